@@ -1,0 +1,150 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package gobuild builds commands from the pinned modules in third_party.
+package gobuild
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/kiln-dev/kiln/hack/cluster/internal/cache"
+)
+
+// Command is a Go command to build.
+type Command struct {
+	// Name is the name of the binary and of its cache entry.
+	Name string
+	// Module is the directory of the module, for example third_party/kind.
+	Module string
+	// Package is the command's package, by default the module's root.
+	Package string
+	// LDFlags are added to the flags that strip the binary.
+	LDFlags string
+	// GOOS is the operating system it is to run on, by default this one.
+	GOOS string
+	// GOARCH is the architecture it is to run on, by default this one.
+	GOARCH string
+}
+
+// slot serialises compiling. The compiler uses all cores by itself, and two
+// builds side by side would compile the packages they share twice.
+var slot = make(chan struct{}, 1)
+
+// Exclusive runs fn while nothing else compiles. Everything that compiles much
+// Go code (ko, too) should run in it; downloads and the like should not.
+func Exclusive(ctx context.Context, fn func() error) error {
+	select {
+	case slot <- struct{}{}:
+		defer func() { <-slot }()
+		return fn()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Build returns the path of the command's binary, which it builds if the store
+// does not have it.
+func Build(ctx context.Context, store *cache.Store, log io.Writer, c Command) (string, error) {
+	c = c.withDefaults()
+	key, err := c.key(ctx)
+	if err != nil {
+		return "", err
+	}
+	dir, err := store.Get(ctx, c.Name, key, func(dir string) error {
+		return c.build(ctx, log, filepath.Join(dir, c.Name))
+	})
+	if err != nil {
+		return "", fmt.Errorf("failed to build %s: %w", c.Name, err)
+	}
+	return filepath.Join(dir, c.Name), nil
+}
+
+// Download fetches the modules of a module directory into the module cache, so
+// that a build later does not wait for the network.
+func Download(ctx context.Context, log io.Writer, module string) error {
+	return run(ctx, log, module, nil, "go", "mod", "download")
+}
+
+func (c Command) withDefaults() Command {
+	if c.Package == "" {
+		c.Package = "."
+	}
+	if c.GOOS == "" {
+		c.GOOS = runtime.GOOS
+	}
+	if c.GOARCH == "" {
+		c.GOARCH = runtime.GOARCH
+	}
+	c.LDFlags = strings.TrimSpace("-s -w " + c.LDFlags)
+	return c
+}
+
+func (c Command) key(ctx context.Context) (string, error) {
+	version, err := goVersion(ctx, c.Module)
+	if err != nil {
+		return "", err
+	}
+	return cache.Key(cache.Text(version, c.Package, c.LDFlags, c.GOOS, c.GOARCH), cache.Dir(c.Module))
+}
+
+func (c Command) build(ctx context.Context, log io.Writer, binary string) error {
+	env := []string{"GOOS=" + c.GOOS, "GOARCH=" + c.GOARCH}
+	// Compiled first and linked outside of the slot: linking uses one core, and
+	// the next command can compile meanwhile.
+	err := Exclusive(ctx, func() error {
+		return run(ctx, log, c.Module, env, "go", "list", "-trimpath", "-export", "-deps", "-f", "", c.Package)
+	})
+	if err != nil {
+		return err
+	}
+	return run(ctx, log, c.Module, env, "go", "build", "-trimpath", "-ldflags", c.LDFlags, "-o", binary, c.Package)
+}
+
+func goVersion(ctx context.Context, module string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", "env", "GOVERSION")
+	cmd.Dir = module
+	cmd.Env = Environ()
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("failed to ask go for its version: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// Environ returns the environment of the go command for third_party modules:
+// the user's, but without what would make builds differ from machine to machine.
+func Environ() []string {
+	return append(os.Environ(), "GOWORK=off", "GOFLAGS=-buildvcs=false", "CGO_ENABLED=0")
+}
+
+func run(ctx context.Context, log io.Writer, dir string, env []string, name string, args ...string) error {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = dir
+	cmd.Env = append(Environ(), env...)
+	cmd.Stdout = log
+	cmd.Stderr = log
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("failed to run %s %s: %w", name, args[0], err)
+	}
+	return nil
+}
