@@ -1,0 +1,106 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package config
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	cm "knative.dev/pkg/configmap/parser"
+)
+
+const (
+	// FunctionsConfigName is the name of the ConfigMap with the defaults and
+	// limits of Functions.
+	FunctionsConfigName = "config-functions"
+
+	// MaxReplicasLimit is the greatest number of replicas that can be asked for.
+	MaxReplicasLimit = 1000
+
+	// The source is stored in the Function, and once more beside the wrapper in
+	// a ConfigMap, which Kubernetes limits to 1 MiB.
+	leastSourceBytes = 1 << 10
+	mostSourceBytes  = 896 << 10
+)
+
+// Functions are the defaults and limits of Functions.
+type Functions struct {
+	// DefaultRuntime is the runtime of a Function that names none.
+	DefaultRuntime string
+
+	// DefaultMinReplicas is the least number of pods of a Function that does not
+	// say. It is 0 as shipped: a function scales to zero, as Knative users expect.
+	DefaultMinReplicas int32
+
+	// DefaultMaxReplicas is the greatest number of pods of a Function that does
+	// not say. It is 0 as shipped, which means no limit, as in Knative.
+	DefaultMaxReplicas int32
+
+	// DefaultResources are the requests and limits that a Function leaves out.
+	// A CPU limit is not shipped: it would slow every start.
+	DefaultResources corev1.ResourceRequirements
+
+	// MaxSourceBytes limits the sum of a Function's source and dependencies.
+	MaxSourceBytes int64
+}
+
+func defaultFunctions() *Functions {
+	return &Functions{
+		DefaultRuntime: "nodejs24",
+		DefaultResources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{
+				corev1.ResourceCPU:    resource.MustParse("50m"),
+				corev1.ResourceMemory: resource.MustParse("64Mi"),
+			},
+			Limits: corev1.ResourceList{
+				corev1.ResourceMemory: resource.MustParse("256Mi"),
+			},
+		},
+		MaxSourceBytes: 512 << 10,
+	}
+}
+
+// NewFunctionsFromMap parses the data of config-functions.
+func NewFunctionsFromMap(data map[string]string) (*Functions, error) {
+	f := defaultFunctions()
+	if err := parse(FunctionsConfigName, data,
+		cm.AsFunc("default-runtime", &f.DefaultRuntime, parseRuntimeName),
+		asInt32("default-min-replicas", &f.DefaultMinReplicas, 0, MaxReplicasLimit),
+		asInt32("default-max-replicas", &f.DefaultMaxReplicas, 0, MaxReplicasLimit),
+		asResources("default-", &f.DefaultResources),
+		asBytes("max-source-size", &f.MaxSourceBytes, leastSourceBytes, mostSourceBytes),
+	); err != nil {
+		return nil, err
+	}
+	if f.DefaultMaxReplicas > 0 && f.DefaultMinReplicas > f.DefaultMaxReplicas {
+		return nil, inConfigMap(FunctionsConfigName, fmt.Errorf("%q is %d, more than %q, which is %d",
+			"default-min-replicas", f.DefaultMinReplicas, "default-max-replicas", f.DefaultMaxReplicas))
+	}
+	return f, nil
+}
+
+// NewFunctionsFromConfigMap parses the ConfigMap config-functions.
+func NewFunctionsFromConfigMap(configMap *corev1.ConfigMap) (*Functions, error) {
+	return NewFunctionsFromMap(configMap.Data)
+}
+
+func parseRuntimeName(s string) (string, error) {
+	s = strings.TrimSpace(s)
+	return s, checkRuntimeName(s)
+}

@@ -1,0 +1,149 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package config
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	cm "knative.dev/pkg/configmap/parser"
+)
+
+// RegistryConfigName is the name of the ConfigMap that tells where images are.
+const RegistryConfigName = "config-registry"
+
+// Registry tells where the images of functions are pushed to and pulled from.
+type Registry struct {
+	// Push is the host[:port] that builds push to. It is blank until somebody
+	// configures the registry; see Configured.
+	Push string
+
+	// Pull is the host[:port] of the same registry as the nodes reach it. It is
+	// Push where nothing else is said.
+	Pull string
+
+	// Prefix is the path in the registry below which all images are.
+	Prefix string
+
+	// Insecure are the hosts that speak plain HTTP.
+	Insecure []string
+}
+
+// Configured says whether there is a registry to push to.
+func (r *Registry) Configured() bool {
+	return r.Push != ""
+}
+
+// PushImage returns the reference by tag that the build of a function pushes.
+func (r *Registry) PushImage(namespace, function, tag string) string {
+	return r.repository(r.Push, namespace, function) + ":" + tag
+}
+
+// PullImage returns the reference by digest that nodes pull to run a function.
+func (r *Registry) PullImage(namespace, function, digest string) string {
+	return r.repository(r.Pull, namespace, function) + "@" + digest
+}
+
+func (r *Registry) repository(host, namespace, function string) string {
+	return path.Join(host, r.Prefix, namespace, function)
+}
+
+// NewRegistryFromMap parses the data of config-registry. A registry that is not
+// configured is not an error; the reconciler says so on each Function.
+func NewRegistryFromMap(data map[string]string) (*Registry, error) {
+	r := &Registry{}
+	if err := parse(RegistryConfigName, data,
+		cm.AsFunc("push", &r.Push, parseHost),
+		cm.AsFunc("pull", &r.Pull, parseHost),
+		cm.AsFunc("prefix", &r.Prefix, parsePrefix),
+		cm.AsFunc("insecure", &r.Insecure, parseHosts),
+	); err != nil {
+		return nil, err
+	}
+	if r.Pull != "" && r.Push == "" {
+		return nil, inConfigMap(RegistryConfigName, errors.New(`"push" is required where "pull" is set`))
+	}
+	if r.Pull == "" {
+		r.Pull = r.Push
+	}
+	return r, nil
+}
+
+// NewRegistryFromConfigMap parses the ConfigMap config-registry.
+func NewRegistryFromConfigMap(configMap *corev1.ConfigMap) (*Registry, error) {
+	return NewRegistryFromMap(configMap.Data)
+}
+
+// parseHost parses host[:port]; blank is allowed.
+func parseHost(s string) (string, error) {
+	s = strings.TrimSpace(s)
+	if s == "" {
+		return "", nil
+	}
+	if strings.Contains(s, "/") {
+		return "", fmt.Errorf("%q is not a host[:port]: leave out the scheme, and say the path in %q", s, "prefix")
+	}
+	registry, err := name.NewRegistry(s)
+	if err != nil {
+		return "", fmt.Errorf("%q is not a host[:port]: %w", s, err)
+	}
+	// A reference whose first part could be a plain word names Docker Hub.
+	repository, err := name.NewRepository(s + "/namespace/function")
+	if err != nil || repository.RegistryStr() != registry.RegistryStr() {
+		return "", fmt.Errorf("%q is not the name of a registry: it needs a dot or a port, as in %s:5000", s, s)
+	}
+	return s, nil
+}
+
+// parseHosts parses a comma-separated list of hosts.
+func parseHosts(s string) ([]string, error) {
+	var hosts []string
+	for entry := range strings.SplitSeq(s, ",") {
+		host, err := parseHost(entry)
+		if err != nil {
+			return nil, err
+		}
+		if host != "" && !slices.Contains(hosts, host) {
+			hosts = append(hosts, host)
+		}
+	}
+	return hosts, nil
+}
+
+// parsePrefix parses the path below which the images are. It must leave room
+// for the longest namespace and the longest name of a function.
+func parsePrefix(s string) (string, error) {
+	prefix := strings.Trim(strings.TrimSpace(s), "/")
+	if prefix == "" {
+		return "", nil
+	}
+	if path.Clean(prefix) != prefix {
+		return "", fmt.Errorf("%q is not a path", s)
+	}
+	longest := strings.Repeat("x", validation.DNS1123LabelMaxLength)
+	if _, err := name.NewRepository(path.Join("registry.invalid", prefix, longest, longest)); err != nil {
+		return "", fmt.Errorf("%q is not the path of a repository: %w", s, err)
+	}
+	return prefix, nil
+}

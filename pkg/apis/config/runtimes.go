@@ -1,0 +1,125 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	// RuntimesConfigName is the name of the ConfigMap with the runtimes.
+	RuntimesConfigName = "config-runtimes"
+
+	// dockerfileKey is where a function's ConfigMap holds its Dockerfile, so no
+	// dependency file can have that name.
+	dockerfileKey = "Dockerfile"
+)
+
+// Runtimes are the runtimes that Functions can name.
+type Runtimes map[string]Runtime
+
+// Runtime tells how functions of one language and version are built.
+type Runtime struct {
+	// BaseImage is the image that functions' images are built upon.
+	BaseImage string `json:"baseImage"`
+
+	// DependencyFile is the name of the file that holds a Function's deps.
+	DependencyFile string `json:"dependencyFile"`
+
+	// Language picks the wrapper that calls the function, and the Dockerfile.
+	Language string `json:"language"`
+
+	// Dockerfile replaces the Dockerfile template of the language.
+	Dockerfile string `json:"dockerfile,omitempty"`
+
+	// Deprecated runtimes go on building and running, with a warning.
+	Deprecated bool `json:"deprecated,omitempty"`
+}
+
+// Names returns the names of the runtimes in order.
+func (r Runtimes) Names() []string {
+	return slices.Sorted(maps.Keys(r))
+}
+
+// NewRuntimesFromMap parses the data of config-runtimes: each key that does not
+// begin with an underscore is the name of a runtime, its value is YAML. There
+// is no runtime that is not in the ConfigMap.
+func NewRuntimesFromMap(data map[string]string) (Runtimes, error) {
+	runtimes := make(Runtimes, len(data))
+	for _, key := range slices.Sorted(maps.Keys(data)) {
+		if strings.HasPrefix(key, "_") {
+			continue
+		}
+		runtime, err := parseRuntime(key, data[key])
+		if err != nil {
+			return nil, inConfigMap(RuntimesConfigName, fmt.Errorf("failed to parse %q: %w", key, err))
+		}
+		runtimes[key] = runtime
+	}
+	return runtimes, nil
+}
+
+// NewRuntimesFromConfigMap parses the ConfigMap config-runtimes.
+func NewRuntimesFromConfigMap(configMap *corev1.ConfigMap) (Runtimes, error) {
+	return NewRuntimesFromMap(configMap.Data)
+}
+
+func parseRuntime(key, value string) (Runtime, error) {
+	var r Runtime
+	if err := checkRuntimeName(key); err != nil {
+		return r, err
+	}
+	if err := yaml.UnmarshalStrict([]byte(value), &r); err != nil {
+		return r, err
+	}
+	image, err := parseImage(r.BaseImage)
+	if err != nil {
+		return r, fmt.Errorf("baseImage: %w", err)
+	}
+	r.BaseImage = image
+	if problems := validation.IsConfigMapKey(r.DependencyFile); len(problems) > 0 {
+		return r, fmt.Errorf("dependencyFile: %q is not a file name: %s", r.DependencyFile, strings.Join(problems, "; "))
+	}
+	if r.DependencyFile == dockerfileKey {
+		return r, fmt.Errorf("dependencyFile: %q is the name of another file", r.DependencyFile)
+	}
+	if problems := validation.IsDNS1123Label(r.Language); len(problems) > 0 {
+		return r, fmt.Errorf("language: %q is not the name of a language: %s", r.Language, strings.Join(problems, "; "))
+	}
+	return r, nil
+}
+
+// checkRuntimeName says whether a runtime can have the name. A runtime's name
+// becomes the value of labels.
+func checkRuntimeName(name string) error {
+	if name == "" {
+		return errors.New("the name of a runtime is required")
+	}
+	problems := append(validation.IsDNS1123Subdomain(name), validation.IsValidLabelValue(name)...)
+	if len(problems) > 0 {
+		return fmt.Errorf("%q is not the name of a runtime: %s", name, strings.Join(problems, "; "))
+	}
+	return nil
+}
