@@ -1,0 +1,40 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package serverless holds the names that all versions of Kiln's API group share.
+package serverless
+
+const (
+	// GroupName is the API group of Kiln's resources.
+	GroupName = "serverless.kiln.dev"
+
+	// FunctionNameLabelKey is put on everything that Kiln creates for a
+	// Function; its value is the Function's name.
+	FunctionNameLabelKey = GroupName + "/function-name"
+
+	// FunctionUIDLabelKey is put on everything that Kiln creates for a
+	// Function; its value is the Function's UID. Kiln's informers select by the
+	// presence of this key.
+	FunctionUIDLabelKey = GroupName + "/function-uid"
+
+	// ImageTagLabelKey is put on build objects; its value is the tag of the
+	// image they build, which carries the hash of the build's inputs.
+	ImageTagLabelKey = GroupName + "/image-tag"
+
+	// RebuildAnnotationKey is set by users on a Function to ask for a build of
+	// unchanged inputs. Each new non-empty value causes one build.
+	RebuildAnnotationKey = GroupName + "/rebuild"
+)

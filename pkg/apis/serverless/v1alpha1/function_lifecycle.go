@@ -1,0 +1,231 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package v1alpha1
+
+import (
+	"knative.dev/pkg/apis"
+)
+
+const (
+	// FunctionConditionReady is True when the current generation of the
+	// Function serves. It is derived from the three conditions below.
+	FunctionConditionReady = apis.ConditionReady
+	// FunctionConditionConfigurationReady is True when what the build needs is
+	// written for the current generation.
+	FunctionConditionConfigurationReady apis.ConditionType = "ConfigurationReady"
+	// FunctionConditionBuildReady is True when the image of the current
+	// generation is in the registry.
+	FunctionConditionBuildReady apis.ConditionType = "BuildReady"
+	// FunctionConditionRunning is True when the image and the configuration of
+	// the current generation serve.
+	FunctionConditionRunning apis.ConditionType = "Running"
+)
+
+// Reasons of the condition ConfigurationReady.
+const (
+	// ReasonConfigMapCreated (True): the build's ConfigMap was created.
+	ReasonConfigMapCreated = "ConfigMapCreated"
+	// ReasonConfigMapUpdated (True): the build's ConfigMap holds an edited Function.
+	ReasonConfigMapUpdated = "ConfigMapUpdated"
+	// ReasonInvalidSpec (False): the spec says something Kiln cannot do; the
+	// message names the field.
+	ReasonInvalidSpec = "InvalidSpec"
+	// ReasonRuntimeUnknown (False): spec.runtime is not in config-runtimes.
+	ReasonRuntimeUnknown = "RuntimeUnknown"
+	// ReasonRegistryNotConfigured (False): config-registry names no registry to
+	// push images to.
+	ReasonRegistryNotConfigured = "RegistryNotConfigured"
+	// ReasonConfigMapFailed (False): the build's ConfigMap could not be written.
+	ReasonConfigMapFailed = "ConfigMapFailed"
+)
+
+// Reasons of the condition BuildReady.
+const (
+	// ReasonTaskRunSucceeded (True): the image was built and pushed.
+	ReasonTaskRunSucceeded = "TaskRunSucceeded"
+	// ReasonWaitingForConfiguration (Unknown): ConfigurationReady is not True.
+	ReasonWaitingForConfiguration = "WaitingForConfiguration"
+	// ReasonTaskRunsDeleted (Unknown): earlier builds of the Function are being
+	// deleted; the next starts when they are gone.
+	ReasonTaskRunsDeleted = "TaskRunsDeleted"
+	// ReasonTaskRunCreated (Unknown): the build's TaskRun was created.
+	ReasonTaskRunCreated = "TaskRunCreated"
+	// ReasonTaskRunRunning (Unknown): the build runs.
+	ReasonTaskRunRunning = "TaskRunRunning"
+	// ReasonTaskRunFailed (False): the build failed; the message says what to fix.
+	ReasonTaskRunFailed = "TaskRunFailed"
+	// ReasonBuildTimeout (False): the build took longer than config-build allows.
+	ReasonBuildTimeout = "BuildTimeout"
+	// ReasonBuildOutOfMemory (False): the build needed more memory than it may use.
+	ReasonBuildOutOfMemory = "BuildOutOfMemory"
+	// ReasonBuildCancelled (False): somebody cancelled the build's TaskRun.
+	ReasonBuildCancelled = "BuildCancelled"
+	// ReasonImagePullFailed (False): an image that the build needs could not be pulled.
+	ReasonImagePullFailed = "ImagePullFailed"
+	// ReasonRegistryUnauthorized (False): the registry refused the build's credentials.
+	ReasonRegistryUnauthorized = "RegistryUnauthorized"
+	// ReasonPodEvicted (False): the node evicted the build's pod.
+	ReasonPodEvicted = "PodEvicted"
+)
+
+// Reasons of the condition Running.
+const (
+	// ReasonServiceReady (True): the service serves the current generation.
+	ReasonServiceReady = "ServiceReady"
+	// ReasonWaitingForBuild (Unknown): BuildReady is not True. A revision of an
+	// earlier generation goes on serving.
+	ReasonWaitingForBuild = "WaitingForBuild"
+	// ReasonServiceCreated (Unknown): the service was created.
+	ReasonServiceCreated = "ServiceCreated"
+	// ReasonServiceUpdated (Unknown): the service was updated.
+	ReasonServiceUpdated = "ServiceUpdated"
+	// ReasonServiceWaiting (Unknown): the service is not ready yet.
+	ReasonServiceWaiting = "ServiceWaiting"
+	// ReasonServiceFailed (False): the service reports a failure; the message
+	// holds its words.
+	ReasonServiceFailed = "ServiceFailed"
+	// ReasonRevisionMissing (False): the service's revision does not exist.
+	ReasonRevisionMissing = "RevisionMissing"
+)
+
+// ReasonNotOwned (False, any condition): an object of the name Kiln needs
+// belongs to somebody else and is left alone.
+const ReasonNotOwned = "NotOwned"
+
+var functionConditionSet = apis.NewLivingConditionSet(
+	FunctionConditionConfigurationReady,
+	FunctionConditionBuildReady,
+	FunctionConditionRunning,
+)
+
+// GetConditionSet returns the conditions a Function has. It implements
+// duckv1.KRShaped.
+func (*Function) GetConditionSet() apis.ConditionSet {
+	return functionConditionSet
+}
+
+// IsReady returns true when the current generation of the Function serves.
+func (fn *Function) IsReady() bool {
+	return fn.Generation == fn.Status.ObservedGeneration &&
+		fn.Status.GetCondition(FunctionConditionReady).IsTrue()
+}
+
+// IsFailed returns true when the current generation of the Function has failed.
+func (fn *Function) IsFailed() bool {
+	return fn.Generation == fn.Status.ObservedGeneration &&
+		fn.Status.GetCondition(FunctionConditionReady).IsFalse()
+}
+
+// InitializeConditions sets the conditions that are missing to Unknown.
+func (fs *FunctionStatus) InitializeConditions() {
+	functionConditionSet.Manage(fs).InitializeConditions()
+}
+
+// ResetConditions sets all conditions to Unknown, so that a new generation does
+// not keep a True, or a False, of an earlier one.
+func (fs *FunctionStatus) ResetConditions() {
+	m := functionConditionSet.Manage(fs)
+	m.MarkUnknown(FunctionConditionConfigurationReady, "", "")
+	fs.markWaitingForConfiguration()
+}
+
+// MarkConfigurationReady says that what the build needs is written.
+func (fs *FunctionStatus) MarkConfigurationReady(reason, messageFormat string, messageA ...any) {
+	functionConditionSet.Manage(fs).MarkTrueWithReason(FunctionConditionConfigurationReady, reason, messageFormat, messageA...)
+}
+
+// MarkConfigurationFailed says that the Function cannot be configured, and
+// that build and service wait for that.
+func (fs *FunctionStatus) MarkConfigurationFailed(reason, messageFormat string, messageA ...any) {
+	functionConditionSet.Manage(fs).MarkFalse(FunctionConditionConfigurationReady, reason, messageFormat, messageA...)
+	fs.markWaitingForConfiguration()
+}
+
+func (fs *FunctionStatus) markWaitingForConfiguration() {
+	functionConditionSet.Manage(fs).MarkUnknown(FunctionConditionBuildReady, ReasonWaitingForConfiguration,
+		"The build waits for ConfigurationReady.")
+	fs.markWaitingForBuild()
+}
+
+// MarkBuildReady says that the image of the current generation is there.
+func (fs *FunctionStatus) MarkBuildReady(reason, messageFormat string, messageA ...any) {
+	functionConditionSet.Manage(fs).MarkTrueWithReason(FunctionConditionBuildReady, reason, messageFormat, messageA...)
+}
+
+// MarkBuildUnknown says where the build stands while it is not done, and that
+// the service waits for it.
+func (fs *FunctionStatus) MarkBuildUnknown(reason, messageFormat string, messageA ...any) {
+	functionConditionSet.Manage(fs).MarkUnknown(FunctionConditionBuildReady, reason, messageFormat, messageA...)
+	fs.markWaitingForBuild()
+}
+
+// MarkBuildFailed says why the image could not be built, and that the service
+// waits for it.
+func (fs *FunctionStatus) MarkBuildFailed(reason, messageFormat string, messageA ...any) {
+	functionConditionSet.Manage(fs).MarkFalse(FunctionConditionBuildReady, reason, messageFormat, messageA...)
+	fs.markWaitingForBuild()
+}
+
+func (fs *FunctionStatus) markWaitingForBuild() {
+	message := "The service waits for BuildReady."
+	if fs.LatestReadyRevisionName != "" {
+		message = "The service waits for BuildReady; revision " + fs.LatestReadyRevisionName + " serves."
+	}
+	functionConditionSet.Manage(fs).MarkUnknown(FunctionConditionRunning, ReasonWaitingForBuild, "%s", message)
+}
+
+// MarkRunning says that the current generation serves.
+func (fs *FunctionStatus) MarkRunning() {
+	functionConditionSet.Manage(fs).MarkTrueWithReason(FunctionConditionRunning, ReasonServiceReady,
+		"Revision %s serves.", fs.LatestReadyRevisionName)
+}
+
+// MarkRunningUnknown says where the service stands while it is not ready.
+func (fs *FunctionStatus) MarkRunningUnknown(reason, messageFormat string, messageA ...any) {
+	functionConditionSet.Manage(fs).MarkUnknown(FunctionConditionRunning, reason, messageFormat, messageA...)
+}
+
+// MarkRunningFailed says why the current generation cannot serve.
+func (fs *FunctionStatus) MarkRunningFailed(reason, messageFormat string, messageA ...any) {
+	functionConditionSet.Manage(fs).MarkFalse(FunctionConditionRunning, reason, messageFormat, messageA...)
+}
+
+// UpdatePhase derives the phase from the conditions.
+func (fs *FunctionStatus) UpdatePhase() {
+	fs.Phase = phaseOf(
+		fs.GetCondition(FunctionConditionConfigurationReady),
+		fs.GetCondition(FunctionConditionBuildReady),
+		fs.GetCondition(FunctionConditionRunning),
+	)
+}
+
+// phaseOf names the first step that is not done, unless one has failed.
+// Absent conditions count as Unknown.
+func phaseOf(configuration, build, running *apis.Condition) FunctionPhase {
+	switch {
+	case configuration.IsFalse(), build.IsFalse(), running.IsFalse():
+		return FunctionFailed
+	case !configuration.IsTrue():
+		return FunctionInitializing
+	case !build.IsTrue():
+		return FunctionBuilding
+	case !running.IsTrue():
+		return FunctionDeploying
+	default:
+		return FunctionRunning
+	}
+}

@@ -1,0 +1,234 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"knative.dev/pkg/apis"
+	duckv1 "knative.dev/pkg/apis/duck/v1"
+	"knative.dev/pkg/kmeta"
+)
+
+// Function is a few lines of code and their dependencies that Kiln builds into
+// an image and runs as an HTTP service inside the cluster.
+//
+// +genclient
+// +genreconciler
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
+type Function struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec is what the author of the function wants.
+	// +optional
+	Spec FunctionSpec `json:"spec,omitempty"`
+
+	// Status is what Kiln has made of it so far.
+	// +optional
+	Status FunctionStatus `json:"status,omitempty"`
+}
+
+var (
+	_ apis.Validatable   = (*Function)(nil)
+	_ apis.Defaultable   = (*Function)(nil)
+	_ kmeta.OwnerRefable = (*Function)(nil)
+	_ duckv1.KRShaped    = (*Function)(nil)
+	_ runtime.Object     = (*Function)(nil)
+)
+
+// FunctionSpec is what the author of a function wants. A change of runtime,
+// source or deps causes a build; a change of any other field causes a new
+// revision without a build.
+type FunctionSpec struct {
+	// Runtime is the language and version that runs the function: a key of the
+	// ConfigMap config-runtimes, such as nodejs24. Left out, it is the
+	// default-runtime of config-functions.
+	// +optional
+	Runtime string `json:"runtime,omitempty"`
+
+	// Source is the function's code. For Node it is a module that exports
+	// main: (event, context) => result.
+	Source string `json:"source"`
+
+	// Deps is the content of the runtime's dependency file: package.json for
+	// Node. Left out, the function has no dependencies.
+	// +optional
+	Deps string `json:"deps,omitempty"`
+
+	// Env is the environment of the function's container. It is not seen by
+	// builds.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Env []corev1.EnvVar `json:"env,omitempty"`
+
+	// MinReplicas is the least number of pods that are kept running; 0 lets the
+	// function scale to zero while nobody calls it.
+	// +optional
+	MinReplicas *int32 `json:"minReplicas,omitempty"`
+
+	// MaxReplicas is the greatest number of pods; 0 means no limit.
+	// +optional
+	MaxReplicas *int32 `json:"maxReplicas,omitempty"`
+
+	// Resources are the compute resources that each of the function's pods
+	// requests and may use at most.
+	// +optional
+	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
+
+	// Labels are added to the function's pods.
+	// +optional
+	Labels map[string]string `json:"labels,omitempty"`
+}
+
+// FunctionPhase is a one-word summary of a Function's conditions.
+type FunctionPhase string
+
+const (
+	// FunctionInitializing says that the configuration of the current
+	// generation is not yet written.
+	FunctionInitializing FunctionPhase = "Initializing"
+	// FunctionBuilding says that the function is configured and has no image yet.
+	FunctionBuilding FunctionPhase = "Building"
+	// FunctionDeploying says that the image is there and its service is not ready.
+	FunctionDeploying FunctionPhase = "Deploying"
+	// FunctionRunning says that the current generation serves.
+	FunctionRunning FunctionPhase = "Running"
+	// FunctionFailed says that one of the conditions is False.
+	FunctionFailed FunctionPhase = "Failed"
+)
+
+// FunctionStatus is what Kiln has made of a Function so far.
+type FunctionStatus struct {
+	duckv1.Status `json:",inline"`
+
+	// Phase summarizes the conditions in one word.
+	// +optional
+	// +kubebuilder:validation:Enum=Initializing;Building;Deploying;Running;Failed
+	Phase FunctionPhase `json:"phase,omitempty"`
+
+	// URL is where the function answers.
+	// +optional
+	URL *apis.URL `json:"url,omitempty"`
+
+	// Address makes a Function a sink for Knative Eventing.
+	// +optional
+	Address *duckv1.Addressable `json:"address,omitempty"`
+
+	// Image is the reference by digest of the image that was built last with
+	// success and is, or is about to be, deployed.
+	// +optional
+	Image string `json:"image,omitempty"`
+
+	// ImageTag is the tag of Image; it carries the hash of the build's inputs.
+	// +optional
+	ImageTag string `json:"imageTag,omitempty"`
+
+	// Build describes the current or the last build.
+	// +optional
+	Build *BuildStatus `json:"build,omitempty"`
+
+	// LatestCreatedRevisionName is the newest revision of the function's service.
+	// +optional
+	LatestCreatedRevisionName string `json:"latestCreatedRevisionName,omitempty"`
+
+	// LatestReadyRevisionName is the newest revision that became ready.
+	// +optional
+	LatestReadyRevisionName string `json:"latestReadyRevisionName,omitempty"`
+}
+
+// BuildStatus describes a build: why it ran and how it went.
+type BuildStatus struct {
+	// TaskRunName is the TaskRun that runs, or ran, the build.
+	// +optional
+	TaskRunName string `json:"taskRunName,omitempty"`
+
+	// Reason tells in one CamelCase word why the build was started.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+
+	// Generation is the generation of the Function that asked for the build.
+	// +optional
+	Generation int64 `json:"generation,omitempty"`
+
+	// ImageTag is the tag of the image that the build makes.
+	// +optional
+	ImageTag string `json:"imageTag,omitempty"`
+
+	// Rebuild is the value of the annotation serverless.kiln.dev/rebuild that
+	// the build has answered.
+	// +optional
+	Rebuild string `json:"rebuild,omitempty"`
+
+	// Attempts counts how often this build was started.
+	// +optional
+	Attempts int32 `json:"attempts,omitempty"`
+
+	// StartTime is when the build's TaskRun was started.
+	// +optional
+	StartTime *metav1.Time `json:"startTime,omitempty"`
+
+	// CompletionTime is when the build's TaskRun ended.
+	// +optional
+	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
+
+	// Failure tells why the build failed; it is absent otherwise.
+	// +optional
+	Failure *BuildFailure `json:"failure,omitempty"`
+}
+
+// BuildFailure tells why a build failed.
+type BuildFailure struct {
+	// Reason is the reason of the condition BuildReady.
+	Reason string `json:"reason"`
+
+	// Message says what went wrong and what to fix.
+	// +optional
+	Message string `json:"message,omitempty"`
+
+	// Log holds the last lines of the build's log, at most 4 KiB.
+	// +optional
+	Log string `json:"log,omitempty"`
+}
+
+// FunctionList is a list of Functions.
+//
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
+type FunctionList struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []Function `json:"items"`
+}
+
+// GetGroupVersionKind returns the kind of a Function, for owner references.
+func (*Function) GetGroupVersionKind() schema.GroupVersionKind {
+	return SchemeGroupVersion.WithKind("Function")
+}
+
+// GetStatus returns the duck-typed part of the Function's status. It implements
+// duckv1.KRShaped.
+func (fn *Function) GetStatus() *duckv1.Status {
+	return &fn.Status.Status
+}
