@@ -1,0 +1,86 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package runtimes
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+)
+
+// readPackageJSON implements Runtime.readDependencies for npm. Peer
+// dependencies count: npm installs them too.
+func readPackageJSON(text string) (string, bool, error) {
+	if strings.TrimSpace(text) == "" {
+		return "{}\n", false, nil
+	}
+	var manifest *struct {
+		Dependencies         map[string]any `json:"dependencies"`
+		OptionalDependencies map[string]any `json:"optionalDependencies"`
+		PeerDependencies     map[string]any `json:"peerDependencies"`
+	}
+	if err := json.Unmarshal([]byte(text), &manifest); err != nil {
+		return "", false, err
+	}
+	if manifest == nil {
+		return "", false, errors.New("not a JSON object")
+	}
+	return text, len(manifest.Dependencies)+len(manifest.OptionalDependencies)+len(manifest.PeerDependencies) > 0, nil
+}
+
+// explainNPM implements Runtime.explainBuildFailure for npm, which begins the
+// lines of an error with "npm error" and, before version 10, with "npm ERR!".
+func explainNPM(log string) string {
+	var words []string
+	for line := range strings.Lines(log) {
+		text, ok := cutNPMPrefix(line)
+		if !ok || text == "" || isNPMNoise(text) {
+			continue
+		}
+		words = append(words, text)
+	}
+	return strings.Join(words, "\n")
+}
+
+// cutNPMPrefix finds npm's prefix anywhere in the line, since builders may
+// write a timestamp or a level before what a command prints.
+func cutNPMPrefix(line string) (string, bool) {
+	for _, prefix := range []string{"npm error", "npm ERR!"} {
+		if _, text, ok := strings.Cut(line, prefix); ok {
+			return strings.TrimSpace(text), true
+		}
+	}
+	return "", false
+}
+
+// isNPMNoise tells the lines that say nothing about what went wrong: where
+// npm's own log is, and its advice on "404", which repeats the code before each line.
+func isNPMNoise(text string) bool {
+	if len(strings.Fields(text)) < 2 {
+		return true
+	}
+	for _, noise := range []string{
+		"A complete log of this run", "Log files were not written",
+		"404 Note that you can also install", "404 tarball, folder, http url",
+		"notarget In most cases you or one of your dependencies", "notarget a package version that doesn't exist",
+	} {
+		if strings.HasPrefix(text, noise) {
+			return true
+		}
+	}
+	return false
+}

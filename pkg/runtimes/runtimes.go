@@ -1,0 +1,188 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package runtimes knows what is put into functions' images: for each
+// language the wrapper that serves a function over HTTP and the Dockerfile
+// that joins it with the function's source and dependencies.
+package runtimes
+
+import (
+	"embed"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"text/template"
+)
+
+const (
+	// Port is the port functions listen on unless PORT says otherwise.
+	Port = 8080
+
+	// HealthPath answers GET and HEAD with 200 as soon as the function is
+	// loaded, and never reaches the function's own code.
+	HealthPath = "/healthz"
+
+	// EnvFunctionName names the environment variable that tells a function its name.
+	EnvFunctionName = "FUNC_NAME"
+
+	// EnvFunctionNamespace names the environment variable that tells a function its namespace.
+	EnvFunctionNamespace = "FUNC_NAMESPACE"
+
+	// EnvFunctionRuntime names the environment variable that tells a function its runtime.
+	EnvFunctionRuntime = "FUNC_RUNTIME"
+
+	// EnvBodyLimit names the environment variable that limits request bodies,
+	// in MiB. It is the user's to set; a larger body is answered with 413.
+	EnvBodyLimit = "REQ_MB_LIMIT"
+
+	dockerfile = "Dockerfile"
+)
+
+//go:embed nodejs/Dockerfile nodejs/server.cjs
+var content embed.FS
+
+// Runtime is what Kiln knows of one language.
+type Runtime struct {
+	// Language is the name the runtime is found by.
+	Language string
+
+	// SourceFile is the name of the function's source in its image.
+	SourceFile string
+
+	// DependencyFile is the name of the file that lists the dependencies.
+	DependencyFile string
+
+	// wrapper holds the files that serve the function, by name.
+	wrapper []string
+
+	// readDependencies normalises the dependency file's text and tells
+	// whether there is anything to install.
+	readDependencies func(text string) (normal string, any bool, err error)
+
+	// explainBuildFailure picks the package manager's own words from a log.
+	explainBuildFailure func(log string) string
+}
+
+var languages = map[string]Runtime{
+	"nodejs": {
+		Language:            "nodejs",
+		SourceFile:          "handler.js",
+		DependencyFile:      "package.json",
+		wrapper:             []string{"server.cjs"},
+		readDependencies:    readPackageJSON,
+		explainBuildFailure: explainNPM,
+	},
+}
+
+// For returns the runtime of a language.
+func For(language string) (Runtime, bool) {
+	r, ok := languages[language]
+	return r, ok
+}
+
+// Languages returns the languages that have a runtime, sorted.
+func Languages() []string {
+	return slices.Sorted(maps.Keys(languages))
+}
+
+// Function is what makes one function's image differ from another's.
+type Function struct {
+	// BaseImage is the image the function's image is built on.
+	BaseImage string
+
+	// Source is the text of the function's source file.
+	Source string
+
+	// Dependencies is the text of the function's dependency file; blank for none.
+	Dependencies string
+
+	// Dockerfile replaces the runtime's own Dockerfile template unless blank.
+	Dockerfile string
+}
+
+// BuildContext returns the files an image is built from, by name. It is flat,
+// fits a ConfigMap's data and is all that a build reads: the same context from
+// the same base image makes the same function. An error is never transient: it
+// tells what is wrong with the dependency file or the Dockerfile template.
+func (r Runtime) BuildContext(fn Function) (map[string]string, error) {
+	dependencies, install, err := r.readDependencies(fn.Dependencies)
+	if err != nil {
+		return nil, fmt.Errorf("failed to read %s: %w", r.DependencyFile, err)
+	}
+	text := fn.Dockerfile
+	if strings.TrimSpace(text) == "" {
+		text = r.DockerfileTemplate()
+	}
+	rendered, err := renderDockerfile(text, dockerfileData{BaseImage: fn.BaseImage, HasDependencies: install})
+	if err != nil {
+		return nil, err
+	}
+	files := map[string]string{
+		dockerfile:       rendered,
+		r.SourceFile:     fn.Source,
+		r.DependencyFile: dependencies,
+	}
+	for _, name := range r.wrapper {
+		files[name] = r.read(name)
+	}
+	return files, nil
+}
+
+// DockerfileTemplate returns the template of the Dockerfile, in the syntax of
+// text/template. It may use {{.BaseImage}} and {{.HasDependencies}}.
+func (r Runtime) DockerfileTemplate() string {
+	return r.read(dockerfile)
+}
+
+// ExplainBuildFailure returns what the language's package manager says in the
+// log of a failed build, in its own words, or "" when it says nothing.
+func (r Runtime) ExplainBuildFailure(log string) string {
+	return r.explainBuildFailure(log)
+}
+
+// ValidateDockerfile returns an error unless text is a usable template of a Dockerfile.
+func ValidateDockerfile(text string) error {
+	_, err := renderDockerfile(text, dockerfileData{BaseImage: "image", HasDependencies: true})
+	return err
+}
+
+type dockerfileData struct {
+	BaseImage       string
+	HasDependencies bool
+}
+
+func renderDockerfile(text string, data dockerfileData) (string, error) {
+	t, err := template.New(dockerfile).Parse(text)
+	if err != nil {
+		return "", fmt.Errorf("failed to parse Dockerfile template: %w", err)
+	}
+	var out strings.Builder
+	if err := t.Execute(&out, data); err != nil {
+		return "", fmt.Errorf("failed to render Dockerfile template: %w", err)
+	}
+	return out.String(), nil
+}
+
+// read returns an embedded file. One that is missing is a mistake in this
+// package, which its tests find.
+func (r Runtime) read(name string) string {
+	data, err := content.ReadFile(r.Language + "/" + name)
+	if err != nil {
+		panic(err)
+	}
+	return string(data)
+}
