@@ -138,8 +138,10 @@ func parsePrefix(s string) (string, error) {
 	if prefix == "" {
 		return "", nil
 	}
-	if path.Clean(prefix) != prefix {
-		return "", fmt.Errorf("%q is not a path", s)
+	for element := range strings.SplitSeq(prefix, "/") {
+		if element == "" || strings.Trim(element, "._-") != element {
+			return "", fmt.Errorf("%q is not the path of a repository: %q must begin and end with a letter or digit", s, element)
+		}
 	}
 	longest := strings.Repeat("x", validation.DNS1123LabelMaxLength)
 	if _, err := name.NewRepository(path.Join("registry.invalid", prefix, longest, longest)); err != nil {

@@ -1,0 +1,268 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package config
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	. "knative.dev/pkg/configmap/testing"
+)
+
+// kanikoImage stands for what ko makes of the reference that is shipped.
+const kanikoImage = "registry.example.com/kaniko@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+func TestShippedFunctions(t *testing.T) {
+	shipped, example := ConfigMapsFromTestFile(t, FunctionsConfigName)
+	for name, configMap := range map[string]*corev1.ConfigMap{"shipped": shipped, "example": example} {
+		got, err := NewFunctionsFromConfigMap(configMap)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if diff := cmp.Diff(defaultFunctions(), got); diff != "" {
+			t.Errorf("%s is not the default (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestShippedBuild(t *testing.T) {
+	shipped, example := ConfigMapsFromTestFile(t, BuildConfigName, kanikoImageKey)
+	want := defaultBuild()
+	want.KanikoImage = kanikoImage
+	for name, configMap := range map[string]*corev1.ConfigMap{"shipped": shipped, "example": example} {
+		if _, err := NewBuildFromConfigMap(configMap); err == nil || !strings.Contains(err.Error(), "install Kiln with ko") {
+			t.Errorf("%s: an unresolved reference gave %v", name, err)
+		}
+		configMap.Data[kanikoImageKey] = kanikoImage
+		got, err := NewBuildFromConfigMap(configMap)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s is not the default (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestShippedRuntimes(t *testing.T) {
+	shipped, example := ConfigMapsFromTestFile(t, RuntimesConfigName, "nodejs22", "nodejs24")
+	want := Runtimes{
+		"nodejs22": {BaseImage: "node:22-bookworm-slim", DependencyFile: "package.json", Language: "nodejs"},
+		"nodejs24": {BaseImage: "node:24-bookworm-slim", DependencyFile: "package.json", Language: "nodejs"},
+	}
+	for name, configMap := range map[string]*corev1.ConfigMap{"shipped": shipped, "example": example} {
+		got, err := NewRuntimesFromConfigMap(configMap)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	if _, ok := want[defaultFunctions().DefaultRuntime]; !ok {
+		t.Errorf("the default runtime %q is not shipped", defaultFunctions().DefaultRuntime)
+	}
+}
+
+func TestShippedRegistry(t *testing.T) {
+	shipped, example := ConfigMapsFromTestFile(t, RegistryConfigName)
+	got, err := NewRegistryFromConfigMap(shipped)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Configured() {
+		t.Errorf("the registry is configured as shipped: %+v", got)
+	}
+	got, err = NewRegistryFromConfigMap(example)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const host = "registry.example.com:5000"
+	want := &Registry{Push: host, Pull: host, Prefix: "functions", Insecure: []string{host}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("example (-want +got):\n%s", diff)
+	}
+}
+
+func TestFunctionsFromMap(t *testing.T) {
+	got, err := NewFunctionsFromMap(map[string]string{
+		"default-runtime":        " nodejs22 ",
+		"default-min-replicas":   "1",
+		"default-max-replicas":   "5",
+		"default-cpu-request":    "",
+		"default-memory-request": "128Mi",
+		"default-cpu-limit":      "1",
+		"max-source-size":        "1Ki",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &Functions{
+		DefaultRuntime:     "nodejs22",
+		DefaultMinReplicas: 1,
+		DefaultMaxReplicas: 5,
+		DefaultResources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("128Mi")},
+			Limits: corev1.ResourceList{
+				corev1.ResourceCPU:    resource.MustParse("1"),
+				corev1.ResourceMemory: resource.MustParse("256Mi"),
+			},
+		},
+		MaxSourceBytes: 1024,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestBuildFromMap(t *testing.T) {
+	got, err := NewBuildFromMap(map[string]string{
+		"kaniko-image": kanikoImage, "timeout": "1h30m", "memory-limit": "", "cpu-limit": "2",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := defaultBuild()
+	want.KanikoImage = kanikoImage
+	want.Timeout = 90 * time.Minute
+	want.Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestRuntimesFromMap(t *testing.T) {
+	got, err := NewRuntimesFromMap(map[string]string{
+		"_anything":  "{",
+		"nodejs24":   "{baseImage: 'localhost:5000/node:24', dependencyFile: package.json, language: nodejs, deprecated: true}",
+		"python3.13": "baseImage: python:3.13\ndependencyFile: requirements.txt\nlanguage: python\ndockerfile: |\n  FROM {{ .BaseImage }}\n",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Runtimes{
+		"nodejs24":   {BaseImage: "localhost:5000/node:24", DependencyFile: "package.json", Language: "nodejs", Deprecated: true},
+		"python3.13": {BaseImage: "python:3.13", DependencyFile: "requirements.txt", Language: "python", Dockerfile: "FROM {{ .BaseImage }}\n"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"nodejs24", "python3.13"}, got.Names()); diff != "" {
+		t.Errorf("Names (-want +got):\n%s", diff)
+	}
+	if got, err := NewRuntimesFromMap(nil); err != nil || got == nil || len(got) != 0 {
+		t.Errorf("no data gave %#v, %v, want known and empty", got, err)
+	}
+}
+
+// TestErrors checks that an error names the ConfigMap, the key and the value.
+func TestErrors(t *testing.T) {
+	functions := func(data map[string]string) error { _, err := NewFunctionsFromMap(data); return err }
+	runtimes := func(data map[string]string) error { _, err := NewRuntimesFromMap(data); return err }
+	registry := func(data map[string]string) error { _, err := NewRegistryFromMap(data); return err }
+	build := func(data map[string]string) error {
+		if _, ok := data[kanikoImageKey]; !ok {
+			data[kanikoImageKey] = kanikoImage
+		}
+		_, err := NewBuildFromMap(data)
+		return err
+	}
+	const node = "baseImage: node:24\ndependencyFile: package.json\nlanguage: nodejs\n"
+
+	tests := map[string]struct {
+		parse      func(map[string]string) error
+		configMap  string
+		key, value string
+		more       map[string]string
+		want       []string
+	}{
+		"runtime name":         {functions, FunctionsConfigName, "default-runtime", "Node 24", nil, []string{"Node 24"}},
+		"blank runtime":        {functions, FunctionsConfigName, "default-runtime", " ", nil, []string{"required"}},
+		"min not a number":     {functions, FunctionsConfigName, "default-min-replicas", "one", nil, []string{`"one"`, "whole number between 0 and 1000"}},
+		"min negative":         {functions, FunctionsConfigName, "default-min-replicas", "-1", nil, []string{`"-1"`, "not between"}},
+		"max beyond int32":     {functions, FunctionsConfigName, "default-max-replicas", "99999999999", nil, []string{`"99999999999"`}},
+		"max too many":         {functions, FunctionsConfigName, "default-max-replicas", "1001", nil, []string{`"1001"`, "0 and 1000"}},
+		"min above max":        {functions, FunctionsConfigName, "default-min-replicas", "3", map[string]string{"default-max-replicas": "2"}, []string{"default-max-replicas", "3", "2"}},
+		"quantity":             {functions, FunctionsConfigName, "default-cpu-limit", "lots", nil, []string{`"lots"`, "quantity"}},
+		"quantity zero":        {functions, FunctionsConfigName, "default-cpu-limit", "0", nil, []string{`"0"`, "more than zero"}},
+		"request above limit":  {functions, FunctionsConfigName, "default-memory-request", "1Gi", nil, []string{"default-memory-limit", "1Gi", "256Mi"}},
+		"source size too big":  {functions, FunctionsConfigName, "max-source-size", "1Mi", nil, []string{`"1Mi"`, "1Ki and 896Ki"}},
+		"source size negative": {functions, FunctionsConfigName, "max-source-size", "-1", nil, []string{`"-1"`}},
+
+		"runtime key":         {runtimes, RuntimesConfigName, "Node", node, nil, []string{`"Node" is not the name`}},
+		"unknown field":       {runtimes, RuntimesConfigName, "nodejs24", node + "image: x\n", nil, []string{`"image"`}},
+		"field twice":         {runtimes, RuntimesConfigName, "nodejs24", node + "language: x\n", nil, []string{"language"}},
+		"not YAML":            {runtimes, RuntimesConfigName, "nodejs24", "{", nil, nil},
+		"not a mapping":       {runtimes, RuntimesConfigName, "nodejs24", "node:24", nil, nil},
+		"base image missing":  {runtimes, RuntimesConfigName, "nodejs24", "dependencyFile: a\nlanguage: b", nil, []string{"baseImage", "required"}},
+		"base image bad":      {runtimes, RuntimesConfigName, "nodejs24", "baseImage: NODE:24\ndependencyFile: a\nlanguage: b", nil, []string{"baseImage", "NODE:24"}},
+		"dependency file":     {runtimes, RuntimesConfigName, "nodejs24", "baseImage: node\ndependencyFile: a/b\nlanguage: b", nil, []string{"dependencyFile", "a/b"}},
+		"dependency file dot": {runtimes, RuntimesConfigName, "nodejs24", "baseImage: node\ndependencyFile: ..\nlanguage: b", nil, []string{"dependencyFile"}},
+		"Dockerfile for deps": {runtimes, RuntimesConfigName, "nodejs24", "baseImage: node\ndependencyFile: Dockerfile\nlanguage: b", nil, []string{"dependencyFile", "Dockerfile"}},
+		"language missing":    {runtimes, RuntimesConfigName, "nodejs24", "baseImage: node\ndependencyFile: a", nil, []string{"language"}},
+		"empty value":         {runtimes, RuntimesConfigName, "nodejs24", "", nil, []string{"baseImage", "required"}},
+
+		"blank image":     {build, BuildConfigName, "kaniko-image", " ", nil, []string{"required"}},
+		"bad image":       {build, BuildConfigName, "kaniko-image", "a b", nil, []string{"a b"}},
+		"bad timeout":     {build, BuildConfigName, "timeout", "15", nil, []string{`"15"`, "duration"}},
+		"short timeout":   {build, BuildConfigName, "timeout", "1s", nil, []string{`"1s"`, "30s"}},
+		"long timeout":    {build, BuildConfigName, "timeout", "25h", nil, []string{`"25h"`, "24h"}},
+		"build resources": {build, BuildConfigName, "cpu-request", "2", map[string]string{"cpu-limit": "1"}, []string{"cpu-limit"}},
+
+		"scheme":              {registry, RegistryConfigName, "push", "https://registry.example.com", nil, []string{"https://registry.example.com", "scheme"}},
+		"path in host":        {registry, RegistryConfigName, "push", "ghcr.io/someone", nil, []string{"ghcr.io/someone", "prefix"}},
+		"bare word":           {registry, RegistryConfigName, "push", "registry", nil, []string{`"registry"`, "registry:5000"}},
+		"bad port":            {registry, RegistryConfigName, "push", "registry:port", nil, []string{`"registry:port"`}},
+		"user in host":        {registry, RegistryConfigName, "push", "me@registry.example.com", nil, []string{"me@registry.example.com"}},
+		"bad pull":            {registry, RegistryConfigName, "pull", "a b", map[string]string{"push": "localhost:5000"}, []string{`"a b"`}},
+		"pull alone":          {registry, RegistryConfigName, "pull", "localhost:5000", nil, []string{"push"}},
+		"prefix upper case":   {registry, RegistryConfigName, "prefix", "Mine", nil, []string{`"Mine"`}},
+		"prefix climbs":       {registry, RegistryConfigName, "prefix", "../x", nil, []string{`"../x"`}},
+		"prefix ends in dash": {registry, RegistryConfigName, "prefix", "a-/b", nil, []string{`"a-"`}},
+		"prefix double slash": {registry, RegistryConfigName, "prefix", "a//b", nil, []string{`"a//b"`}},
+		"prefix too long":     {registry, RegistryConfigName, "prefix", strings.Repeat("x", 128), nil, []string{"255"}},
+		"bad insecure":        {registry, RegistryConfigName, "insecure", "localhost:5000, http://x", nil, []string{"http://x"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			data := map[string]string{test.key: test.value}
+			for k, v := range test.more {
+				data[k] = v
+			}
+			err := test.parse(data)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for _, want := range append(test.want, test.configMap, test.key) {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("the error does not contain %q: %v", want, err)
+				}
+			}
+		})
+	}
+	if err := functions(map[string]string{"default-min-replicas": "3"}); err != nil {
+		t.Errorf("a maximum of 0 is no limit, got %v", err)
+	}
+	if _, err := NewBuildFromMap(nil); err == nil || !strings.Contains(err.Error(), "kaniko-image") {
+		t.Errorf("no kaniko-image gave %v", err)
+	}
+}
