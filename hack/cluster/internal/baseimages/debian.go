@@ -1,0 +1,147 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package baseimages
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/kiln-dev/kiln/hack/cluster/internal/cache"
+)
+
+const (
+	suite      = "bookworm"
+	searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	// extraBundle holds what the host trusts and Debian does not.
+	extraBundle = "/usr/local/share/ca-certificates/host.crt"
+
+	archiveFile = "rootfs.tar"
+)
+
+// debian makes the image with Debian's userland.
+func (b *builder) debian(ctx context.Context, log io.Writer) (stored, error) {
+	key, err := cache.Key(cache.Text(recipe, b.host.Arch), cache.Text(rootfsArgs(b.host.Arch)...), cache.Text(string(b.trusted)))
+	if err != nil {
+		return stored{}, err
+	}
+	return b.ensure(ctx, b.repo+"/debian", key, suite, func() (v1.Image, error) {
+		archive, err := b.rootfs(ctx, log)
+		if err != nil {
+			return nil, err
+		}
+		rootfs, err := newLayer(func() (io.ReadCloser, error) { return os.Open(archive) })
+		if err != nil {
+			return nil, err
+		}
+		layers := []v1.Layer{rootfs}
+		config := v1.Config{Cmd: []string{"bash"}, Env: []string{"PATH=" + searchPath}}
+
+		own, err := bundleOf(archive)
+		if err != nil {
+			return nil, err
+		}
+		if extra := difference(b.trusted, own); len(extra) > 0 {
+			layer, err := trustLayer(own, extra)
+			if err != nil {
+				return nil, err
+			}
+			layers = append(layers, layer)
+			config.Env = append(config.Env, "NODE_EXTRA_CA_CERTS="+extraBundle)
+		}
+		return b.assemble(config, nil, layers...)
+	})
+}
+
+// trustLayer adds certificates to the bundle that programs read, and as a file
+// of their own for Node.js, which brings a bundle along.
+func trustLayer(own, extra []byte) (v1.Layer, error) {
+	return fileSet{
+		{path: strings.TrimPrefix(systemBundle, "/"), content: append(own[:len(own):len(own)], extra...)},
+		{path: strings.TrimPrefix(extraBundle, "/"), content: extra},
+	}.layer()
+}
+
+// rootfs returns the path of an archive with Debian's userland.
+func (b *builder) rootfs(ctx context.Context, log io.Writer) (string, error) {
+	args := rootfsArgs(b.host.Arch)
+	key, err := cache.Key(cache.Text(recipe), cache.Text(args...))
+	if err != nil {
+		return "", err
+	}
+	dir, err := b.host.Store.Get(ctx, "base-rootfs", key, func(dir string) error {
+		cmd := exec.CommandContext(ctx, "mmdebstrap", append(args, filepath.Join(dir, archiveFile))...)
+		// It clamps the times of files, so that the archive depends on the packages only.
+		cmd.Env = append(os.Environ(), "SOURCE_DATE_EPOCH=0")
+		cmd.Stdout, cmd.Stderr = log, log
+		if err := cmd.Run(); err != nil {
+			return fmt.Errorf("failed to run mmdebstrap: %w", err)
+		}
+		return nil
+	})
+	return filepath.Join(dir, archiveFile), err
+}
+
+// rootfsArgs returns the arguments of mmdebstrap, without the target. The set
+// of packages is what Debian calls essential and what Node.js needs.
+func rootfsArgs(arch string) []string {
+	args := []string{
+		"--variant=essential",
+		"--architectures=" + arch,
+		// Else usrmerge is chosen, and with it all of Perl.
+		"--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr",
+		"--include=ca-certificates,libatomic1,libstdc++6",
+		// The user that the official Node.js images have.
+		`--customize-hook=echo node:x:1000: >> "$1/etc/group"`,
+		`--customize-hook=echo node:x:1000:1000::/home/node:/bin/bash >> "$1/etc/passwd"`,
+		`--customize-hook=install -d -o 1000 -g 1000 "$1/home/node"`,
+	}
+	for _, dir := range []string{"doc", "info", "locale", "man"} {
+		args = append(args, "--dpkgopt=path-exclude=/usr/share/"+dir+"/*")
+	}
+	return append(args, "--dpkgopt=path-include=/usr/share/doc/*/copyright", suite)
+}
+
+// bundleOf returns the CA certificates in an archive of a root file system.
+func bundleOf(archive string) ([]byte, error) {
+	f, err := os.Open(archive)
+	if err != nil {
+		return nil, fmt.Errorf("failed to open rootfs: %w", err)
+	}
+	defer f.Close()
+	for r := tar.NewReader(f); ; {
+		header, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return nil, fmt.Errorf("failed to find %s in rootfs", systemBundle)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("failed to read rootfs: %w", err)
+		}
+		if path.Clean("/"+header.Name) == systemBundle {
+			return io.ReadAll(r)
+		}
+	}
+}
