@@ -1,0 +1,117 @@
+# Copyright 2026 The Kiln Authors
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+
+# CLUSTER=kind is the local cluster that cluster-up makes. CLUSTER=current is the
+# one that KUBECONFIG names; images go to KO_DOCKER_REPO.
+CLUSTER ?= kind
+
+SHELL := bash
+.DEFAULT_GOAL := help
+
+ifeq ($(CLUSTER),kind)
+cluster := cluster-up
+# What makes kubectl, ko and Go programs work with the cluster.
+on_cluster = set -o pipefail; . build/cluster/env;
+# Kiln's shipped ConfigMaps know no registry; the overlay tells them the cluster's.
+resolve = ko resolve $(ko_flags) -R -f config/ >build/cluster/overlay/kiln.yaml && kubectl kustomize build/cluster/overlay
+else ifeq ($(CLUSTER),current)
+cluster := build/bin/ko
+on_cluster = set -o pipefail; export PATH="$(CURDIR)/build/bin:$$PATH" GOFLAGS=-trimpath;
+resolve = ko resolve $(ko_flags) -R -f config/
+else
+$(error CLUSTER is "$(CLUSTER)"; it must be kind or current)
+endif
+
+ko_flags := --sbom=none
+ko_build = ko build $(ko_flags)
+wait = kubectl wait --timeout=3m
+
+##@ Try it
+
+.PHONY: run
+run: install ## Bring up a cluster with Kiln, apply a Function, show it work and call it.
+	@$(on_cluster) relay=$$($(ko_build) ./test/images/relay 2>build/relay.log) || { cat build/relay.log; exit 1; }; \
+		go run ./hack/run -relay-image="$$relay"
+
+##@ Cluster
+
+.PHONY: cluster-up
+cluster-up: ## Bring up the local kind cluster, or repair it.
+	@go run ./hack/cluster up
+
+.PHONY: cluster-down
+cluster-down: ## Remove the local kind cluster and all that belongs to it.
+	@go run ./hack/cluster down
+
+.PHONY: cluster-status
+cluster-status: ## Tell how the local kind cluster is; fail if it does not run.
+	@go run ./hack/cluster status
+
+##@ Kiln on the cluster
+
+.PHONY: install
+install: $(cluster) ## Build Kiln and install it, or update it.
+	@mkdir -p build
+	@$(on_cluster) $(resolve) | kubectl apply --server-side --force-conflicts -f - >build/install.log || { cat build/install.log; exit 1; }
+	@$(on_cluster) kubectl rollout status --namespace=kiln-system --timeout=3m deployment >build/install.log || { cat build/install.log; exit 1; }
+	@$(on_cluster) $(wait) --for='jsonpath={.webhooks[*].clientConfig.caBundle}' >/dev/null \
+		mutatingwebhookconfiguration,validatingwebhookconfiguration --selector=app.kubernetes.io/part-of=kiln
+	@echo "Kiln is installed."
+
+.PHONY: uninstall
+uninstall: ## Remove Kiln and all Functions.
+	@$(on_cluster) kubectl delete --ignore-not-found functions.serverless.kiln.dev --all --all-namespaces
+	@$(on_cluster) kubectl delete --ignore-not-found -R -f config/
+
+##@ Checks
+
+.PHONY: test
+test: verify test-unit test-e2e ## Run all checks and tests.
+
+.PHONY: verify
+verify: ## Check headers, formatting, vet, lint, shell scripts and generated files.
+	@hack/verify.sh
+
+.PHONY: lint
+lint: ## Run golangci-lint, which must be installed.
+	@golangci-lint run
+
+.PHONY: test-unit
+test-unit: ## Run the unit tests with the race detector. Needs no cluster.
+	@go test -race ./...
+
+.PHONY: test-e2e
+test-e2e: install ## Run the end-to-end tests on the cluster. TEST=Name runs one.
+	@$(on_cluster) relay=$$($(ko_build) ./test/images/relay 2>build/relay.log) || { cat build/relay.log; exit 1; }; \
+		go test -tags=e2e -count=1 -v -timeout=40m -parallel=$(E2E_PARALLEL) $(if $(TEST),-run='$(TEST)') ./test/e2e/... -relay-image="$$relay"
+
+# Builds share the node's cores: more at once only wait for each other.
+E2E_PARALLEL := 4
+
+##@ Development
+
+.PHONY: generate
+generate: ## Write the generated code, the CRD's schema and the ConfigMaps' checksums.
+	@hack/update-codegen.sh
+
+.PHONY: help
+help: ## Show this help.
+	@awk 'BEGIN { FS = ":.*## "; printf "make <target>\n" } \
+		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
+		/^[a-z0-9-]+:.*## / { printf "  %-16s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# ko for CLUSTER=current; the local cluster brings its own.
+build/bin/ko: third_party/ko/go.mod third_party/ko/go.sum
+	@mkdir -p build/bin
+	@GOWORK=off go -C third_party/ko build -trimpath -o $(CURDIR)/build/bin/ko github.com/google/ko

@@ -1,0 +1,97 @@
+#!/usr/bin/env bash
+
+# Copyright 2026 The Kiln Authors
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+
+# Checks all that needs neither tests nor a cluster. It goes on after a failure
+# and names at the end what has failed.
+
+set -o errexit
+set -o nounset
+set -o pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+# files prints the files of the repository that match the patterns, also those
+# that are not committed yet, and ends each with a zero byte.
+files() { git ls-files -z --cached --others --exclude-standard -- "$@"; }
+
+scripts() { files '*.sh' .ci/run; }
+
+# The header of boilerplate/, whatever the language's comments look like.
+check_boilerplate() {
+  local missing
+  missing=$(files '*.go' '*.sh' '*.yaml' '*.mjs' '*.cjs' Makefile .ci/run ':!examples' ':!third_party/*/*.yaml' ':!*/testdata/*' |
+    xargs -0 grep --files-without-match 'Copyright 20[0-9][0-9] The Kiln Authors') || true
+  if [[ -n "${missing}" ]]; then
+    echo "Without the header of hack/boilerplate:"
+    echo "${missing}"
+    return 1
+  fi
+}
+
+check_gofmt() {
+  local unformatted
+  unformatted=$(files '*.go' | xargs -0 gofmt -s -l) || return
+  if [[ -n "${unformatted}" ]]; then
+    echo "Not formatted by gofmt -s:"
+    echo "${unformatted}"
+    return 1
+  fi
+}
+
+check_vet() {
+  go vet ./... && go vet -tags=e2e ./test/...
+}
+
+check_lint() {
+  golangci-lint run
+}
+
+check_shellcheck() {
+  scripts | xargs -0 shellcheck
+}
+
+check_codegen() {
+  hack/verify-codegen.sh
+}
+
+failed=()
+# check runs one check, and skips it when the tool it needs is not installed.
+check() {
+  local name=$1 tool=${2:-}
+  if [[ -n "${tool}" ]] && ! command -v "${tool}" >/dev/null; then
+    echo "--- ${name}: skipped, ${tool} is not installed"
+    return
+  fi
+  local start=${SECONDS}
+  if "check_${name}"; then
+    echo "--- ${name}: ok ($((SECONDS - start))s)"
+  else
+    echo "--- ${name}: FAILED"
+    failed+=("${name}")
+  fi
+}
+
+check boilerplate
+check gofmt
+check shellcheck shellcheck
+check vet
+check lint golangci-lint
+check codegen
+
+if [[ ${#failed[@]} -gt 0 ]]; then
+  echo >&2 "verify failed: ${failed[*]}"
+  exit 1
+fi

@@ -1,0 +1,90 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package test helps tests, and the tools of this repository, to work with
+// Functions on a real cluster. It needs a kubeconfig and knows nothing of how
+// the cluster came to be.
+package test
+
+import (
+	"fmt"
+
+	pipelineclient "github.com/tektoncd/pipeline/pkg/client/clientset/versioned"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	servingclient "knative.dev/serving/pkg/client/clientset/versioned"
+
+	kilnclient "github.com/kiln-dev/kiln/pkg/client/clientset/versioned"
+)
+
+// SystemNamespace is the namespace that Kiln is installed in.
+const SystemNamespace = "kiln-system"
+
+// Clients talk to the cluster.
+type Clients struct {
+	Kube     kubernetes.Interface
+	Kiln     kilnclient.Interface
+	Pipeline pipelineclient.Interface
+	Serving  servingclient.Interface
+	Metadata metadata.Interface
+
+	// Namespace is the one that the kubeconfig's context names.
+	Namespace string
+}
+
+// NewClients makes clients for the cluster that kubectl would use: the current
+// context of the file that KUBECONFIG names, or of ~/.kube/config.
+func NewClients() (*Clients, error) {
+	kubeconfig := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+		clientcmd.NewDefaultClientConfigLoadingRules(), &clientcmd.ConfigOverrides{})
+	namespace, _, err := kubeconfig.Namespace()
+	if err != nil {
+		return nil, fmt.Errorf("failed to read kubeconfig: %w", err)
+	}
+	config, err := kubeconfig.ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("failed to read kubeconfig: %w", err)
+	}
+	// Many tests share the clients; the server's own fairness is limit enough.
+	config.QPS = -1
+
+	c := &Clients{Namespace: namespace}
+	if err := c.connect(config); err != nil {
+		return nil, fmt.Errorf("failed to make clients: %w", err)
+	}
+	return c, nil
+}
+
+func (c *Clients) connect(config *rest.Config) (err error) {
+	if c.Kube, err = kubernetes.NewForConfig(config); err != nil {
+		return err
+	}
+	if c.Kiln, err = kilnclient.NewForConfig(config); err != nil {
+		return err
+	}
+	if c.Pipeline, err = pipelineclient.NewForConfig(config); err != nil {
+		return err
+	}
+	if c.Serving, err = servingclient.NewForConfig(config); err != nil {
+		return err
+	}
+	c.Metadata, err = metadata.NewForConfig(config)
+	return err
+}

@@ -1,0 +1,136 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Command relay sends HTTP requests from inside the cluster for those who
+// stand outside, once or over and over, and tells what came of them. On a node
+// whose processes it can see it also sends SIGKILL.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/kiln-dev/kiln/test/images/relay/api"
+)
+
+// requestTimeout is longer than a cold start of a function takes.
+const requestTimeout = 30 * time.Second
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	server := &http.Server{
+		Addr:              fmt.Sprintf(":%d", api.Port),
+		Handler:           newHandler(ctx),
+		ReadHeaderTimeout: requestTimeout,
+	}
+	go func() {
+		<-ctx.Done()
+		server.Close()
+	}()
+	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+		log.Fatal(err)
+	}
+}
+
+// newHandler returns the relay. Its probes end with ctx.
+func newHandler(ctx context.Context) http.Handler {
+	p := &probes{ctx: ctx, running: map[string]*probe{}}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+api.HealthPath, func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("POST "+api.CallPath, answer(func(r *http.Request, in api.Request) (api.Answer, error) {
+		return send(r.Context(), in), nil
+	}))
+	mux.HandleFunc("POST "+api.ProbesPath, answer(func(_ *http.Request, in api.Request) (api.Probe, error) {
+		return p.start(in), nil
+	}))
+	mux.HandleFunc("GET "+api.ProbesPath+"/{id}", answer(func(r *http.Request, _ struct{}) (api.Report, error) {
+		return p.report(r.Context(), r.PathValue("id"), r.URL.Query()["until"])
+	}))
+	mux.HandleFunc("DELETE "+api.ProbesPath+"/{id}", answer(func(r *http.Request, _ struct{}) (api.Report, error) {
+		return p.stop(r.PathValue("id"))
+	}))
+	mux.HandleFunc("POST "+api.KillPath, answer(func(_ *http.Request, in api.Kill) (api.Killed, error) {
+		pids, err := kill("/proc", in.ContainerID)
+		return api.Killed{PIDs: pids}, err
+	}))
+	return mux
+}
+
+// answer makes a handler of a function from JSON to JSON.
+func answer[In, Out any](fn func(*http.Request, In) (Out, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var in In
+		if r.Method == http.MethodPost {
+			if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
+				http.Error(w, err.Error(), http.StatusBadRequest)
+				return
+			}
+		}
+		out, err := fn(r, in)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusUnprocessableEntity)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		if err := json.NewEncoder(w).Encode(out); err != nil {
+			log.Print(err)
+		}
+	}
+}
+
+// send sends a request and tells what came of it.
+func send(ctx context.Context, in api.Request) api.Answer {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	start := time.Now()
+	out, err := do(ctx, in)
+	if err != nil {
+		out.Error = err.Error()
+	}
+	out.Took = time.Since(start)
+	return out
+}
+
+func do(ctx context.Context, in api.Request) (api.Answer, error) {
+	request, err := http.NewRequestWithContext(ctx, in.Method, in.URL, strings.NewReader(in.Body))
+	if err != nil {
+		return api.Answer{}, err
+	}
+	if in.ContentType != "" {
+		request.Header.Set("Content-Type", in.ContentType)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return api.Answer{}, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	return api.Answer{
+		Status:      response.StatusCode,
+		ContentType: response.Header.Get("Content-Type"),
+		Body:        string(body),
+	}, err
+}

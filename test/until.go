@@ -1,0 +1,144 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
+)
+
+// Watcher lists and watches one kind of object. All typed clients do.
+type Watcher[L runtime.Object] interface {
+	List(ctx context.Context, opts metav1.ListOptions) (L, error)
+	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
+}
+
+// Check looks at all objects there are. It returns nil when they are as they
+// should be, else what is still missing. GiveUp marks what cannot come right.
+type Check[T metav1.Object] func(objects []T) error
+
+// hopelessError is the error of a check that waiting cannot cure.
+type hopelessError struct{ error }
+
+// GiveUp marks the error of a check that waiting cannot cure.
+func GiveUp(err error) error { return hopelessError{err} }
+
+// Named selects the one object of that name.
+func Named(name string) metav1.ListOptions {
+	return metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
+}
+
+// Until calls check with the objects that opts select, and again after each
+// change of one of them, until it is content. It misses no change. The error
+// tells what was missing at last.
+func Until[T metav1.Object, L runtime.Object](ctx context.Context, client Watcher[L], opts metav1.ListOptions, check Check[T]) error {
+	var missing error
+	err := follow(ctx, client, opts, func(objects []T) (stop bool) {
+		missing = check(objects)
+		return missing == nil || errors.As(missing, new(hopelessError))
+	})
+	if missing != nil && err != nil {
+		return fmt.Errorf("%w; at last: %w", err, missing)
+	}
+	return errors.Join(err, missing)
+}
+
+// follow calls visit with the objects that opts select, and again after each
+// change of one of them, until it returns true or ctx ends.
+func follow[T metav1.Object, L runtime.Object](ctx context.Context, client Watcher[L], opts metav1.ListOptions, visit func([]T) (stop bool)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	list, err := client.List(ctx, opts)
+	if err != nil {
+		return fmt.Errorf("failed to list: %w", err)
+	}
+	objects, err := byUID[T](list)
+	if err != nil {
+		return err
+	}
+	listMeta, err := meta.ListAccessor(list)
+	if err != nil {
+		return fmt.Errorf("failed to read list: %w", err)
+	}
+	changes, err := watchtools.NewRetryWatcherWithContext(ctx, listMeta.GetResourceVersion(), &cache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, at metav1.ListOptions) (watch.Interface, error) {
+			at.FieldSelector, at.LabelSelector = opts.FieldSelector, opts.LabelSelector
+			return client.Watch(ctx, at)
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("failed to watch: %w", err)
+	}
+	for !visit(sorted(objects)) {
+		if err := apply(ctx, changes, objects); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// apply waits for the next change and makes it in objects.
+func apply[T metav1.Object](ctx context.Context, changes watch.Interface, objects map[types.UID]T) error {
+	var event watch.Event
+	select {
+	case <-ctx.Done():
+		return fmt.Errorf("gave up waiting: %w", context.Cause(ctx))
+	case event = <-changes.ResultChan():
+	}
+	object, ok := event.Object.(T)
+	switch {
+	case !ok && ctx.Err() != nil:
+		return fmt.Errorf("gave up waiting: %w", context.Cause(ctx))
+	case !ok:
+		return fmt.Errorf("failed to watch: %v %v", event.Type, event.Object)
+	case event.Type == watch.Deleted:
+		delete(objects, object.GetUID())
+	default:
+		objects[object.GetUID()] = object
+	}
+	return nil
+}
+
+func byUID[T metav1.Object](list runtime.Object) (map[types.UID]T, error) {
+	objects := map[types.UID]T{}
+	err := meta.EachListItem(list, func(item runtime.Object) error {
+		object, ok := item.(T)
+		if !ok {
+			return fmt.Errorf("list has %T, not %T", item, *new(T))
+		}
+		objects[object.GetUID()] = object
+		return nil
+	})
+	return objects, err
+}
+
+func sorted[T metav1.Object](objects map[types.UID]T) []T {
+	return slices.SortedFunc(maps.Values(objects), func(a, b T) int { return strings.Compare(a.GetName(), b.GetName()) })
+}
