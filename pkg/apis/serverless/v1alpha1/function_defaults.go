@@ -16,7 +16,120 @@ limitations under the License.
 
 package v1alpha1
 
-import "context"
+import (
+	"context"
 
-// SetDefaults fills in what the author left out. It implements apis.Defaultable.
-func (fn *Function) SetDefaults(context.Context) {}
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"knative.dev/pkg/apis"
+
+	"github.com/kiln-dev/kiln/pkg/apis/config"
+)
+
+// SetDefaults fills in what the author left out, from the config in the
+// context. It implements apis.Defaultable.
+func (fn *Function) SetDefaults(ctx context.Context) {
+	if apis.IsInStatusUpdate(ctx) {
+		return
+	}
+	cfg := config.FromContextOrDefaults(ctx).Functions
+	if base := baseline(ctx); base != nil {
+		fn.Spec.Resources = yieldDefaults(fn.Spec.Resources, base.Spec.Resources, cfg.DefaultResources)
+	}
+	fn.Spec.setDefaults(cfg)
+}
+
+func (fs *FunctionSpec) setDefaults(cfg *config.Functions) {
+	if fs.Runtime == "" {
+		fs.Runtime = cfg.DefaultRuntime
+	}
+	fs.setDefaultReplicas(cfg.DefaultMinReplicas, cfg.DefaultMaxReplicas)
+	fs.setDefaultResources(cfg.DefaultResources)
+}
+
+// setDefaultReplicas lets a default give way to the bound that the author has
+// set; a maximum of 0 is no bound.
+func (fs *FunctionSpec) setDefaultReplicas(least, most int32) {
+	if fs.MinReplicas == nil {
+		if fs.MaxReplicas != nil && *fs.MaxReplicas > 0 {
+			least = min(least, *fs.MaxReplicas)
+		}
+		fs.MinReplicas = new(least)
+	}
+	if fs.MaxReplicas == nil {
+		if most > 0 {
+			most = max(most, *fs.MinReplicas)
+		}
+		fs.MaxReplicas = new(most)
+	}
+}
+
+// setDefaultResources lowers a default request to the author's limit and raises
+// a default limit to the author's request.
+func (fs *FunctionSpec) setDefaultResources(defaults corev1.ResourceRequirements) {
+	for name, request := range defaults.Requests {
+		if _, ok := fs.Resources.Requests[name]; ok {
+			continue
+		}
+		if limit, ok := fs.Resources.Limits[name]; ok && limit.Cmp(request) < 0 {
+			request = limit
+		}
+		setResource(&fs.Resources.Requests, name, request)
+	}
+	for name, limit := range defaults.Limits {
+		if _, ok := fs.Resources.Limits[name]; ok {
+			continue
+		}
+		if request, ok := fs.Resources.Requests[name]; ok && request.Cmp(limit) > 0 {
+			limit = request
+		}
+		setResource(&fs.Resources.Limits, name, limit)
+	}
+}
+
+// yieldDefaults returns the resources of an updated Function without the
+// defaults that an edit contradicts. Defaults are stored in the Function, so an
+// author who first names a request sees a limit there that nobody chose. A
+// request or limit counts as such a default when it has the default's value and
+// the update did not touch it, but touched its counterpart.
+func yieldDefaults(now, before, defaults corev1.ResourceRequirements) corev1.ResourceRequirements {
+	now = *now.DeepCopy()
+	for name, limit := range now.Limits {
+		request, ok := now.Requests[name]
+		if !ok || request.Cmp(limit) <= 0 {
+			continue
+		}
+		requestEdited := !sameResource(name, now.Requests, before.Requests)
+		limitEdited := !sameResource(name, now.Limits, before.Limits)
+		switch {
+		case requestEdited && !limitEdited && sameResource(name, now.Limits, defaults.Limits):
+			delete(now.Limits, name)
+		case limitEdited && !requestEdited && sameResource(name, now.Requests, defaults.Requests):
+			delete(now.Requests, name)
+		}
+	}
+	return now
+}
+
+func sameResource(name corev1.ResourceName, a, b corev1.ResourceList) bool {
+	inA, okA := a[name]
+	inB, okB := b[name]
+	return okA == okB && inA.Cmp(inB) == 0
+}
+
+func setResource(list *corev1.ResourceList, name corev1.ResourceName, quantity resource.Quantity) {
+	if *list == nil {
+		*list = corev1.ResourceList{}
+	}
+	(*list)[name] = quantity.DeepCopy()
+}
+
+// baseline returns the Function as it was before the update that the context
+// is in, or nil.
+func baseline(ctx context.Context) *Function {
+	if !apis.IsInUpdate(ctx) {
+		return nil
+	}
+	base, _ := apis.GetBaseline(ctx).(*Function)
+	return base
+}

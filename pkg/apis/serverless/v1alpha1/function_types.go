@@ -58,20 +58,26 @@ var (
 // FunctionSpec is what the author of a function wants. A change of runtime,
 // source or deps causes a build; a change of any other field causes a new
 // revision without a build.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.minReplicas) || !has(self.maxReplicas) || self.maxReplicas == 0 || self.minReplicas <= self.maxReplicas",message="minReplicas must not be more than maxReplicas"
 type FunctionSpec struct {
 	// Runtime is the language and version that runs the function: a key of the
 	// ConfigMap config-runtimes, such as nodejs24. Left out, it is the
 	// default-runtime of config-functions.
 	// +optional
+	// +kubebuilder:validation:MaxLength=63
 	Runtime string `json:"runtime,omitempty"`
 
 	// Source is the function's code. For Node it is a module that exports
 	// main: (event, context) => result.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=917504
 	Source string `json:"source"`
 
 	// Deps is the content of the runtime's dependency file: package.json for
 	// Node. Left out, the function has no dependencies.
 	// +optional
+	// +kubebuilder:validation:MaxLength=917504
 	Deps string `json:"deps,omitempty"`
 
 	// Env is the environment of the function's container. It is not seen by
@@ -84,10 +90,14 @@ type FunctionSpec struct {
 	// MinReplicas is the least number of pods that are kept running; 0 lets the
 	// function scale to zero while nobody calls it.
 	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
 	MinReplicas *int32 `json:"minReplicas,omitempty"`
 
 	// MaxReplicas is the greatest number of pods; 0 means no limit.
 	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
 	MaxReplicas *int32 `json:"maxReplicas,omitempty"`
 
 	// Resources are the compute resources that each of the function's pods

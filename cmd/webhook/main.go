@@ -1,0 +1,118 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// The webhook gives Functions their defaults, and denies Functions and
+// configuration that cannot work.
+package main
+
+import (
+	"context"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"knative.dev/pkg/configmap"
+	"knative.dev/pkg/controller"
+	"knative.dev/pkg/injection/sharedmain"
+	"knative.dev/pkg/leaderelection"
+	"knative.dev/pkg/logging"
+	o11yconfigmap "knative.dev/pkg/observability/configmap"
+	"knative.dev/pkg/signals"
+	"knative.dev/pkg/webhook"
+	"knative.dev/pkg/webhook/certificates"
+	"knative.dev/pkg/webhook/configmaps"
+	"knative.dev/pkg/webhook/resourcesemantics"
+	"knative.dev/pkg/webhook/resourcesemantics/defaulting"
+	"knative.dev/pkg/webhook/resourcesemantics/validation"
+
+	"github.com/kiln-dev/kiln/pkg/apis/config"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+)
+
+// The names of the webhook configurations, which config/ holds.
+const (
+	defaultingName       = "webhook.serverless.kiln.dev"
+	validationName       = "validation.webhook.serverless.kiln.dev"
+	configValidationName = "config.webhook.serverless.kiln.dev"
+)
+
+// function is a Function of which only the spec is looked at, and not when it
+// is deleted: nothing can be wrong with that, and it must work without a webhook.
+type function struct {
+	v1alpha1.Function
+}
+
+var (
+	_ resourcesemantics.VerbLimited        = (*function)(nil)
+	_ resourcesemantics.SubResourceLimited = (*function)(nil)
+)
+
+// SupportedVerbs implements resourcesemantics.VerbLimited.
+func (*function) SupportedVerbs() []admissionregistrationv1.OperationType {
+	return []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
+}
+
+// SupportedSubResources implements resourcesemantics.SubResourceLimited.
+func (*function) SupportedSubResources() []string {
+	return []string{""}
+}
+
+var types = map[schema.GroupVersionKind]resourcesemantics.GenericCRD{
+	v1alpha1.SchemeGroupVersion.WithKind("Function"): &function{},
+}
+
+func newDefaulting(ctx context.Context, cmw configmap.Watcher) *controller.Impl {
+	// The CRD's schema already drops unknown fields.
+	const disallowUnknownFields = false
+	return defaulting.NewAdmissionController(ctx, defaultingName, "/defaulting",
+		types, watchConfig(ctx, cmw), disallowUnknownFields)
+}
+
+func newValidation(ctx context.Context, cmw configmap.Watcher) *controller.Impl {
+	const disallowUnknownFields = false
+	return validation.NewAdmissionController(ctx, validationName, "/validation",
+		types, watchConfig(ctx, cmw), disallowUnknownFields)
+}
+
+func newConfigValidation(ctx context.Context, _ configmap.Watcher) *controller.Impl {
+	constructors := config.Constructors()
+	constructors[logging.ConfigMapName()] = logging.NewConfigFromConfigMap
+	constructors[o11yconfigmap.Name()] = o11yconfigmap.Parse
+	constructors[leaderelection.ConfigMapName()] = leaderelection.NewConfigFromConfigMap
+	return configmaps.NewAdmissionController(ctx, configValidationName, "/config-validation", constructors)
+}
+
+// watchConfig returns a function that adds the current configuration to a context.
+func watchConfig(ctx context.Context, cmw configmap.Watcher) func(context.Context) context.Context {
+	store := config.NewStore(logging.FromContext(ctx).Named("config-store"))
+	store.WatchConfigs(cmw)
+	return store.ToContext
+}
+
+func main() {
+	ctx := webhook.WithOptions(signals.NewContext(), webhook.Options{
+		ServiceName: webhook.NameFromEnv(),
+		Port:        webhook.PortFromEnv(8443),
+		SecretName:  "webhook-certs",
+	})
+	// The webhook's own port serves the probes.
+	ctx = sharedmain.WithHealthProbesDisabled(ctx)
+	sharedmain.MainWithContext(ctx, "webhook",
+		certificates.NewController,
+		newDefaulting,
+		newValidation,
+		newConfigValidation,
+	)
+}
