@@ -37,4 +37,24 @@ const (
 	// RebuildAnnotationKey is set by users on a Function to ask for a build of
 	// unchanged inputs. Each new non-empty value causes one build.
 	RebuildAnnotationKey = GroupName + "/rebuild"
+
+	// GenerationAnnotationKey is put on build objects; its value is the
+	// generation of the Function that asked for the build.
+	GenerationAnnotationKey = GroupName + "/generation"
+
+	// BuildReasonAnnotationKey is put on build objects; its value tells why the
+	// build was started.
+	BuildReasonAnnotationKey = GroupName + "/build-reason"
+
+	// BuildInputsAnnotationKey is put on build objects; its value is a digest of
+	// each input of the build, by which the next build tells what has changed.
+	BuildInputsAnnotationKey = GroupName + "/build-inputs"
+
+	// BuildAttemptAnnotationKey is put on build objects; its value counts how
+	// often the build was started.
+	BuildAttemptAnnotationKey = GroupName + "/build-attempt"
+
+	// WishHashAnnotationKey is put on the service of a Function; its value is a
+	// hash of what Kiln wants the service to be.
+	WishHashAnnotationKey = GroupName + "/wish-hash"
 )

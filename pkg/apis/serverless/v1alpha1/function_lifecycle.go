@@ -57,6 +57,9 @@ const (
 const (
 	// ReasonTaskRunSucceeded (True): the image was built and pushed.
 	ReasonTaskRunSucceeded = "TaskRunSucceeded"
+	// ReasonImageReused (True): the image of these inputs was there already; no
+	// build ran.
+	ReasonImageReused = "ImageReused"
 	// ReasonWaitingForConfiguration (Unknown): ConfigurationReady is not True.
 	ReasonWaitingForConfiguration = "WaitingForConfiguration"
 	// ReasonTaskRunsDeleted (Unknown): earlier builds of the Function are being
@@ -106,6 +109,10 @@ const (
 // belongs to somebody else and is left alone.
 const ReasonNotOwned = "NotOwned"
 
+// ReasonWaitingForDeletion (Unknown, any condition): an object of the name Kiln
+// needs is being deleted, or will be because its Function was.
+const ReasonWaitingForDeletion = "WaitingForDeletion"
+
 var functionConditionSet = apis.NewLivingConditionSet(
 	FunctionConditionConfigurationReady,
 	FunctionConditionBuildReady,
@@ -146,6 +153,13 @@ func (fs *FunctionStatus) ResetConditions() {
 // MarkConfigurationReady says that what the build needs is written.
 func (fs *FunctionStatus) MarkConfigurationReady(reason, messageFormat string, messageA ...any) {
 	functionConditionSet.Manage(fs).MarkTrueWithReason(FunctionConditionConfigurationReady, reason, messageFormat, messageA...)
+}
+
+// MarkConfigurationUnknown says what the configuration waits for, and that build
+// and service wait for it.
+func (fs *FunctionStatus) MarkConfigurationUnknown(reason, messageFormat string, messageA ...any) {
+	functionConditionSet.Manage(fs).MarkUnknown(FunctionConditionConfigurationReady, reason, messageFormat, messageA...)
+	fs.markWaitingForConfiguration()
 }
 
 // MarkConfigurationFailed says that the Function cannot be configured, and

@@ -1,0 +1,248 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package builds holds the decisions about builds: which image a Function
+// needs, whether that takes a build and why, and why a build has failed. They
+// are pure: the package knows nothing of what runs builds, or of clusters.
+package builds
+
+// Why a build was started, as status.build.reason tells.
+const (
+	// ReasonFirstBuild: the Function has no image yet.
+	ReasonFirstBuild = "FirstBuild"
+	// ReasonSourceChanged: the source was edited.
+	ReasonSourceChanged = "SourceChanged"
+	// ReasonDepsChanged: the dependencies were edited.
+	ReasonDepsChanged = "DepsChanged"
+	// ReasonRuntimeChanged: the Function names another runtime; or the runtime's
+	// base image, Dockerfile or wrapper has changed.
+	ReasonRuntimeChanged = "RuntimeChanged"
+	// ReasonRegistryChanged: images are pushed to another place.
+	ReasonRegistryChanged = "RegistryChanged"
+	// ReasonInputsChanged: several of these have changed, or it is not known which.
+	ReasonInputsChanged = "InputsChanged"
+	// ReasonRebuildRequested: the annotation serverless.kiln.dev/rebuild has a new value.
+	ReasonRebuildRequested = "RebuildRequested"
+	// ReasonPreviousBuildFailed: the build failed, and the Function was updated since.
+	ReasonPreviousBuildFailed = "PreviousBuildFailed"
+	// ReasonBuildDeleted: somebody deleted the build while it ran.
+	ReasonBuildDeleted = "BuildDeleted"
+	// ReasonImageReused: the image of these inputs was known already. No build ran.
+	ReasonImageReused = "ImageReused"
+)
+
+// State tells how far a build has come.
+type State int
+
+const (
+	// Planned builds wait for earlier builds to be gone.
+	Planned State = iota
+	// Running builds were started and have not ended.
+	Running
+	// Succeeded builds have pushed their image.
+	Succeeded
+	// Failed builds have ended without an image.
+	Failed
+)
+
+// Ended says whether the build is over.
+func (s State) Ended() bool {
+	return s == Succeeded || s == Failed
+}
+
+// Request is what a Function wants built.
+type Request struct {
+	// Tag is the tag of the image.
+	Tag string
+
+	// Fingerprint tells of each input by itself.
+	Fingerprint string
+
+	// Rebuild is the value of the annotation that asks for a build of unchanged
+	// inputs. Each new value other than "" asks once.
+	Rebuild string
+
+	// Generation is the Function's.
+	Generation int64
+}
+
+// Build is one build: one that exists, or one that is remembered.
+type Build struct {
+	// Name is unique among the Function's builds; it is "" while the build is
+	// Planned.
+	Name string
+
+	// Request is what the build was started for. Its Generation is the newest
+	// generation of the Function that the build was to serve.
+	Request
+
+	// Reason tells why the build was started.
+	Reason string
+
+	// State tells how far the build has come.
+	State State
+
+	// Deleting builds are about to be gone.
+	Deleting bool
+}
+
+// answers says whether the build is the one that the request asks for.
+func (b *Build) answers(want Request) bool {
+	return b != nil && b.Tag == want.Tag && b.hasAnswered(want.Rebuild)
+}
+
+func (b *Build) hasAnswered(rebuild string) bool {
+	return rebuild == "" || b != nil && b.Rebuild == rebuild
+}
+
+// Known is what is known about a Function's builds.
+type Known struct {
+	// ImageTag is the tag of the newest image of the Function, if there is one.
+	ImageTag string
+
+	// Last is the build that the Function's status remembers, if there is one.
+	Last *Build
+
+	// Existing are the builds that exist in the cluster.
+	Existing []Build
+}
+
+// Action is what is to be done about a Function's build.
+type Action int
+
+const (
+	// Start a build, as soon as no other of the Function exists.
+	Start Action = iota
+	// Follow the existing build that the Decision names.
+	Follow
+	// Use the image that the Function has.
+	Use
+	// Stay failed: the build has failed, and nothing has changed since.
+	Stay
+)
+
+// Decision is what is to be done about a Function's build, and why.
+type Decision struct {
+	Action Action
+
+	// Build is the name of the build to follow.
+	Build string
+
+	// Reason tells why a build starts, or why it need not.
+	Reason string
+}
+
+// Decide says what is to be done about a Function's build. A build that exists
+// counts for more than what the status remembers, so that a status that was
+// lost, edited or is out of date causes no second build.
+func Decide(want Request, known Known) Decision {
+	if b := choose(want, known); b != nil {
+		if b.State == Failed && b.Generation < want.Generation {
+			return Decision{Action: Start, Reason: ReasonPreviousBuildFailed}
+		}
+		return Decision{Action: Follow, Build: b.Name}
+	}
+	last := known.Last
+	if last.answers(want) {
+		switch {
+		case last.State == Planned:
+			return Decision{Action: Start, Reason: last.Reason}
+		case last.State == Running:
+			return Decision{Action: Start, Reason: ReasonBuildDeleted}
+		case last.State == Failed && last.Generation < want.Generation:
+			return Decision{Action: Start, Reason: ReasonPreviousBuildFailed}
+		case last.State == Failed:
+			return Decision{Action: Stay}
+		}
+	}
+	if known.ImageTag == want.Tag && last.hasAnswered(want.Rebuild) {
+		return Decision{Action: Use, Reason: useReason(want, last)}
+	}
+	return Decision{Action: Start, Reason: startReason(want, known)}
+}
+
+// useReason tells an image that the last build made from one that was made
+// before it: the Function was edited, and edited back before its build was done.
+func useReason(want Request, last *Build) string {
+	if last == nil || last.Tag == want.Tag && last.Reason != ReasonImageReused {
+		return ""
+	}
+	return ReasonImageReused
+}
+
+// startReason tells why inputs that no build has seen are to be built.
+func startReason(want Request, known Known) string {
+	previous := known.Last
+	for i := range known.Existing {
+		b := &known.Existing[i]
+		if previous == nil || b.Name == previous.Name {
+			previous = b
+		}
+	}
+	switch {
+	case previous == nil:
+		return ReasonFirstBuild
+	case !previous.hasAnswered(want.Rebuild) && previous.Tag == want.Tag:
+		return ReasonRebuildRequested
+	default:
+		return changeReason(previous.Fingerprint, want.Fingerprint)
+	}
+}
+
+// choose returns the existing build that answers the request. There should be
+// one at most; among more it prefers the one that the status remembers, then
+// the one that has come furthest.
+func choose(want Request, known Known) *Build {
+	var chosen *Build
+	for i := range known.Existing {
+		b := &known.Existing[i]
+		if !b.answers(want) || b.Deleting && !b.State.Ended() {
+			continue
+		}
+		if known.Last != nil && b.Name == known.Last.Name {
+			return b
+		}
+		if chosen == nil || isBetter(b, chosen) {
+			chosen = b
+		}
+	}
+	return chosen
+}
+
+func isBetter(a, b *Build) bool {
+	rank := [...]int{Failed: 0, Planned: 1, Running: 2, Succeeded: 3}
+	if rank[a.State] != rank[b.State] {
+		return rank[a.State] > rank[b.State]
+	}
+	if a.Generation != b.Generation {
+		return a.Generation > b.Generation
+	}
+	return a.Name < b.Name
+}
+
+// Obsolete returns the builds that are of no use to the request: those that
+// exist and are not the one to follow. A build for a newer generation than the
+// request's is not obsolete; the request is out of date.
+func Obsolete(want Request, existing []Build, decision Decision) []Build {
+	var obsolete []Build
+	for _, b := range existing {
+		if b.Generation > want.Generation || decision.Action == Follow && b.Name == decision.Build {
+			continue
+		}
+		obsolete = append(obsolete, b)
+	}
+	return obsolete
+}

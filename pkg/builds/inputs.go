@@ -1,0 +1,143 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package builds
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"hash"
+	"maps"
+	"slices"
+	"strings"
+)
+
+const (
+	// tagLength keeps 128 bits of the hash, which leaves a tag that is also a
+	// valid value of a label.
+	tagLength = 32
+
+	// digestLength is enough to tell two versions of one input apart.
+	digestLength = 12
+)
+
+// Inputs is all that decides what is in a Function's image, and where it is.
+type Inputs struct {
+	// Repository is where the image is pushed to: an image that another
+	// registry holds cannot be run from this one.
+	Repository string
+
+	// Runtime is the name of the Function's runtime.
+	Runtime string
+
+	// BaseImage is the image that the Function's image is built upon.
+	BaseImage string
+
+	// Dockerfile is the administrator's own template of the Dockerfile, if any.
+	Dockerfile string
+
+	// SourceFile and DependencyFile tell which of Files are the author's.
+	SourceFile, DependencyFile string
+
+	// Files is the build context, by file name.
+	Files map[string]string
+}
+
+// Tag returns the tag of the image: a hash of the inputs.
+func (in Inputs) Tag() string {
+	h := sha256.New()
+	write(h, in.Repository, in.Runtime, in.BaseImage, in.Dockerfile)
+	writeFiles(h, in.Files)
+	return hex.EncodeToString(h.Sum(nil))[:tagLength]
+}
+
+// Fingerprint returns a digest of each input by itself, so that a later build
+// can tell which of them has changed.
+func (in Inputs) Fingerprint() string {
+	runtime := maps.Clone(in.Files)
+	delete(runtime, in.SourceFile)
+	delete(runtime, in.DependencyFile)
+	// It is rendered from what is hashed below, and from the dependencies.
+	delete(runtime, "Dockerfile")
+
+	parts := []string{
+		"source=" + digest(func(h hash.Hash) { write(h, in.Files[in.SourceFile]) }),
+		"deps=" + digest(func(h hash.Hash) { write(h, in.Files[in.DependencyFile]) }),
+		"runtime=" + digest(func(h hash.Hash) {
+			write(h, in.Runtime, in.BaseImage, in.Dockerfile)
+			writeFiles(h, runtime)
+		}),
+		"registry=" + digest(func(h hash.Hash) { write(h, in.Repository) }),
+	}
+	return strings.Join(parts, ",")
+}
+
+// changeReasons maps the parts of a fingerprint to the reason of a build.
+var changeReasons = map[string]string{
+	"source":   ReasonSourceChanged,
+	"deps":     ReasonDepsChanged,
+	"runtime":  ReasonRuntimeChanged,
+	"registry": ReasonRegistryChanged,
+}
+
+// changeReason tells what has changed from one fingerprint to another, where
+// that is one thing and is known.
+func changeReason(from, to string) string {
+	old := map[string]string{}
+	for part := range strings.SplitSeq(from, ",") {
+		key, value, _ := strings.Cut(part, "=")
+		old[key] = value
+	}
+	changed := ""
+	for part := range strings.SplitSeq(to, ",") {
+		key, value, _ := strings.Cut(part, "=")
+		if was, known := old[key]; known && was == value {
+			continue
+		}
+		if changed != "" {
+			return ReasonInputsChanged
+		}
+		changed = key
+	}
+	if reason, ok := changeReasons[changed]; ok && from != "" {
+		return reason
+	}
+	return ReasonInputsChanged
+}
+
+func digest(feed func(hash.Hash)) string {
+	h := sha256.New()
+	feed(h)
+	return hex.EncodeToString(h.Sum(nil))[:digestLength]
+}
+
+// write prefixes each string with its length, so that no two lists of strings
+// are hashed from the same bytes.
+func write(h hash.Hash, values ...string) {
+	for _, value := range values {
+		var length [8]byte
+		binary.BigEndian.PutUint64(length[:], uint64(len(value)))
+		h.Write(length[:])
+		h.Write([]byte(value))
+	}
+}
+
+func writeFiles(h hash.Hash, files map[string]string) {
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		write(h, name, files[name])
+	}
+}

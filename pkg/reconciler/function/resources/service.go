@@ -1,0 +1,177 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package resources
+
+import (
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	netapi "knative.dev/networking/pkg/apis/networking"
+	"knative.dev/pkg/kmap"
+	"knative.dev/serving/pkg/apis/autoscaling"
+	"knative.dev/serving/pkg/apis/serving"
+	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
+
+	"github.com/kiln-dev/kiln/pkg/apis/serverless"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources/names"
+	"github.com/kiln-dev/kiln/pkg/runtimes"
+)
+
+const (
+	// FunctionContainerName is the name of the container that runs the function.
+	FunctionContainerName = "function"
+
+	tmpVolumeName = "tmp"
+	tmpPath       = "/tmp"
+	// tmpSize bounds what a function can write to its node's disk.
+	tmpSize = "512Mi"
+)
+
+// MakeService returns the Knative Service that runs the image, a reference by
+// digest, as the Function says.
+func MakeService(fn *v1alpha1.Function, image string) *servingv1.Service {
+	svc := &servingv1.Service{
+		ObjectMeta: objectMeta(fn, names.Service(fn)),
+		Spec: servingv1.ServiceSpec{
+			ConfigurationSpec: servingv1.ConfigurationSpec{
+				Template: servingv1.RevisionTemplateSpec{
+					ObjectMeta: metav1.ObjectMeta{
+						Labels: kmap.Union(fn.Spec.Labels, map[string]string{
+							serverless.FunctionNameLabelKey: fn.Name,
+						}),
+						Annotations: scaleAnnotations(fn),
+					},
+					Spec: servingv1.RevisionSpec{PodSpec: podSpec(fn, image)},
+				},
+			},
+		},
+	}
+	svc.Labels[netapi.VisibilityLabelKey] = serving.VisibilityClusterLocal
+	svc.Annotations = map[string]string{
+		serverless.WishHashAnnotationKey: hash([]any{svc.Labels, svc.Spec}),
+	}
+	return svc
+}
+
+// MergeService returns what an existing Service must become, or nil when it is
+// as desired already. Labels and annotations that others have put on it stay:
+// Serving does not allow its own to change.
+func MergeService(desired, existing *servingv1.Service) *servingv1.Service {
+	if isServiceUpToDate(desired, existing) {
+		return nil
+	}
+	merged := existing.DeepCopy()
+	merged.Labels = kmap.Union(existing.Labels, desired.Labels)
+	merged.Annotations = kmap.Union(existing.Annotations, desired.Annotations)
+	merged.Spec = desired.Spec
+	return merged
+}
+
+// isServiceUpToDate compares in two ways. The hash tells whether the wish has
+// changed, also where something is not wished for any more. The comparison
+// tells whether somebody else has changed the Service; it ignores what Serving
+// fills in.
+func isServiceUpToDate(desired, existing *servingv1.Service) bool {
+	return equality.Semantic.DeepDerivative(desired.Labels, existing.Labels) &&
+		equality.Semantic.DeepDerivative(desired.Annotations, existing.Annotations) &&
+		equality.Semantic.DeepDerivative(desired.Spec, existing.Spec) &&
+		!hasAdditions(desired, existing)
+}
+
+// hasAdditions says whether somebody has put more into a list than is desired,
+// which DeepDerivative does not see. Serving adds to none of these.
+func hasAdditions(desired, existing *servingv1.Service) bool {
+	want, got := &desired.Spec.Template, &existing.Spec.Template
+	if len(got.Labels) != len(want.Labels) ||
+		len(got.Spec.Containers) != len(want.Spec.Containers) ||
+		len(got.Spec.InitContainers) != len(want.Spec.InitContainers) ||
+		len(got.Spec.Volumes) != len(want.Spec.Volumes) {
+		return true
+	}
+	for i := range want.Spec.Containers {
+		want, got := &want.Spec.Containers[i], &got.Spec.Containers[i]
+		if len(got.Env) != len(want.Env) || len(got.EnvFrom) != len(want.EnvFrom) ||
+			len(got.VolumeMounts) != len(want.VolumeMounts) ||
+			len(got.Command) != len(want.Command) || len(got.Args) != len(want.Args) {
+			return true
+		}
+	}
+	return false
+}
+
+// scaleAnnotations leaves out a maximum of 0, which would contradict a limit of
+// Serving's own. A minimum of 0 is said, since Serving's default can be another.
+func scaleAnnotations(fn *v1alpha1.Function) map[string]string {
+	annotations := map[string]string{}
+	if n := fn.Spec.MinReplicas; n != nil {
+		annotations[autoscaling.MinScaleAnnotationKey] = strconv.Itoa(int(*n))
+	}
+	if n := fn.Spec.MaxReplicas; n != nil && *n > 0 {
+		annotations[autoscaling.MaxScaleAnnotationKey] = strconv.Itoa(int(*n))
+	}
+	return annotations
+}
+
+// podSpec returns a pod that satisfies the restricted Pod Security Standard.
+// All of it is said of the container, since Serving allows nothing of that kind
+// to be said of the pod.
+func podSpec(fn *v1alpha1.Function, image string) corev1.PodSpec {
+	return corev1.PodSpec{
+		AutomountServiceAccountToken: new(false),
+		EnableServiceLinks:           new(false),
+		Containers: []corev1.Container{{
+			Name:      FunctionContainerName,
+			Image:     image,
+			Env:       env(fn),
+			Resources: fn.Spec.Resources,
+			ReadinessProbe: &corev1.Probe{
+				ProbeHandler: corev1.ProbeHandler{
+					HTTPGet: &corev1.HTTPGetAction{Path: runtimes.HealthPath, Port: intstr.FromInt32(0)},
+				},
+				SuccessThreshold: 1,
+			},
+			SecurityContext: &corev1.SecurityContext{
+				AllowPrivilegeEscalation: new(false),
+				Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+				ReadOnlyRootFilesystem:   new(true),
+				RunAsNonRoot:             new(true),
+				SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			},
+			VolumeMounts: []corev1.VolumeMount{{Name: tmpVolumeName, MountPath: tmpPath}},
+		}},
+		Volumes: []corev1.Volume{{
+			Name: tmpVolumeName,
+			VolumeSource: corev1.VolumeSource{
+				EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: new(resource.MustParse(tmpSize))},
+			},
+		}},
+	}
+}
+
+// env returns what the function is told about itself, and what its author says.
+func env(fn *v1alpha1.Function) []corev1.EnvVar {
+	return append([]corev1.EnvVar{
+		{Name: runtimes.EnvFunctionName, Value: fn.Name},
+		{Name: runtimes.EnvFunctionNamespace, Value: fn.Namespace},
+		{Name: runtimes.EnvFunctionRuntime, Value: fn.Spec.Runtime},
+	}, fn.Spec.Env...)
+}

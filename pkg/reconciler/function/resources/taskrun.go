@@ -1,0 +1,177 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package resources
+
+import (
+	"path"
+	"slices"
+	"strconv"
+
+	"github.com/tektoncd/pipeline/pkg/apis/pipeline/pod"
+	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kiln-dev/kiln/pkg/apis/config"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/builds"
+	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources/names"
+)
+
+const (
+	// BuildStepName is the name of the one step of a build.
+	BuildStepName = "build"
+
+	// ImageURLResult and ImageDigestResult are the results of a build. Tekton
+	// Chains signs the image that results of these names tell of.
+	ImageURLResult    = "IMAGE_URL"
+	ImageDigestResult = "IMAGE_DIGEST"
+
+	contextVolumeName = "context"
+	contextPath       = "/kiln-build"
+	kanikoVolumeName  = "kaniko"
+	kanikoPath        = "/kaniko"
+	kanikoBinary      = "/ko-app/kaniko"
+)
+
+// Build says which TaskRun to make.
+type Build struct {
+	// Request is what the TaskRun is to build.
+	builds.Request
+
+	// Reason tells why.
+	Reason string
+
+	// Attempt counts how often this build was started.
+	Attempt int32
+
+	// Files are the names of the files of the build context.
+	Files []string
+}
+
+// MakeTaskRun returns the TaskRun that builds the Function's image and pushes it.
+func MakeTaskRun(fn *v1alpha1.Function, cfg *config.Config, build Build) *pipelinev1.TaskRun {
+	tr := &pipelinev1.TaskRun{
+		ObjectMeta: objectMeta(fn, names.TaskRun(fn, build.Request, build.Attempt)),
+		Spec: pipelinev1.TaskRunSpec{
+			Timeout: &metav1.Duration{Duration: cfg.Build.Timeout},
+			PodTemplate: &pod.PodTemplate{
+				AutomountServiceAccountToken: new(false),
+				EnableServiceLinks:           new(false),
+				SecurityContext: &corev1.PodSecurityContext{
+					SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+				},
+			},
+			TaskSpec: &pipelinev1.TaskSpec{
+				Results: []pipelinev1.TaskResult{
+					{Name: ImageURLResult, Type: pipelinev1.ResultsTypeString, Description: "The image that was pushed."},
+					{Name: ImageDigestResult, Type: pipelinev1.ResultsTypeString, Description: "The digest of the image that was pushed."},
+				},
+				Steps:   []pipelinev1.Step{buildStep(fn, cfg, build)},
+				Volumes: buildVolumes(fn, build),
+			},
+		},
+	}
+	tr.Labels[serverless.ImageTagLabelKey] = build.Tag
+	tr.Annotations = map[string]string{
+		serverless.GenerationAnnotationKey:   strconv.FormatInt(build.Generation, 10),
+		serverless.BuildReasonAnnotationKey:  build.Reason,
+		serverless.BuildInputsAnnotationKey:  build.Fingerprint,
+		serverless.BuildAttemptAnnotationKey: strconv.Itoa(int(build.Attempt)),
+		// A sidecar would keep the build's pod from ending.
+		"sidecar.istio.io/inject": "false",
+	}
+	if build.Rebuild != "" {
+		tr.Annotations[serverless.RebuildAnnotationKey] = build.Rebuild
+	}
+	return tr
+}
+
+// buildStep returns the step in which Kaniko unpacks the base image over its
+// own root filesystem, runs the Dockerfile in it and pushes the difference.
+func buildStep(fn *v1alpha1.Function, cfg *config.Config, build Build) pipelinev1.Step {
+	return pipelinev1.Step{
+		Name:  BuildStepName,
+		Image: cfg.Build.KanikoImage,
+		// Said here, so that Tekton need not ask the registry for it.
+		Command:          []string{kanikoBinary},
+		Args:             kanikoArgs(fn, cfg, build.Tag),
+		ComputeResources: cfg.Build.Resources,
+		VolumeMounts:     contextMounts(build.Files),
+		SecurityContext: &corev1.SecurityContext{
+			// Kaniko changes owners and modes of what it unpacks: it needs root
+			// in its container, and no more than that.
+			RunAsUser:                new(int64(0)),
+			RunAsNonRoot:             new(false),
+			AllowPrivilegeEscalation: new(false),
+			Capabilities: &corev1.Capabilities{
+				Drop: []corev1.Capability{"ALL"},
+				Add:  []corev1.Capability{"CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"},
+			},
+			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		},
+	}
+}
+
+func kanikoArgs(fn *v1alpha1.Function, cfg *config.Config, tag string) []string {
+	args := []string{
+		"--force",
+		"--context=dir://" + contextPath,
+		"--dockerfile=" + path.Join(contextPath, "Dockerfile"),
+		"--destination=" + cfg.Registry.PushImage(fn.Namespace, fn.Name, tag),
+		"--digest-file=$(results." + ImageDigestResult + ".path)",
+		"--image-url-file=$(results." + ImageURLResult + ".path)",
+		"--ignore-path=" + path.Dir(kanikoBinary),
+		"--snapshot-mode=redo",
+		"--use-new-run",
+		"--log-format=text",
+	}
+	for _, host := range cfg.Registry.Insecure {
+		args = append(args, "--insecure-registry="+host)
+	}
+	return args
+}
+
+// contextMounts mounts each file by itself. A ConfigMap that is mounted as a
+// directory holds symbolic links, and Kaniko would copy these.
+func contextMounts(files []string) []corev1.VolumeMount {
+	mounts := []corev1.VolumeMount{{Name: kanikoVolumeName, MountPath: kanikoPath}}
+	for _, file := range slices.Sorted(slices.Values(files)) {
+		mounts = append(mounts, corev1.VolumeMount{
+			Name:      contextVolumeName,
+			MountPath: path.Join(contextPath, file),
+			SubPath:   file,
+			ReadOnly:  true,
+		})
+	}
+	return mounts
+}
+
+func buildVolumes(fn *v1alpha1.Function, build Build) []corev1.Volume {
+	return []corev1.Volume{{
+		Name:         kanikoVolumeName,
+		VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}},
+	}, {
+		Name: contextVolumeName,
+		VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: names.ConfigMap(fn, build.Tag)},
+		}},
+	}}
+}
+
