@@ -89,7 +89,7 @@ func serve(command func() *cobra.Command) func() {
 
 func runKubectl() {
 	// Set before the command exists, because making it already logs.
-	if err := logs.GlogSetter(kubectl.GetLogVerbosity(os.Args)); err != nil {
+	if _, err := logs.GlogSetter(kubectl.GetLogVerbosity(os.Args)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
 	if err := cli.RunNoErrOutput(kubectl.NewDefaultKubectlCommand()); err != nil {

@@ -44,22 +44,14 @@ type Command struct {
 	GOOS string
 	// GOARCH is the architecture it is to run on, by default this one.
 	GOARCH string
+	// First lets it be compiled before what waits without it.
+	First bool
 }
-
-// slot serialises compiling. The compiler uses all cores by itself, and two
-// builds side by side would compile the packages they share twice.
-var slot = make(chan struct{}, 1)
 
 // Exclusive runs fn while nothing else compiles. Everything that compiles much
 // Go code (ko, too) should run in it; downloads and the like should not.
 func Exclusive(ctx context.Context, fn func() error) error {
-	select {
-	case slot <- struct{}{}:
-		defer func() { <-slot }()
-		return fn()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return slot.run(ctx, false, fn)
 }
 
 // Build returns the path of the command's binary, which it builds if the store
@@ -111,7 +103,7 @@ func (c Command) build(ctx context.Context, log io.Writer, binary string) error 
 	env := []string{"GOOS=" + c.GOOS, "GOARCH=" + c.GOARCH}
 	// Compiled first and linked outside of the slot: linking uses one core, and
 	// the next command can compile meanwhile.
-	err := Exclusive(ctx, func() error {
+	err := slot.run(ctx, c.First, func() error {
 		return run(ctx, log, c.Module, env, "go", "list", "-trimpath", "-export", "-deps", "-f", "", c.Package)
 	})
 	if err != nil {

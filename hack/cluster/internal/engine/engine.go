@@ -1,0 +1,142 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package engine gives the cluster a Docker engine: the user's where one runs,
+// else one of its own, in a network namespace of its own.
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"time"
+
+	"github.com/kiln-dev/kiln/hack/cluster/internal/cache"
+	"github.com/kiln-dev/kiln/hack/cluster/internal/command"
+	"github.com/kiln-dev/kiln/hack/cluster/internal/packages"
+)
+
+// patience is how long an engine that is there may take to answer.
+const patience = 5 * time.Second
+
+// Engine is a Docker engine that answers.
+type Engine struct {
+	// Env is what docker and kind need in their environment.
+	Env []string
+	// Own tells whether it is an engine of our own.
+	Own bool
+}
+
+// Docker returns a docker command for the engine.
+func (e *Engine) Docker(args ...string) *command.Command {
+	return command.New(append([]string{"docker"}, args...)...).With(e.Env...)
+}
+
+// answers tells whether the engine does.
+func (e *Engine) answers(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	_, err := e.Docker("version", "--format", "{{.Server.Version}}").Output(ctx)
+	return err == nil
+}
+
+// users returns the engine that the user's docker talks to.
+func users() *Engine {
+	e := &Engine{}
+	if os.Getenv("DOCKER_HOST") == socketURL {
+		// The user follows our advice to talk to our own: that does not make it the user's.
+		e.Env = []string{"DOCKER_HOST="}
+	}
+	return e
+}
+
+// Running returns the engine that the cluster uses or would use, or nil if none
+// answers. It starts nothing.
+func Running(ctx context.Context) *Engine {
+	if own := ownEngine(); own.answers(ctx) {
+		return own
+	}
+	if u := users(); !present() && u.answers(ctx) {
+		return u
+	}
+	return nil
+}
+
+// Start returns an engine that answers, and starts one if need be. One of our
+// own is repaired, whatever state it is found in.
+func Start(ctx context.Context, store *cache.Store, log io.Writer) (*Engine, error) {
+	if e := Running(ctx); e != nil && !e.Own {
+		return e, nil
+	}
+	if err := possible(runtime.GOOS, os.Geteuid()); err != nil {
+		return nil, err
+	}
+	if err := packages.Ensure(ctx, log, tools()...); err != nil {
+		return nil, err
+	}
+	// Where a package starts the engine that it installs, that is the user's now.
+	if e := Running(ctx); e != nil && !e.Own {
+		return e, nil
+	}
+	if err := newDaemon(store, log).start(ctx); err != nil {
+		return nil, fmt.Errorf("failed to start Docker engine: %w", err)
+	}
+	return ownEngine(), nil
+}
+
+// Stop removes the engine of our own with everything in it but its images. It
+// does nothing to the user's.
+func Stop(ctx context.Context, store *cache.Store, log io.Writer) error {
+	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
+		return nil // There cannot be one.
+	}
+	if err := newDaemon(store, log).stop(ctx); err != nil {
+		return fmt.Errorf("failed to remove Docker engine: %w", err)
+	}
+	return nil
+}
+
+// possible tells, in one line, why there can be no engine of our own.
+func possible(goos string, uid int) error {
+	switch {
+	case goos != "linux":
+		return errors.New("no Docker engine answers: please start one (on this system the cluster cannot run without it)")
+	case uid != 0:
+		return errors.New("no Docker engine answers: please start one, or run this as root, who needs none")
+	}
+	return nil
+}
+
+// tools returns what an engine of our own needs to be installed.
+func tools() []string {
+	needed := []string{"docker", "dockerd", "ip", "iptables", "nft"}
+	if lacksSysResource() {
+		needed = append(needed, "jq")
+	}
+	return needed
+}
+
+// Arch returns the architecture that the engine's containers have, as Go names it.
+func (e *Engine) Arch(ctx context.Context) string {
+	out, err := e.Docker("version", "--format", "{{.Server.Arch}}").Output(ctx)
+	if err != nil || out == "" {
+		return runtime.GOARCH
+	}
+	return out
+}

@@ -1,0 +1,87 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Command cluster makes a kind cluster for Kiln, on any machine: with the
+// user's Docker engine or, on Linux, one of its own; with kind's node image or
+// one built from source. What it takes long to make is cached.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/kiln-dev/kiln/hack/cluster/internal/cache"
+	"github.com/kiln-dev/kiln/hack/cluster/internal/env"
+	"github.com/kiln-dev/kiln/hack/cluster/internal/progress"
+)
+
+const usage = `usage: go run ./hack/cluster up|down|status
+
+  up      make the cluster, or repair it; does nothing to one that is healthy
+  down    remove everything that up has made, but for the cache
+  status  tell how the cluster is
+
+NODE_IMAGE, if set, is the node image to use.
+`
+
+func main() {
+	commands := map[string]func(context.Context, *env.Host) error{"up": up, "down": down, "status": status}
+	if len(os.Args) != 2 || commands[os.Args[1]] == nil {
+		fmt.Fprint(os.Stderr, usage)
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, commands[os.Args[1]]); err != nil {
+		fmt.Fprintf(os.Stderr, "cluster %s: %v\n", os.Args[1], err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, command func(context.Context, *env.Host) error) error {
+	root, err := repository()
+	if err != nil {
+		return err
+	}
+	store, err := cache.Open()
+	if err != nil {
+		return err
+	}
+	reporter := progress.New(os.Stdout, store.Path("logs"))
+	return command(ctx, &env.Host{Root: root, Store: store, Reporter: reporter})
+}
+
+// repository returns the root of the repository that the program is run in.
+func repository() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("failed to find repository: %w", err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "third_party", "kubernetes", "go.mod")); err == nil {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", errors.New("failed to find repository: please run this in a clone of it")
+		}
+		dir = filepath.Dir(dir)
+	}
+}
