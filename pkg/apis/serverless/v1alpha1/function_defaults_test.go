@@ -1,0 +1,198 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package v1alpha1
+
+import (
+	"context"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"knative.dev/pkg/apis"
+
+	"github.com/kiln-dev/kiln/pkg/apis/config"
+)
+
+// withFunctions returns a context with the data of a config-functions.
+func withFunctions(t testing.TB, data map[string]string) context.Context {
+	t.Helper()
+	functions, err := config.NewFunctionsFromMap(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config.ToContext(t.Context(), &config.Config{Functions: functions})
+}
+
+// list makes a ResourceList of names and quantities in turn.
+func list(pairs ...string) corev1.ResourceList {
+	l := corev1.ResourceList{}
+	for i := 0; i < len(pairs); i += 2 {
+		l[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+	}
+	return l
+}
+
+func resources(requests, limits corev1.ResourceList) corev1.ResourceRequirements {
+	return corev1.ResourceRequirements{Requests: requests, Limits: limits}
+}
+
+var shipped = resources(list("cpu", "50m", "memory", "64Mi"), list("memory", "256Mi"))
+
+func TestSetDefaults(t *testing.T) {
+	bounded := map[string]string{"default-min-replicas": "2", "default-max-replicas": "4"}
+	tests := map[string]struct {
+		config   map[string]string
+		in, want FunctionSpec
+	}{
+		"everything left out": {
+			in: FunctionSpec{Source: "x"},
+			want: FunctionSpec{
+				Source: "x", Runtime: "nodejs24", MinReplicas: new(int32(0)), MaxReplicas: new(int32(0)), Resources: shipped,
+			},
+		},
+		"everything said": {
+			config: bounded,
+			in: FunctionSpec{
+				Runtime: "nodejs22", MinReplicas: new(int32(0)), MaxReplicas: new(int32(9)),
+				Resources: resources(list("cpu", "1", "memory", "1Gi"), list("cpu", "2", "memory", "2Gi")),
+			},
+			want: FunctionSpec{
+				Runtime: "nodejs22", MinReplicas: new(int32(0)), MaxReplicas: new(int32(9)),
+				Resources: resources(list("cpu", "1", "memory", "1Gi"), list("cpu", "2", "memory", "2Gi")),
+			},
+		},
+		"configured bounds": {
+			config: bounded,
+			in:     FunctionSpec{},
+			want: FunctionSpec{
+				Runtime: "nodejs24", MinReplicas: new(int32(2)), MaxReplicas: new(int32(4)), Resources: shipped,
+			},
+		},
+		"a minimum above the default maximum raises it": {
+			config: bounded,
+			in:     FunctionSpec{MinReplicas: new(int32(7))},
+			want: FunctionSpec{
+				Runtime: "nodejs24", MinReplicas: new(int32(7)), MaxReplicas: new(int32(7)), Resources: shipped,
+			},
+		},
+		"a maximum below the default minimum lowers it": {
+			config: bounded,
+			in:     FunctionSpec{MaxReplicas: new(int32(1))},
+			want: FunctionSpec{
+				Runtime: "nodejs24", MinReplicas: new(int32(1)), MaxReplicas: new(int32(1)), Resources: shipped,
+			},
+		},
+		"no maximum bounds nothing": {
+			config: bounded,
+			in:     FunctionSpec{MaxReplicas: new(int32(0))},
+			want: FunctionSpec{
+				Runtime: "nodejs24", MinReplicas: new(int32(2)), MaxReplicas: new(int32(0)), Resources: shipped,
+			},
+		},
+		"a request above the default limit raises it": {
+			in: FunctionSpec{Resources: resources(list("memory", "1Gi"), nil)},
+			want: FunctionSpec{
+				Runtime: "nodejs24", MinReplicas: new(int32(0)), MaxReplicas: new(int32(0)),
+				Resources: resources(list("cpu", "50m", "memory", "1Gi"), list("memory", "1Gi")),
+			},
+		},
+		"a limit below the default request lowers it": {
+			in: FunctionSpec{Resources: resources(nil, list("cpu", "20m", "memory", "32Mi", "nvidia.com/gpu", "1"))},
+			want: FunctionSpec{
+				Runtime: "nodejs24", MinReplicas: new(int32(0)), MaxReplicas: new(int32(0)),
+				Resources: resources(list("cpu", "20m", "memory", "32Mi"),
+					list("cpu", "20m", "memory", "32Mi", "nvidia.com/gpu", "1")),
+			},
+		},
+		"no default resources": {
+			config: map[string]string{
+				"default-cpu-request": "", "default-memory-request": "", "default-memory-limit": "",
+			},
+			in:   FunctionSpec{},
+			want: FunctionSpec{Runtime: "nodejs24", MinReplicas: new(int32(0)), MaxReplicas: new(int32(0))},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			ctx := withFunctions(t, test.config)
+			fn := &Function{Spec: test.in}
+			fn.SetDefaults(ctx)
+			if diff := cmp.Diff(test.want, fn.Spec); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			fn.SetDefaults(ctx)
+			if diff := cmp.Diff(test.want, fn.Spec); diff != "" {
+				t.Errorf("the second time (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestSetDefaultsOnUpdate edits a Function that has the defaults of its creation.
+func TestSetDefaultsOnUpdate(t *testing.T) {
+	tests := map[string]struct{ edit, want corev1.ResourceRequirements }{
+		"nothing":                               {shipped, shipped},
+		"a request within the default limit":    {resources(list("cpu", "50m", "memory", "128Mi"), list("memory", "256Mi")), resources(list("cpu", "50m", "memory", "128Mi"), list("memory", "256Mi"))},
+		"a request above the default limit":     {resources(list("cpu", "50m", "memory", "1Gi"), list("memory", "256Mi")), resources(list("cpu", "50m", "memory", "1Gi"), list("memory", "1Gi"))},
+		"a limit below the default request":     {resources(list("cpu", "50m", "memory", "64Mi"), list("memory", "32Mi")), resources(list("cpu", "50m", "memory", "32Mi"), list("memory", "32Mi"))},
+		"a new limit below the default request": {resources(list("cpu", "50m", "memory", "64Mi"), list("cpu", "10m", "memory", "256Mi")), resources(list("cpu", "10m", "memory", "64Mi"), list("cpu", "10m", "memory", "256Mi"))},
+		"both, against each other":              {resources(list("cpu", "50m", "memory", "1Gi"), list("memory", "512Mi")), resources(list("cpu", "50m", "memory", "1Gi"), list("memory", "512Mi"))},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			before := &Function{}
+			before.SetDefaults(t.Context())
+			now := before.DeepCopy()
+			now.Spec.Resources = *test.edit.DeepCopy()
+			now.SetDefaults(apis.WithinUpdate(t.Context(), before))
+			if diff := cmp.Diff(test.want, now.Spec.Resources); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+
+	t.Run("a limit the author chose stays", func(t *testing.T) {
+		before := &Function{Spec: FunctionSpec{Resources: resources(list("memory", "64Mi"), list("memory", "100Mi"))}}
+		now := before.DeepCopy()
+		now.Spec.Resources.Requests = list("memory", "1Gi")
+		now.SetDefaults(apis.WithinUpdate(t.Context(), before))
+		if diff := cmp.Diff(list("memory", "100Mi"), now.Spec.Resources.Limits); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestSetDefaultsOfStatusUpdate(t *testing.T) {
+	fn := &Function{}
+	fn.SetDefaults(apis.WithinSubResourceUpdate(t.Context(), &Function{}, "status"))
+	if diff := cmp.Diff(&Function{}, fn); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestSetDefaultsCopies checks that a Function does not share maps with the config.
+func TestSetDefaultsCopies(t *testing.T) {
+	ctx := withFunctions(t, nil)
+	fn := &Function{}
+	fn.SetDefaults(ctx)
+	fn.Spec.Resources.Limits[corev1.ResourceMemory] = resource.MustParse("1")
+	if got := config.FromContext(ctx).Functions.DefaultResources; !cmp.Equal(shipped, got) {
+		t.Errorf("the config changed to %v", got)
+	}
+}
