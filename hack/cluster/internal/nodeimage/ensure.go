@@ -71,7 +71,7 @@ func Ensure(ctx context.Context, host *env.Host, e *engine.Engine) (kindcluster.
 		return kindcluster.Image{Ref: ref, Built: true}, nil
 	}
 	err = host.Reporter.Part(ctx, "node image into engine", func(ctx context.Context, log io.Writer) error {
-		return e.Docker("import", "--change", "ENV container=docker", "--change", "STOPSIGNAL SIGRTMIN+3",
+		return e.Docker("import", "--change", "ENV container=docker",
 			"--change", `ENTRYPOINT ["/usr/local/bin/entrypoint", "/sbin/init"]`, file, ref).Run(ctx, log)
 	})
 	return kindcluster.Image{Ref: ref, Built: true}, err
