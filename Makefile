@@ -96,6 +96,10 @@ test-e2e: install ## Run the end-to-end tests on the cluster. TEST=Name runs one
 	@$(on_cluster) relay=$$($(ko_build) ./test/images/relay 2>build/relay.log) || { cat build/relay.log; exit 1; }; \
 		go test -tags=e2e -count=1 -v -timeout=40m -parallel=$(E2E_PARALLEL) $(if $(TEST),-run='$(TEST)') ./test/e2e/... -relay-image="$$relay"
 
+.PHONY: test-performance
+test-performance: install ## Measure the seconds from apply to Ready. Not part of test.
+	@$(on_cluster) go test -tags=performance -count=1 -timeout=40m ./test/performance/...
+
 # Builds share the node's cores: more at once only wait for each other.
 E2E_PARALLEL := 4
 

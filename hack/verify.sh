@@ -52,7 +52,7 @@ check_gofmt() {
 }
 
 check_vet() {
-  go vet ./... && go vet -tags=e2e ./test/...
+  go vet ./... && go vet -tags=e2e,performance ./test/...
 }
 
 check_lint() {

@@ -1,0 +1,312 @@
+//go:build e2e
+
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/yaml"
+
+	"knative.dev/pkg/apis"
+	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
+
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/test"
+	"github.com/kiln-dev/kiln/test/images/relay/api"
+)
+
+// env is the world of one test: a namespace of its own, and the memory of all
+// that was built in it.
+type env struct {
+	*testing.T
+	ctx       context.Context
+	namespace string
+	builds    *test.History[*pipelinev1.TaskRun]
+	revisions *test.History[*servingv1.Revision]
+}
+
+// newEnv makes a test's world. When the test fails, what is in it is printed.
+func newEnv(t *testing.T) *env {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	// Builds run as root in their containers, so they need baseline. That the
+	// functions themselves are restricted is a test of its own.
+	namespace, err := createNamespace(ctx, "kiln-e2e-", "baseline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if t.Failed() {
+			dump := &strings.Builder{}
+			test.Dump(ctx, clients, namespace, dump)
+			t.Log("What there was in namespace " + namespace + ":\n" + dump.String())
+		}
+		if err := deleteNamespace(ctx, namespace); err != nil {
+			t.Error(err)
+		}
+	})
+	return &env{
+		T:         t,
+		ctx:       ctx,
+		namespace: namespace,
+		builds:    test.Record[*pipelinev1.TaskRun](ctx, clients.Pipeline.TektonV1().TaskRuns(namespace), metav1.ListOptions{}),
+		revisions: test.Record[*servingv1.Revision](ctx, clients.Serving.ServingV1().Revisions(namespace), metav1.ListOptions{}),
+	}
+}
+
+// example returns a Function of the folder examples.
+func example(t *testing.T, file string) *v1alpha1.Function {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("..", "..", "examples", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fn := &v1alpha1.Function{}
+	if err := yaml.UnmarshalStrict(data, fn); err != nil {
+		t.Fatalf("failed to read %s: %v", file, err)
+	}
+	return fn
+}
+
+// function returns a Function of that source.
+func function(source string) *v1alpha1.Function {
+	return &v1alpha1.Function{
+		ObjectMeta: metav1.ObjectMeta{Name: "fn"},
+		Spec:       v1alpha1.FunctionSpec{Runtime: "nodejs24", Source: source},
+	}
+}
+
+// answering returns the source of a function that always gives that answer.
+func answering(text string) string {
+	return fmt.Sprintf("module.exports = { main: () => %q };\n", text)
+}
+
+// create creates a Function.
+func (e *env) create(fn *v1alpha1.Function) *v1alpha1.Function {
+	e.Helper()
+	fn, err := e.tryCreate(fn)
+	if err != nil {
+		e.Fatalf("failed to create Function: %v", err)
+	}
+	return fn
+}
+
+// tryCreate creates a Function that may be denied.
+func (e *env) tryCreate(fn *v1alpha1.Function) (*v1alpha1.Function, error) {
+	return clients.Kiln.ServerlessV1alpha1().Functions(e.namespace).Create(e.ctx, fn, metav1.CreateOptions{})
+}
+
+// edit changes a Function, as kubectl edit does.
+func (e *env) edit(fn *v1alpha1.Function, change func(*v1alpha1.Function)) *v1alpha1.Function {
+	e.Helper()
+	functions := clients.Kiln.ServerlessV1alpha1().Functions(e.namespace)
+	return edit(e, functions, fn.Name, change)
+}
+
+// client reads and writes one kind of object.
+type client[T any] interface {
+	Get(ctx context.Context, name string, opts metav1.GetOptions) (T, error)
+	Update(ctx context.Context, object T, opts metav1.UpdateOptions) (T, error)
+}
+
+// edit changes an object of any kind and returns it as it is then.
+func edit[T any](e *env, objects client[T], name string, change func(T)) (edited T) {
+	e.Helper()
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		object, err := objects.Get(e.ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		change(object)
+		edited, err = objects.Update(e.ctx, object, metav1.UpdateOptions{})
+		return err
+	})
+	if err != nil {
+		e.Fatalf("failed to edit %T %s: %v", edited, name, err)
+	}
+	return edited
+}
+
+// until waits until check is content with the Function.
+func (e *env) until(fn *v1alpha1.Function, check func(*v1alpha1.Function) error) *v1alpha1.Function {
+	e.Helper()
+	fn, err := test.WaitForFunction(e.ctx, clients, e.namespace, fn.Name, check)
+	if err != nil {
+		e.Fatal(err)
+	}
+	return fn
+}
+
+// untilCondition waits for a condition of the Function's current generation
+// and returns the condition, too.
+func (e *env) untilCondition(fn *v1alpha1.Function, want apis.Condition) (*v1alpha1.Function, *apis.Condition) {
+	e.Helper()
+	fn = e.until(fn, test.HasCondition(want))
+	return fn, fn.Status.GetCondition(want.Type)
+}
+
+// untilObjects waits until check is content with the objects of a kind in the
+// test's namespace.
+func untilObjects[T metav1.Object, L runtime.Object](e *env, objects test.Watcher[L], check test.Check[T]) {
+	e.Helper()
+	if err := test.Until(e.ctx, objects, metav1.ListOptions{}, check); err != nil {
+		e.Fatal(err)
+	}
+}
+
+// request is a request to a Function.
+func request(fn *v1alpha1.Function, body string) api.Request {
+	return api.Request{Method: http.MethodPost, URL: fn.Status.URL.String(), ContentType: "application/json", Body: body}
+}
+
+// wantAnswer calls a Function from inside the cluster.
+func (e *env) wantAnswer(fn *v1alpha1.Function, body, want string) {
+	e.Helper()
+	answer, err := relay.Call(e.ctx, request(fn, body))
+	if err != nil {
+		e.Fatal(err)
+	}
+	if answer.Status != http.StatusOK || answer.Body != want {
+		e.Errorf("%s answered %+v, want %q", fn.Status.URL, answer, want)
+	}
+}
+
+// probe calls a Function over and over, from its answer on.
+func (e *env) probe(fn *v1alpha1.Function, answer string) *test.Prober {
+	e.Helper()
+	prober, err := relay.Probe(e.ctx, request(fn, "{}"))
+	if err != nil {
+		e.Fatal(err)
+	}
+	e.untilAnswer(prober, answer)
+	return prober
+}
+
+func (e *env) untilAnswer(prober *test.Prober, answer string) {
+	e.Helper()
+	if report, err := prober.UntilAnswer(e.ctx, answer); err != nil {
+		e.Fatalf("failed to wait for answer %q: %v; the report: %+v", answer, err, report)
+	}
+}
+
+// wantAnswers ends a prober and wants that no request has failed and that the
+// answers changed as told, and only so.
+func (e *env) wantAnswers(prober *test.Prober, want ...string) api.Report {
+	e.Helper()
+	report, err := prober.Stop(e.ctx)
+	if err != nil {
+		e.Fatal(err)
+	}
+	if report.Failed > 0 {
+		e.Errorf("%d of %d requests failed, such as %+v", report.Failed, report.Requests, report.Failures)
+	}
+	var got []string
+	for _, run := range report.Runs {
+		got = append(got, run.Body)
+	}
+	if !slices.Equal(got, want) {
+		e.Errorf("the answers were, in turn, %q, want %q", got, want)
+	}
+	return report
+}
+
+// wantBuilds wants that there have been exactly so many TaskRuns, and returns them.
+func (e *env) wantBuilds(want int) []*pipelinev1.TaskRun {
+	e.Helper()
+	return wantSeen(e, e.builds, want)
+}
+
+// wantRevisions wants that there have been exactly so many revisions, and
+// returns them.
+func (e *env) wantRevisions(want int) []*servingv1.Revision {
+	e.Helper()
+	return wantSeen(e, e.revisions, want)
+}
+
+func wantSeen[T metav1.Object](e *env, history *test.History[T], want int) []T {
+	e.Helper()
+	seen, err := history.Seen()
+	if err != nil {
+		e.Fatal(err)
+	}
+	if len(seen) != want {
+		var names []string
+		for _, object := range seen {
+			names = append(names, object.GetName())
+		}
+		e.Fatalf("there have been %d %Ts, %v; want %d", len(seen), *new(T), names, want)
+	}
+	return seen
+}
+
+// onlyBuild returns the one TaskRun that there is now.
+func (e *env) onlyBuild() *pipelinev1.TaskRun {
+	e.Helper()
+	list, err := clients.Pipeline.TektonV1().TaskRuns(e.namespace).List(e.ctx, metav1.ListOptions{})
+	if err != nil {
+		e.Fatal(err)
+	}
+	if len(list.Items) != 1 {
+		e.Fatalf("there are %d TaskRuns, want 1", len(list.Items))
+	}
+	return &list.Items[0]
+}
+
+// service returns the KService of a Function.
+func (e *env) service(fn *v1alpha1.Function) *servingv1.Service {
+	e.Helper()
+	service, err := clients.Serving.ServingV1().Services(e.namespace).Get(e.ctx, fn.Name, metav1.GetOptions{})
+	if err != nil {
+		e.Fatal(err)
+	}
+	return service
+}
+
+// wantPhase wants a phase of a Function.
+func (e *env) wantPhase(fn *v1alpha1.Function, want v1alpha1.FunctionPhase) {
+	e.Helper()
+	if fn.Status.Phase != want {
+		e.Errorf("phase is %s, want %s", fn.Status.Phase, want)
+	}
+}
+
+// setEnv makes a change of a Function that sets an environment variable, which
+// needs a new revision and no build.
+func setEnv(name, value string) func(*v1alpha1.Function) {
+	return func(fn *v1alpha1.Function) {
+		fn.Spec.Env = []corev1.EnvVar{{Name: name, Value: value}}
+	}
+}

@@ -1,0 +1,161 @@
+//go:build e2e
+
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"knative.dev/pkg/apis"
+
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/test"
+)
+
+// buildFailed is what a build that the Function's author must mend ends with.
+var buildFailed = apis.Condition{
+	Type:   v1alpha1.FunctionConditionBuildReady,
+	Status: corev1.ConditionFalse,
+	Reason: v1alpha1.ReasonTaskRunFailed,
+}
+
+// TestDependencyMissing wants npm's own words, and the old revision to serve
+// until the mistake is mended.
+func TestDependencyMissing(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	fn := e.until(e.create(function(answering("old"))), test.Ready)
+	prober := e.probe(fn, "old")
+
+	fn = e.edit(fn, func(fn *v1alpha1.Function) {
+		fn.Spec.Source = "module.exports = { main: () => require('ms')('2h').toString() };\n"
+		fn.Spec.Deps = `{"dependencies": {"ms": "99.99.99"}}`
+	})
+	fn, condition := e.untilCondition(fn, buildFailed)
+	wantWords(t, condition.Message, "ms@99.99.99")
+	e.wantPhase(fn, v1alpha1.FunctionFailed)
+	if failure := fn.Status.Build.Failure; failure == nil || !strings.Contains(failure.Log, "npm error") {
+		t.Errorf("build.failure is %+v, want a log with npm's words", failure)
+	}
+	if running := fn.Status.GetCondition(v1alpha1.FunctionConditionRunning); !running.IsUnknown() {
+		t.Errorf("Running is %v, want Unknown", running)
+	}
+	e.wantAnswer(fn, "{}", "old")
+	e.wantBuilds(2)
+
+	fn = e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Deps = `{"dependencies": {"ms": "2.1.3"}}` })
+	fn = e.until(fn, test.Ready)
+	e.wantPhase(fn, v1alpha1.FunctionRunning)
+	e.untilAnswer(prober, "7200000")
+	e.wantAnswers(prober, "old", "7200000")
+	e.wantBuilds(3)
+	e.wantRevisions(2)
+}
+
+// TestSyntaxError wants that a source that cannot run is built, and that its
+// revision fails with the words of the runtime while the old one serves.
+func TestSyntaxError(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	fn := e.until(e.create(function(answering("old"))), test.Ready)
+	prober := e.probe(fn, "old")
+
+	fn = e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Source = "module.exports = { main: () => { };\n" })
+	fn, condition := e.untilCondition(fn, apis.Condition{
+		Type:   v1alpha1.FunctionConditionRunning,
+		Status: corev1.ConditionFalse,
+		Reason: v1alpha1.ReasonServiceFailed,
+	})
+	wantWords(t, condition.Message, "handler.js:", "SyntaxError")
+	e.wantPhase(fn, v1alpha1.FunctionFailed)
+	if built := fn.Status.GetCondition(v1alpha1.FunctionConditionBuildReady); !built.IsTrue() {
+		t.Errorf("BuildReady is %v, want True", built)
+	}
+	e.wantAnswer(fn, "{}", "old")
+
+	fn = e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Source = answering("new") })
+	fn = e.until(fn, test.Healed)
+	e.untilAnswer(prober, "new")
+	e.wantAnswers(prober, "old", "new")
+	e.wantBuilds(3)
+	e.wantRevisions(3)
+}
+
+// TestFirstRevisionFails wants that a Function whose very first revision
+// fails says so, and runs once it is mended.
+func TestFirstRevisionFails(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	fn := e.create(function("module.exports = { handle: () => 'wrong name' };\n"))
+	fn, condition := e.untilCondition(fn, apis.Condition{
+		Type:   v1alpha1.FunctionConditionRunning,
+		Status: corev1.ConditionFalse,
+		Reason: v1alpha1.ReasonServiceFailed,
+	})
+	wantWords(t, condition.Message, "handler.js", "main")
+	e.wantPhase(fn, v1alpha1.FunctionFailed)
+
+	fn = e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Source = answering("mended") })
+	fn = e.until(fn, test.Healed)
+	e.wantAnswer(fn, "{}", "mended")
+}
+
+// TestDenied wants that the webhook denies what Kiln cannot do, and says why.
+func TestDenied(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	for name, row := range map[string]struct {
+		change func(*v1alpha1.Function)
+		words  []string
+	}{
+		"unknown runtime":    {func(fn *v1alpha1.Function) { fn.Spec.Runtime = "cobol85" }, []string{"spec.runtime", "nodejs24"}},
+		"blank source":       {func(fn *v1alpha1.Function) { fn.Spec.Source = " \n" }, []string{"spec.source"}},
+		"deps no JSON":       {func(fn *v1alpha1.Function) { fn.Spec.Deps = "[]" }, []string{"spec.deps"}},
+		"min above max":      {func(fn *v1alpha1.Function) { fn.Spec.MinReplicas, fn.Spec.MaxReplicas = new(int32(3)), new(int32(2)) }, []string{"minReplicas"}},
+		"bad env name":       {setEnv("1=2", "x"), []string{"spec.env"}},
+		"reserved env name":  {setEnv("PORT", "1"), []string{"PORT"}},
+		"bad label key":      {func(fn *v1alpha1.Function) { fn.Spec.Labels = map[string]string{"a b": "c"} }, []string{"spec.labels"}},
+		"label of Kiln's":    {func(fn *v1alpha1.Function) { fn.Spec.Labels = map[string]string{"serverless.kiln.dev/x": "c"} }, []string{"spec.labels"}},
+		"name not for a URL": {func(fn *v1alpha1.Function) { fn.Name = "1.fn" }, []string{"metadata.name"}},
+	} {
+		fn := function(answering("denied"))
+		row.change(fn)
+		_, err := e.tryCreate(fn)
+		if err == nil {
+			t.Errorf("%s: the Function was admitted", name)
+			continue
+		}
+		for _, word := range row.words {
+			if !strings.Contains(err.Error(), word) {
+				t.Errorf("%s: denied with %q, want it to say %q", name, err, word)
+			}
+		}
+	}
+}
+
+func wantWords(t *testing.T, text string, words ...string) {
+	t.Helper()
+	for _, word := range words {
+		if !strings.Contains(text, word) {
+			t.Errorf("message is %q, want it to say %q", text, word)
+		}
+	}
+}

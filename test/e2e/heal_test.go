@@ -1,0 +1,349 @@
+//go:build e2e
+
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"knative.dev/pkg/apis"
+	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
+
+	"github.com/kiln-dev/kiln/pkg/apis/serverless"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/test"
+)
+
+// TestChildrenOfRunningFunction does by hand what it can to the children of a
+// Function that runs, and wants all healed, without a build.
+func TestChildrenOfRunningFunction(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	fn := e.until(e.create(function("module.exports = { main: () => process.env.GREETING || 'none' };\n")), test.Ready)
+	e.wantAnswer(fn, "{}", "none")
+
+	for _, step := range []struct {
+		name string
+		hurt func(*env, *v1alpha1.Function)
+	}{
+		{"ConfigMap deleted", deleteConfigMap},
+		{"ConfigMap stripped", stripConfigMap},
+		{"Service edited", editService},
+		{"Service stripped", stripService},
+		{"Service deleted", deleteService},
+		{"TaskRun stripped", stripTaskRun},
+		{"TaskRun deleted", deleteTaskRun},
+		{"status lost", loseStatus},
+	} {
+		// An edit afterwards shows that the controller is past what was done by hand.
+		t.Log(step.name)
+		step.hurt(e, fn)
+		fn = e.until(fn, test.Healed)
+		fn = e.until(e.edit(fn, setEnv("GREETING", step.name)), test.Healed)
+		e.wantAnswer(fn, "{}", step.name)
+		e.wantBuilds(1)
+	}
+}
+
+// configMap returns the one ConfigMap of a Function.
+func (e *env) configMap(fn *v1alpha1.Function) *corev1.ConfigMap {
+	e.Helper()
+	list, err := clients.Kube.CoreV1().ConfigMaps(e.namespace).List(e.ctx, ofFunction(fn))
+	if err != nil || len(list.Items) != 1 {
+		e.Fatalf("there are %d ConfigMaps of Function %s, want 1: %v", len(list.Items), fn.Name, err)
+	}
+	return &list.Items[0]
+}
+
+// ofFunction selects what Kiln has created for a Function.
+func ofFunction(fn *v1alpha1.Function) metav1.ListOptions {
+	return metav1.ListOptions{LabelSelector: serverless.FunctionUIDLabelKey + "=" + string(fn.UID)}
+}
+
+func deleteConfigMap(e *env, fn *v1alpha1.Function) {
+	e.Helper()
+	old := e.configMap(fn)
+	configMaps := clients.Kube.CoreV1().ConfigMaps(e.namespace)
+	if err := configMaps.Delete(e.ctx, old.Name, metav1.DeleteOptions{}); err != nil {
+		e.Fatal(err)
+	}
+	untilObjects(e, configMaps, func(found []*corev1.ConfigMap) error {
+		if !slices.ContainsFunc(found, func(cm *corev1.ConfigMap) bool { return ownedBy(cm, fn) && cm.UID != old.UID }) {
+			return fmt.Errorf("ConfigMap %s has no successor", old.Name)
+		}
+		return nil
+	})
+}
+
+func stripConfigMap(e *env, fn *v1alpha1.Function) {
+	e.Helper()
+	strip(e, clients.Kube.CoreV1().ConfigMaps(e.namespace), e.configMap(fn).Name, fn)
+}
+
+func stripService(e *env, fn *v1alpha1.Function) {
+	e.Helper()
+	strip(e, clients.Serving.ServingV1().Services(e.namespace), fn.Name, fn)
+}
+
+// strip takes off the label by which Kiln finds an object. It looks gone to
+// Kiln then, and is still in the way.
+func strip[T metav1.Object, L runtime.Object](e *env, objects interface {
+	client[T]
+	test.Watcher[L]
+}, name string, fn *v1alpha1.Function) {
+	e.Helper()
+	edit(e, objects, name, func(object T) {
+		labels := object.GetLabels()
+		delete(labels, serverless.FunctionUIDLabelKey)
+		object.SetLabels(labels)
+	})
+	untilObjects(e, objects, func(found []T) error {
+		for _, object := range found {
+			if object.GetName() == name && object.GetLabels()[serverless.FunctionUIDLabelKey] == string(fn.UID) {
+				return nil
+			}
+		}
+		return fmt.Errorf("%T %s lacks the label", *new(T), name)
+	})
+}
+
+func editService(e *env, fn *v1alpha1.Function) {
+	e.Helper()
+	services := clients.Serving.ServingV1().Services(e.namespace)
+	edited := edit(e, services, fn.Name, func(service *servingv1.Service) {
+		container := &service.Spec.Template.Spec.Containers[0]
+		container.Image = relayImage
+		container.Env = append(container.Env, corev1.EnvVar{Name: "BY_HAND", Value: "yes"})
+	})
+	untilObjects(e, services, func(found []*servingv1.Service) error {
+		for _, service := range found {
+			if service.Name == fn.Name && service.Generation > edited.Generation && serves(service, fn) {
+				return nil
+			}
+		}
+		return errors.New("the service is still as edited by hand")
+	})
+}
+
+// serves tells whether a service is as Kiln made it for a Function.
+func serves(service *servingv1.Service, fn *v1alpha1.Function) bool {
+	container := service.Spec.Template.Spec.Containers[0]
+	byHand := slices.ContainsFunc(container.Env, func(env corev1.EnvVar) bool { return env.Name == "BY_HAND" })
+	return container.Image == fn.Status.Image && !byHand
+}
+
+func deleteService(e *env, fn *v1alpha1.Function) {
+	e.Helper()
+	old := e.service(fn)
+	services := clients.Serving.ServingV1().Services(e.namespace)
+	if err := services.Delete(e.ctx, old.Name, metav1.DeleteOptions{}); err != nil {
+		e.Fatal(err)
+	}
+	untilObjects(e, services, func(found []*servingv1.Service) error {
+		if len(found) != 1 || found[0].UID == old.UID {
+			return errors.New("the service has no successor")
+		}
+		return nil
+	})
+}
+
+func stripTaskRun(e *env, fn *v1alpha1.Function) {
+	e.Helper()
+	edit(e, clients.Pipeline.TektonV1().TaskRuns(e.namespace), e.onlyBuild().Name, func(tr *pipelinev1.TaskRun) {
+		delete(tr.Labels, serverless.FunctionUIDLabelKey)
+	})
+}
+
+func deleteTaskRun(e *env, _ *v1alpha1.Function) {
+	e.Helper()
+	err := clients.Pipeline.TektonV1().TaskRuns(e.namespace).Delete(e.ctx, e.onlyBuild().Name, metav1.DeleteOptions{})
+	if err != nil {
+		e.Fatal(err)
+	}
+}
+
+func loseStatus(e *env, fn *v1alpha1.Function) {
+	e.Helper()
+	functions := clients.Kiln.ServerlessV1alpha1().Functions(e.namespace)
+	lost, err := functions.Get(e.ctx, fn.Name, metav1.GetOptions{})
+	if err != nil {
+		e.Fatal(err)
+	}
+	lost.Status = v1alpha1.FunctionStatus{}
+	if _, err := functions.UpdateStatus(e.ctx, lost, metav1.UpdateOptions{}); err != nil {
+		e.Fatal(err)
+	}
+}
+
+func ownedBy(object metav1.Object, fn *v1alpha1.Function) bool {
+	owner := metav1.GetControllerOf(object)
+	return owner != nil && owner.UID == fn.UID
+}
+
+// TestBuildDeleted wants that a TaskRun that is deleted while it runs is
+// created again.
+func TestBuildDeleted(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	fn := e.create(function(answering("rebuilt")))
+	first := e.untilBuild(fn, nil)
+	err := clients.Pipeline.TektonV1().TaskRuns(e.namespace).Delete(e.ctx, first.Name, metav1.DeleteOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fn = e.until(fn, test.Healed)
+	e.wantAnswer(fn, "{}", "rebuilt")
+	e.wantBuilds(2)
+}
+
+// TestConfigMapDeletedWhileBuilding wants that the build gets what it needs,
+// whether or not its pod had already mounted the ConfigMap.
+func TestConfigMapDeletedWhileBuilding(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	fn := e.create(function(answering("healed")))
+	e.untilBuild(fn, nil)
+	deleteConfigMap(e, fn)
+	fn = e.until(fn, test.Healed)
+	e.wantAnswer(fn, "{}", "healed")
+	e.wantBuilds(1)
+}
+
+// TestBuildCancelled wants that a cancelled build stays cancelled until
+// somebody asks for another.
+func TestBuildCancelled(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	fn := e.create(function(answering("second try")))
+	first := e.untilBuild(fn, nil)
+	edit(e, clients.Pipeline.TektonV1().TaskRuns(e.namespace), first.Name, func(tr *pipelinev1.TaskRun) {
+		tr.Spec.Status = pipelinev1.TaskRunSpecStatusCancelled
+	})
+	fn, _ = e.untilCondition(fn, apis.Condition{
+		Type:   v1alpha1.FunctionConditionBuildReady,
+		Status: corev1.ConditionFalse,
+		Reason: v1alpha1.ReasonBuildCancelled,
+	})
+	e.wantPhase(fn, v1alpha1.FunctionFailed)
+	e.wantBuilds(1)
+
+	fn = e.edit(fn, func(fn *v1alpha1.Function) {
+		fn.Annotations = map[string]string{serverless.RebuildAnnotationKey: "1"}
+	})
+	fn = e.until(fn, test.Healed)
+	e.wantAnswer(fn, "{}", "second try")
+	e.wantBuilds(2)
+}
+
+// untilBuild waits for a TaskRun that check is content with; any, if it is nil.
+func (e *env) untilBuild(fn *v1alpha1.Function, check func(*pipelinev1.TaskRun) bool) (build *pipelinev1.TaskRun) {
+	e.Helper()
+	untilObjects(e, clients.Pipeline.TektonV1().TaskRuns(e.namespace), func(found []*pipelinev1.TaskRun) error {
+		for _, build = range found {
+			if ownedBy(build, fn) && (check == nil || check(build)) {
+				return nil
+			}
+		}
+		return fmt.Errorf("Function %s has no such build among %d", fn.Name, len(found))
+	})
+	return build
+}
+
+// TestServiceOfSomebodyElse wants that a service of the Function's name that is
+// not Kiln's is left alone, and that the Function takes the name once it is free.
+func TestServiceOfSomebodyElse(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	services := clients.Serving.ServingV1().Services(e.namespace)
+	before := &servingv1.Service{ObjectMeta: metav1.ObjectMeta{Name: "fn", Labels: map[string]string{"owner": "somebody-else"}}}
+	before.Spec.Template.Spec.Containers = []corev1.Container{{Image: relayImage}}
+	if _, err := services.Create(e.ctx, before, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	untilObjects(e, services, func(found []*servingv1.Service) error {
+		if before = found[0]; !before.IsReady() {
+			return errors.New("the service is not ready")
+		}
+		return nil
+	})
+
+	fn := e.create(function(answering("mine at last")))
+	fn, _ = e.untilCondition(fn, apis.Condition{
+		Type:   v1alpha1.FunctionConditionRunning,
+		Status: corev1.ConditionFalse,
+		Reason: v1alpha1.ReasonNotOwned,
+	})
+	e.wantPhase(fn, v1alpha1.FunctionFailed)
+	after := e.service(fn)
+	if diff := cmp.Diff(before.ObjectMeta, after.ObjectMeta, ignoreWrites); diff != "" {
+		t.Errorf("the service's metadata changed (-before +after): %s", diff)
+	}
+	if diff := cmp.Diff(before.Spec, after.Spec); diff != "" {
+		t.Errorf("the service's spec changed (-before +after): %s", diff)
+	}
+
+	if err := services.Delete(e.ctx, before.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(before.UID))}); err != nil {
+		t.Fatal(err)
+	}
+	fn = e.until(fn, test.Healed)
+	e.wantAnswer(fn, "{}", "mine at last")
+	e.wantBuilds(1)
+}
+
+// ignoreWrites leaves out what changes when the service's own controller
+// reports its status.
+var ignoreWrites = cmp.FilterPath(func(path cmp.Path) bool {
+	return path.Last().String() == ".ResourceVersion" || path.Last().String() == ".ManagedFields"
+}, cmp.Ignore())
+
+// TestServiceDeletedWhileDeploying wants that a service that is deleted before
+// it was ready once is made again.
+func TestServiceDeletedWhileDeploying(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	fn := e.create(function(answering("deployed twice")))
+	services := clients.Serving.ServingV1().Services(e.namespace)
+	var first types.UID
+	untilObjects(e, services, func(found []*servingv1.Service) error {
+		if len(found) == 0 {
+			return errors.New("there is no service")
+		}
+		first = found[0].UID
+		return nil
+	})
+	if err := services.Delete(e.ctx, fn.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	fn = e.until(fn, test.Healed)
+	if e.service(fn).UID == first {
+		t.Error("the service is the one that was deleted")
+	}
+	e.wantAnswer(fn, "{}", "deployed twice")
+	e.wantBuilds(1)
+}

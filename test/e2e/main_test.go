@@ -1,0 +1,113 @@
+//go:build e2e
+
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package e2e tests Kiln as its users meet it, on the cluster that KUBECONFIG
+// names.
+package e2e
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kiln-dev/kiln/test"
+)
+
+// patience is how long a test may take: much longer than it should, as tests
+// share the cores of one node with each other's builds.
+const patience = 10 * time.Minute
+
+// What all tests share.
+var (
+	clients    *test.Clients
+	relay      *test.Relay
+	relayImage string
+	// toolNamespace is where the relay runs, and what else the tests need. It
+	// admits privileged pods.
+	toolNamespace string
+)
+
+func TestMain(m *testing.M) {
+	flag.StringVar(&relayImage, "relay-image", "", "the image of test/images/relay, as ko build prints it")
+	flag.Parse()
+
+	ctx := context.Background()
+	teardown, err := setUp(ctx)
+	code := 1
+	if err == nil {
+		code = m.Run()
+	} else {
+		fmt.Fprintln(os.Stderr, "The end-to-end tests cannot run:", err)
+	}
+	if err := teardown(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// setUp starts what all tests share. The returned function removes it.
+func setUp(ctx context.Context) (teardown func(context.Context) error, err error) {
+	teardown = func(context.Context) error { return nil }
+	if relayImage == "" {
+		return teardown, errors.New("-relay-image is not set; make test-e2e sets it")
+	}
+	if clients, err = test.NewClients(); err != nil {
+		return teardown, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if toolNamespace, err = createNamespace(ctx, "kiln-e2e-tools-", "privileged"); err != nil {
+		return teardown, err
+	}
+	teardown = func(ctx context.Context) error { return deleteNamespace(ctx, toolNamespace) }
+	relay, err = test.StartRelay(ctx, clients, toolNamespace, relayImage)
+	return teardown, err
+}
+
+// createNamespace makes a namespace with the pod security standard of that
+// level and returns its name.
+func createNamespace(ctx context.Context, prefix, podSecurity string) (string, error) {
+	namespace, err := clients.Kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{
+			GenerateName: prefix,
+			Labels: map[string]string{
+				"app.kubernetes.io/part-of":          "kiln-e2e",
+				"pod-security.kubernetes.io/enforce": podSecurity,
+			},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("failed to create namespace: %w", err)
+	}
+	return namespace.Name, nil
+}
+
+func deleteNamespace(ctx context.Context, name string) error {
+	if err := clients.Kube.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+		return fmt.Errorf("failed to delete namespace: %w", err)
+	}
+	return nil
+}
