@@ -72,18 +72,18 @@ func MakeService(fn *v1alpha1.Function, image string) *servingv1.Service {
 	return svc
 }
 
-// MergeService returns what an existing Service must become, or nil when it is
-// as desired already. Labels and annotations that others have put on it stay:
-// Serving does not allow its own to change.
-func MergeService(desired, existing *servingv1.Service) *servingv1.Service {
+// MergeService returns a copy of an existing Service that is as desired, and
+// whether that is a change. Labels and annotations that others have put on it
+// stay: Serving does not allow its own to change.
+func MergeService(desired, existing *servingv1.Service) (merged *servingv1.Service, changed bool) {
+	merged = existing.DeepCopy()
 	if isServiceUpToDate(desired, existing) {
-		return nil
+		return merged, false
 	}
-	merged := existing.DeepCopy()
 	merged.Labels = kmap.Union(existing.Labels, desired.Labels)
 	merged.Annotations = kmap.Union(existing.Annotations, desired.Annotations)
 	merged.Spec = desired.Spec
-	return merged
+	return merged, true
 }
 
 // isServiceUpToDate compares in two ways. The hash tells whether the wish has

@@ -17,6 +17,7 @@ limitations under the License.
 package resources
 
 import (
+	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -26,6 +27,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"knative.dev/pkg/kmap"
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
@@ -61,8 +63,8 @@ type Build struct {
 	// Attempt counts how often this build was started.
 	Attempt int32
 
-	// Files are the names of the files of the build context.
-	Files []string
+	// Files is the build context, by file name.
+	Files map[string]string
 }
 
 // MakeTaskRun returns the TaskRun that builds the Function's image and pushes it.
@@ -88,7 +90,7 @@ func MakeTaskRun(fn *v1alpha1.Function, cfg *config.Config, build Build) *pipeli
 			},
 		},
 	}
-	tr.Labels[serverless.ImageTagLabelKey] = build.Tag
+	tr.Labels = BuildLabels(fn, build.Tag, nil)
 	tr.Annotations = map[string]string{
 		serverless.GenerationAnnotationKey:   strconv.FormatInt(build.Generation, 10),
 		serverless.BuildReasonAnnotationKey:  build.Reason,
@@ -101,6 +103,12 @@ func MakeTaskRun(fn *v1alpha1.Function, cfg *config.Config, build Build) *pipeli
 		tr.Annotations[serverless.RebuildAnnotationKey] = build.Rebuild
 	}
 	return tr
+}
+
+// BuildLabels returns the labels of the TaskRun that builds the image of the
+// given tag, together with those that others have put on it.
+func BuildLabels(fn *v1alpha1.Function, tag string, others map[string]string) map[string]string {
+	return kmap.Union(others, objectMeta(fn, "").Labels, map[string]string{serverless.ImageTagLabelKey: tag})
 }
 
 // buildStep returns the step in which Kaniko unpacks the base image over its
@@ -150,9 +158,9 @@ func kanikoArgs(fn *v1alpha1.Function, cfg *config.Config, tag string) []string 
 
 // contextMounts mounts each file by itself. A ConfigMap that is mounted as a
 // directory holds symbolic links, and Kaniko would copy these.
-func contextMounts(files []string) []corev1.VolumeMount {
+func contextMounts(files map[string]string) []corev1.VolumeMount {
 	mounts := []corev1.VolumeMount{{Name: kanikoVolumeName, MountPath: kanikoPath}}
-	for _, file := range slices.Sorted(slices.Values(files)) {
+	for _, file := range slices.Sorted(maps.Keys(files)) {
 		mounts = append(mounts, corev1.VolumeMount{
 			Name:      contextVolumeName,
 			MountPath: path.Join(contextPath, file),
@@ -174,4 +182,3 @@ func buildVolumes(fn *v1alpha1.Function, build Build) []corev1.Volume {
 		}},
 	}}
 }
-

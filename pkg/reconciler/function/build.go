@@ -1,0 +1,426 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package function
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	containerregistry "github.com/google/go-containerregistry/pkg/v1"
+	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
+
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"knative.dev/pkg/apis"
+	"knative.dev/pkg/logging"
+
+	"github.com/kiln-dev/kiln/pkg/apis/config"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/builds"
+	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
+)
+
+// build sees to it that the image of the Function, as it is now, is built once.
+func (r *Reconciler) build(ctx context.Context, fn *v1alpha1.Function, want *plan) error {
+	taskRuns, err := r.taskRunLister.TaskRuns(fn.Namespace).List(childrenOf(fn))
+	if err != nil {
+		return fmt.Errorf("failed to list TaskRuns: %w", err)
+	}
+	decision := builds.Decide(want.request, known(fn, taskRuns))
+	if decision.Action == builds.Start {
+		// A cache that lags behind must not cause a second build.
+		current, err := r.isCurrent(ctx, fn)
+		if err != nil || !current {
+			return err
+		}
+		if taskRuns, err = r.liveTaskRuns(ctx, fn); err != nil {
+			return err
+		}
+		decision = builds.Decide(want.request, known(fn, taskRuns))
+	}
+	if err := r.deleteObsolete(ctx, fn, want, taskRuns, decision); err != nil {
+		return err
+	}
+	switch decision.Action {
+	case builds.Start:
+		return r.startBuild(ctx, fn, want, decision.Reason, taskRuns)
+	case builds.Follow:
+		r.followBuild(ctx, fn, want, taskRunNamed(taskRuns, decision.Build))
+	case builds.Use:
+		useImage(ctx, fn, want, decision.Reason)
+	case builds.Stay:
+		markBuildFailed(fn)
+	}
+	return nil
+}
+
+// isCurrent says whether the Function is as the API server has it. Where it is
+// not, the watch will tell of the change.
+func (r *Reconciler) isCurrent(ctx context.Context, fn *v1alpha1.Function) (bool, error) {
+	live, err := r.kiln.ServerlessV1alpha1().Functions(fn.Namespace).Get(ctx, fn.Name, metav1.GetOptions{})
+	if apierrs.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("failed to get Function: %w", err)
+	}
+	return live.UID == fn.UID && live.Generation == fn.Generation && live.DeletionTimestamp == nil &&
+		live.Annotations[serverless.RebuildAnnotationKey] == fn.Annotations[serverless.RebuildAnnotationKey], nil
+}
+
+// liveTaskRuns returns the Function's TaskRuns as the API server has them,
+// with the one that the status names even where it has lost its label.
+func (r *Reconciler) liveTaskRuns(ctx context.Context, fn *v1alpha1.Function) ([]*pipelinev1.TaskRun, error) {
+	client := r.tekton.TektonV1().TaskRuns(fn.Namespace)
+	list, err := client.List(ctx, metav1.ListOptions{LabelSelector: childrenOf(fn).String()})
+	if err != nil {
+		return nil, fmt.Errorf("failed to list TaskRuns: %w", err)
+	}
+	taskRuns := make([]*pipelinev1.TaskRun, 0, len(list.Items))
+	for i := range list.Items {
+		taskRuns = append(taskRuns, &list.Items[i])
+	}
+	if fn.Status.Build == nil || fn.Status.Build.TaskRunName == "" || taskRunNamed(taskRuns, fn.Status.Build.TaskRunName) != nil {
+		return taskRuns, nil
+	}
+	lost, err := client.Get(ctx, fn.Status.Build.TaskRunName, metav1.GetOptions{})
+	switch {
+	case apierrs.IsNotFound(err):
+		return taskRuns, nil
+	case err != nil:
+		return nil, fmt.Errorf("failed to get TaskRun: %w", err)
+	case ownershipOf(lost, fn) == foreign:
+		return taskRuns, nil
+	}
+	lost.Labels = resources.BuildLabels(fn, fn.Status.Build.ImageTag, lost.Labels)
+	if lost, err = client.Update(ctx, lost, metav1.UpdateOptions{}); err != nil {
+		return nil, fmt.Errorf("failed to update TaskRun: %w", err)
+	}
+	return append(taskRuns, lost), nil
+}
+
+// deleteObsolete deletes the TaskRuns that the Function has no use for any
+// more, those that run too.
+func (r *Reconciler) deleteObsolete(ctx context.Context, fn *v1alpha1.Function, want *plan, taskRuns []*pipelinev1.TaskRun, decision builds.Decision) error {
+	for _, b := range builds.Obsolete(want.request, buildsOf(fn, taskRuns), decision) {
+		if b.Deleting {
+			continue
+		}
+		tr := taskRunNamed(taskRuns, b.Name)
+		if err := r.tekton.TektonV1().TaskRuns(fn.Namespace).Delete(ctx, tr.Name, deleteOptions(tr)); err != nil && !isGone(err) {
+			return fmt.Errorf("failed to delete TaskRun: %w", err)
+		}
+	}
+	return nil
+}
+
+// startBuild creates the TaskRun once no other of the Function exists, so that
+// there are never two. The deletion of the last of them wakes the Function.
+func (r *Reconciler) startBuild(ctx context.Context, fn *v1alpha1.Function, want *plan, reason string, earlier []*pipelinev1.TaskRun) error {
+	build := resources.Build{Request: want.request, Reason: reason, Attempt: 1, Files: want.files}
+	if last := fn.Status.Build; last != nil && reason == builds.ReasonBuildDeleted {
+		build.Reason, build.Attempt = last.Reason, last.Attempts+1
+	}
+	if len(earlier) > 0 {
+		fn.Status.Build = &v1alpha1.BuildStatus{
+			Reason:     build.Reason,
+			Generation: build.Generation,
+			ImageTag:   build.Tag,
+			Rebuild:    build.Rebuild,
+			Attempts:   build.Attempt - 1,
+		}
+		fn.Status.MarkBuildUnknown(v1alpha1.ReasonTaskRunsDeleted, "The build starts when earlier ones are gone: %s.", namesOf(earlier))
+		return nil
+	}
+	desired := resources.MakeTaskRun(fn, config.FromContextOrDefaults(ctx), build)
+	tr, err := r.tekton.TektonV1().TaskRuns(fn.Namespace).Create(ctx, desired, metav1.CreateOptions{})
+	switch {
+	case apierrs.IsAlreadyExists(err):
+		if tr, err = r.tekton.TektonV1().TaskRuns(fn.Namespace).Get(ctx, desired.Name, metav1.GetOptions{}); err != nil {
+			return fmt.Errorf("failed to get TaskRun: %w", err)
+		}
+		switch ownershipOf(tr, fn) {
+		case foreign:
+			fn.Status.MarkBuildFailed(v1alpha1.ReasonNotOwned, "TaskRun %s exists and is not the Function's.", tr.Name)
+			return fmt.Errorf("function %s does not own TaskRun %s", fn.Name, tr.Name)
+		case leaving:
+			fn.Status.MarkBuildUnknown(v1alpha1.ReasonWaitingForDeletion, "TaskRun %s is being deleted.", tr.Name)
+			return nil
+		}
+	case isRejected(err):
+		fn.Status.MarkBuildFailed(v1alpha1.ReasonTaskRunFailed, "TaskRun %s cannot be created: %v", desired.Name, err)
+		return retry(fmt.Errorf("failed to create TaskRun: %w", err))
+	case err != nil:
+		return fmt.Errorf("failed to create TaskRun: %w", err)
+	}
+	r.followBuild(ctx, fn, want, tr)
+	return nil
+}
+
+// followBuild says in the status where the build stands.
+func (r *Reconciler) followBuild(ctx context.Context, fn *v1alpha1.Function, want *plan, tr *pipelinev1.TaskRun) {
+	fn.Status.Build = buildStatus(fn, tr)
+	condition := tr.Status.GetCondition(apis.ConditionSucceeded)
+	switch stateOf(tr) {
+	case builds.Succeeded:
+		digest, _ := digestOf(tr)
+		setImage(ctx, fn, want.request.Tag, digest)
+		fn.Status.MarkBuildReady(v1alpha1.ReasonTaskRunSucceeded, "TaskRun %s built %s.", tr.Name, fn.Status.Image)
+	case builds.Failed:
+		if fn.Status.Build.Failure == nil {
+			fn.Status.Build.Failure = r.describeFailure(ctx, want, tr)
+		}
+		markBuildFailed(fn)
+	default:
+		switch {
+		case condition == nil:
+			fn.Status.MarkBuildUnknown(v1alpha1.ReasonTaskRunCreated, "TaskRun %s is about to run.", tr.Name)
+		case isOrdinary(condition.Reason):
+			fn.Status.MarkBuildUnknown(v1alpha1.ReasonTaskRunRunning, "TaskRun %s runs.", tr.Name)
+		default:
+			fn.Status.MarkBuildUnknown(v1alpha1.ReasonTaskRunRunning, "TaskRun %s: %s: %s", tr.Name, condition.Reason, condition.Message)
+		}
+	}
+}
+
+// isOrdinary says whether a reason of a TaskRun that has not ended tells no
+// more than that. Others tell what holds it up.
+func isOrdinary(reason string) bool {
+	switch reason {
+	case string(pipelinev1.TaskRunReasonStarted), string(pipelinev1.TaskRunReasonRunning), "Pending":
+		return true
+	}
+	return false
+}
+
+// useImage keeps the image, whose TaskRun need not exist any more.
+func useImage(ctx context.Context, fn *v1alpha1.Function, want *plan, reason string) {
+	_, digest, _ := strings.Cut(fn.Status.Image, "@")
+	setImage(ctx, fn, want.request.Tag, digest)
+	if reason != builds.ReasonImageReused {
+		fn.Status.MarkBuildReady(v1alpha1.ReasonTaskRunSucceeded, "TaskRun %s built %s.", fn.Status.Build.TaskRunName, fn.Status.Image)
+		return
+	}
+	fn.Status.Build = &v1alpha1.BuildStatus{
+		Reason:     builds.ReasonImageReused,
+		Generation: want.request.Generation,
+		ImageTag:   want.request.Tag,
+		Rebuild:    want.request.Rebuild,
+	}
+	fn.Status.MarkBuildReady(v1alpha1.ReasonImageReused, "%s was built before.", fn.Status.Image)
+}
+
+// setImage sets the image to deploy: by digest, and as the nodes reach the
+// registry now.
+func setImage(ctx context.Context, fn *v1alpha1.Function, tag, digest string) {
+	fn.Status.ImageTag = tag
+	fn.Status.Image = config.FromContextOrDefaults(ctx).Registry.PullImage(fn.Namespace, fn.Name, digest)
+}
+
+func markBuildFailed(fn *v1alpha1.Function) {
+	failure := fn.Status.Build.Failure
+	fn.Status.MarkBuildFailed(failure.Reason, "%s", failure.Message)
+}
+
+// describeFailure tells why the build has failed. It reads the log once, as
+// the status keeps what it says.
+func (r *Reconciler) describeFailure(ctx context.Context, want *plan, tr *pipelinev1.TaskRun) *v1alpha1.BuildFailure {
+	condition := tr.Status.GetCondition(apis.ConditionSucceeded)
+	if condition.IsTrue() {
+		_, err := digestOf(tr)
+		return builds.Failure{Message: fmt.Sprintf("TaskRun %s succeeded, but does not tell what it has built: %v", tr.Name, err)}.Describe(want.runtime.ExplainBuildFailure)
+	}
+	failure := builds.Failure{Cause: causeOf(condition.Reason), Message: condition.Message}
+	if container := failedContainer(tr); container != "" {
+		log, err := r.logs.Tail(ctx, tr.Namespace, tr.Status.PodName, container)
+		if err != nil {
+			// The message must do without.
+			logging.FromContext(ctx).Infow("Failed to read the log of a failed build", "taskRun", tr.Name, "error", err)
+		}
+		failure.Log = log
+	}
+	return failure.Describe(want.runtime.ExplainBuildFailure)
+}
+
+func failedContainer(tr *pipelinev1.TaskRun) string {
+	for _, step := range tr.Status.Steps {
+		if step.Terminated != nil && step.Terminated.ExitCode != 0 {
+			return step.Container
+		}
+	}
+	return ""
+}
+
+var causes = map[pipelinev1.TaskRunReason]builds.Cause{
+	pipelinev1.TaskRunReasonFailed:           builds.StepFailed,
+	pipelinev1.TaskRunReasonStepFailed:       builds.StepFailed,
+	pipelinev1.TaskRunReasonTimedOut:         builds.TimedOut,
+	pipelinev1.TaskRunReasonStepOOM:          builds.OutOfMemory,
+	pipelinev1.TaskRunReasonInitContainerOOM: builds.OutOfMemory,
+	pipelinev1.TaskRunReasonSidecarOOM:       builds.OutOfMemory,
+	pipelinev1.TaskRunReasonCancelled:        builds.Cancelled,
+	pipelinev1.TaskRunReasonImagePullFailed:  builds.ImagePull,
+	pipelinev1.TaskRunReasonPodEvicted:       builds.Evicted,
+}
+
+func causeOf(reason string) builds.Cause {
+	return causes[pipelinev1.TaskRunReason(reason)]
+}
+
+// known collects what the status and the TaskRuns tell of the Function's builds.
+func known(fn *v1alpha1.Function, taskRuns []*pipelinev1.TaskRun) builds.Known {
+	k := builds.Known{Existing: buildsOf(fn, taskRuns)}
+	if _, digest, ok := strings.Cut(fn.Status.Image, "@"); ok && digest != "" {
+		k.ImageTag = fn.Status.ImageTag
+	}
+	if b := fn.Status.Build; b != nil {
+		k.Last = &builds.Build{
+			Name:    b.TaskRunName,
+			Request: builds.Request{Tag: b.ImageTag, Rebuild: b.Rebuild, Generation: b.Generation},
+			Reason:  b.Reason,
+			State:   rememberedState(b),
+		}
+	}
+	return k
+}
+
+func rememberedState(b *v1alpha1.BuildStatus) builds.State {
+	switch {
+	case b.Failure != nil:
+		return builds.Failed
+	case b.CompletionTime != nil, b.Reason == builds.ReasonImageReused:
+		return builds.Succeeded
+	case b.TaskRunName != "":
+		return builds.Running
+	default:
+		return builds.Planned
+	}
+}
+
+// buildsOf tells of the TaskRuns that are the Function's.
+func buildsOf(fn *v1alpha1.Function, taskRuns []*pipelinev1.TaskRun) []builds.Build {
+	existing := make([]builds.Build, 0, len(taskRuns))
+	for _, tr := range taskRuns {
+		if ref := metav1.GetControllerOfNoCopy(tr); ref != nil && ref.UID != fn.UID {
+			continue
+		}
+		status := buildStatus(fn, tr)
+		existing = append(existing, builds.Build{
+			Name: tr.Name,
+			Request: builds.Request{
+				Tag:         status.ImageTag,
+				Fingerprint: tr.Annotations[serverless.BuildInputsAnnotationKey],
+				Rebuild:     status.Rebuild,
+				Generation:  generationOf(fn, tr),
+			},
+			Reason:   status.Reason,
+			State:    stateOf(tr),
+			Deleting: tr.DeletionTimestamp != nil,
+		})
+	}
+	return existing
+}
+
+func stateOf(tr *pipelinev1.TaskRun) builds.State {
+	condition := tr.Status.GetCondition(apis.ConditionSucceeded)
+	switch {
+	case condition.IsFalse():
+		return builds.Failed
+	case !condition.IsTrue():
+		return builds.Running
+	}
+	if _, err := digestOf(tr); err != nil {
+		return builds.Failed
+	}
+	return builds.Succeeded
+}
+
+// digestOf returns the digest of the image that the TaskRun has pushed.
+func digestOf(tr *pipelinev1.TaskRun) (string, error) {
+	i := slices.IndexFunc(tr.Status.Results, func(result pipelinev1.TaskRunResult) bool {
+		return result.Name == resources.ImageDigestResult
+	})
+	if i < 0 {
+		return "", errors.New("there is no result " + resources.ImageDigestResult)
+	}
+	digest, err := containerregistry.NewHash(strings.TrimSpace(tr.Status.Results[i].Value.StringVal))
+	if err != nil {
+		return "", fmt.Errorf("the result %s is no digest: %w", resources.ImageDigestResult, err)
+	}
+	return digest.String(), nil
+}
+
+// buildStatus describes the build that the TaskRun runs.
+func buildStatus(fn *v1alpha1.Function, tr *pipelinev1.TaskRun) *v1alpha1.BuildStatus {
+	attempts, err := strconv.ParseInt(tr.Annotations[serverless.BuildAttemptAnnotationKey], 10, 32)
+	if err != nil {
+		attempts = 1
+	}
+	status := &v1alpha1.BuildStatus{
+		TaskRunName:    tr.Name,
+		Reason:         tr.Annotations[serverless.BuildReasonAnnotationKey],
+		Generation:     generationOf(fn, tr),
+		ImageTag:       tr.Labels[serverless.ImageTagLabelKey],
+		Rebuild:        tr.Annotations[serverless.RebuildAnnotationKey],
+		Attempts:       int32(attempts),
+		StartTime:      tr.Status.StartTime,
+		CompletionTime: tr.Status.CompletionTime,
+	}
+	if !stateOf(tr).Ended() {
+		// It serves the Function as it is now, whichever generation asked first.
+		status.Generation = max(status.Generation, fn.Generation)
+	}
+	if last := fn.Status.Build; last != nil && last.TaskRunName == tr.Name {
+		status.Failure = last.Failure
+	}
+	return status
+}
+
+// generationOf returns the newest generation of the Function that the TaskRun
+// was to serve.
+func generationOf(fn *v1alpha1.Function, tr *pipelinev1.TaskRun) int64 {
+	generation, err := strconv.ParseInt(tr.Annotations[serverless.GenerationAnnotationKey], 10, 64)
+	if err != nil {
+		generation = 0
+	}
+	if last := fn.Status.Build; last != nil && last.TaskRunName == tr.Name {
+		generation = max(generation, last.Generation)
+	}
+	return generation
+}
+
+func taskRunNamed(taskRuns []*pipelinev1.TaskRun, name string) *pipelinev1.TaskRun {
+	i := slices.IndexFunc(taskRuns, func(tr *pipelinev1.TaskRun) bool { return tr.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return taskRuns[i]
+}
+
+func namesOf(taskRuns []*pipelinev1.TaskRun) string {
+	names := make([]string, 0, len(taskRuns))
+	for _, tr := range taskRuns {
+		names = append(names, tr.Name)
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}

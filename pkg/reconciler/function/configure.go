@@ -1,0 +1,208 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package function
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/kiln-dev/kiln/pkg/apis/config"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/builds"
+	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
+	"github.com/kiln-dev/kiln/pkg/runtimes"
+)
+
+// plan is what the Function and the configuration, as they are now, ask for.
+type plan struct {
+	// request is the image that is wanted.
+	request builds.Request
+
+	// files is what the image is built from.
+	files map[string]string
+
+	// runtime knows the words of its package manager.
+	runtime runtimes.Runtime
+}
+
+// makePlan returns what is to be built. Where that cannot be told, a condition
+// says what the user, or the administrator, is to fix.
+func makePlan(ctx context.Context, fn *v1alpha1.Function) (*plan, bool) {
+	cfg := config.FromContextOrDefaults(ctx)
+	configured, ok := cfg.Runtimes[fn.Spec.Runtime]
+	if !ok {
+		fn.Status.MarkConfigurationFailed(v1alpha1.ReasonRuntimeUnknown,
+			"Runtime %q is not in config-runtimes, which has: %s.", fn.Spec.Runtime, strings.Join(cfg.Runtimes.Names(), ", "))
+		return nil, false
+	}
+	runtime, ok := runtimes.For(configured.Language)
+	if !ok {
+		fn.Status.MarkConfigurationFailed(v1alpha1.ReasonRuntimeUnknown,
+			"Runtime %q in config-runtimes is of language %q, which Kiln does not know; it knows: %s.",
+			fn.Spec.Runtime, configured.Language, strings.Join(runtimes.Languages(), ", "))
+		return nil, false
+	}
+	if err := fn.Validate(ctx); err != nil {
+		fn.Status.MarkConfigurationFailed(v1alpha1.ReasonInvalidSpec, "%s", err.Error())
+		return nil, false
+	}
+	if !cfg.Registry.Configured() {
+		fn.Status.MarkConfigurationFailed(v1alpha1.ReasonRegistryNotConfigured,
+			"There is nowhere to push the image to: set push in config-registry.")
+		return nil, false
+	}
+	files, err := runtime.BuildContext(runtimes.Function{
+		BaseImage:    configured.BaseImage,
+		Source:       fn.Spec.Source,
+		Dependencies: fn.Spec.Deps,
+		Dockerfile:   configured.Dockerfile,
+	})
+	if err != nil {
+		fn.Status.MarkConfigurationFailed(v1alpha1.ReasonInvalidSpec, "%s", err.Error())
+		return nil, false
+	}
+	inputs := builds.Inputs{
+		Repository:     cfg.Registry.PushImage(fn.Namespace, fn.Name, ""),
+		Runtime:        fn.Spec.Runtime,
+		BaseImage:      configured.BaseImage,
+		Dockerfile:     configured.Dockerfile,
+		SourceFile:     runtime.SourceFile,
+		DependencyFile: runtime.DependencyFile,
+		Files:          files,
+	}
+	return &plan{
+		request: builds.Request{
+			Tag:         inputs.Tag(),
+			Fingerprint: inputs.Fingerprint(),
+			Rebuild:     fn.Annotations[serverless.RebuildAnnotationKey],
+			Generation:  fn.Generation,
+		},
+		files:   files,
+		runtime: runtime,
+	}, true
+}
+
+// configure writes the ConfigMap that the build reads, and deletes those of
+// earlier builds.
+func (r *Reconciler) configure(ctx context.Context, fn *v1alpha1.Function, want *plan, before *v1alpha1.FunctionStatus) error {
+	desired := resources.MakeConfigMap(fn, want.request.Tag, want.files)
+	existing, err := r.getOrCreateConfigMap(ctx, fn, desired)
+	if err != nil {
+		return err
+	}
+	switch ownershipOf(existing, fn) {
+	case foreign:
+		fn.Status.MarkConfigurationFailed(v1alpha1.ReasonNotOwned, "ConfigMap %s exists and is not the Function's.", existing.Name)
+		return fmt.Errorf("function %s does not own ConfigMap %s", fn.Name, existing.Name)
+	case leaving:
+		fn.Status.MarkConfigurationUnknown(v1alpha1.ReasonWaitingForDeletion, "ConfigMap %s is being deleted.", existing.Name)
+		return nil
+	}
+	if !maps.Equal(existing.Data, desired.Data) {
+		// Only one that somebody else has made in our name can differ, as ours is
+		// immutable. Its deletion wakes the Function.
+		if err := r.kube.CoreV1().ConfigMaps(fn.Namespace).Delete(ctx, existing.Name, deleteOptions(existing)); err != nil && !isGone(err) {
+			return fmt.Errorf("failed to delete ConfigMap: %w", err)
+		}
+		fn.Status.MarkConfigurationUnknown(v1alpha1.ReasonWaitingForDeletion, "ConfigMap %s was changed; it is being replaced.", existing.Name)
+		return nil
+	}
+	if healed := existing.DeepCopy(); heal(healed, desired, fn) {
+		if _, err := r.kube.CoreV1().ConfigMaps(fn.Namespace).Update(ctx, healed, metav1.UpdateOptions{}); err != nil {
+			return fmt.Errorf("failed to update ConfigMap: %w", err)
+		}
+	}
+	replaced, err := r.deleteOtherConfigMaps(ctx, fn, existing.Name)
+	if err != nil {
+		return err
+	}
+	fn.Status.MarkConfigurationReady(configuredReason(before, replaced),
+		"ConfigMap %s holds what the build needs.", existing.Name)
+	return nil
+}
+
+// getOrCreateConfigMap returns the ConfigMap of the desired name. One that the
+// lister does not show may exist all the same, without our label.
+func (r *Reconciler) getOrCreateConfigMap(ctx context.Context, fn *v1alpha1.Function, desired *corev1.ConfigMap) (*corev1.ConfigMap, error) {
+	existing, err := r.configMapLister.ConfigMaps(fn.Namespace).Get(desired.Name)
+	if err == nil {
+		return existing, nil
+	}
+	if !apierrs.IsNotFound(err) {
+		return nil, fmt.Errorf("failed to get ConfigMap: %w", err)
+	}
+	created, err := r.kube.CoreV1().ConfigMaps(fn.Namespace).Create(ctx, desired, metav1.CreateOptions{})
+	switch {
+	case err == nil:
+		return created, nil
+	case apierrs.IsAlreadyExists(err):
+		if existing, err = r.kube.CoreV1().ConfigMaps(fn.Namespace).Get(ctx, desired.Name, metav1.GetOptions{}); err != nil {
+			return nil, fmt.Errorf("failed to get ConfigMap: %w", err)
+		}
+		return existing, nil
+	case isRejected(err):
+		fn.Status.MarkConfigurationFailed(v1alpha1.ReasonConfigMapFailed, "ConfigMap %s cannot be created: %v", desired.Name, err)
+	}
+	return nil, retry(fmt.Errorf("failed to create ConfigMap: %w", err))
+}
+
+// deleteOtherConfigMaps deletes the ConfigMaps of earlier builds, and says
+// whether there were any.
+func (r *Reconciler) deleteOtherConfigMaps(ctx context.Context, fn *v1alpha1.Function, name string) (bool, error) {
+	all, err := r.configMapLister.ConfigMaps(fn.Namespace).List(childrenOf(fn))
+	if err != nil {
+		return false, fmt.Errorf("failed to list ConfigMaps: %w", err)
+	}
+	deleted := false
+	for _, cm := range all {
+		if cm.Name == name || ownershipOf(cm, fn) != owned {
+			continue
+		}
+		if err := r.kube.CoreV1().ConfigMaps(fn.Namespace).Delete(ctx, cm.Name, deleteOptions(cm)); err != nil && !isGone(err) {
+			return false, fmt.Errorf("failed to delete ConfigMap: %w", err)
+		}
+		deleted = true
+	}
+	return deleted, nil
+}
+
+// configuredReason tells how the configuration came to be. That does not change
+// while the ConfigMap does not.
+func configuredReason(before *v1alpha1.FunctionStatus, replaced bool) string {
+	was := before.GetCondition(v1alpha1.FunctionConditionConfigurationReady)
+	switch {
+	case replaced:
+		return v1alpha1.ReasonConfigMapUpdated
+	case was.IsTrue():
+		return was.Reason
+	default:
+		return v1alpha1.ReasonConfigMapCreated
+	}
+}
+
+// childrenOf selects what Kiln has created for the Function.
+func childrenOf(fn *v1alpha1.Function) labels.Selector {
+	return labels.SelectorFromSet(labels.Set{serverless.FunctionUIDLabelKey: string(fn.UID)})
+}

@@ -1,0 +1,109 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package function
+
+import (
+	"context"
+
+	pipelineclient "github.com/tektoncd/pipeline/pkg/client/injection/client"
+	taskruninformer "github.com/tektoncd/pipeline/pkg/client/injection/informers/pipeline/v1/taskrun/filtered"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	kubeclient "knative.dev/pkg/client/injection/kube/client"
+	configmapinformer "knative.dev/pkg/client/injection/kube/informers/core/v1/configmap/filtered"
+	"knative.dev/pkg/configmap"
+	"knative.dev/pkg/controller"
+	"knative.dev/pkg/logging"
+	servingclient "knative.dev/serving/pkg/client/injection/client"
+	serviceinformer "knative.dev/serving/pkg/client/injection/informers/serving/v1/service/filtered"
+
+	"github.com/kiln-dev/kiln/pkg/apis/config"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless"
+	kilnclient "github.com/kiln-dev/kiln/pkg/client/injection/client"
+	functioninformer "github.com/kiln-dev/kiln/pkg/client/injection/informers/serverless/v1alpha1/function"
+	functionreconciler "github.com/kiln-dev/kiln/pkg/client/injection/reconciler/serverless/v1alpha1/function"
+)
+
+// ChildSelector selects what Kiln has created for Functions. The informers of
+// the kinds it creates must be filtered by it, so that the controller does not
+// hold every ConfigMap of the cluster in memory.
+const ChildSelector = serverless.FunctionUIDLabelKey
+
+// NewController returns a controller that builds and runs Functions.
+func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl {
+	logger := logging.FromContext(ctx)
+	functions := functioninformer.Get(ctx)
+	configMaps := configmapinformer.Get(ctx, ChildSelector)
+	taskRuns := taskruninformer.Get(ctx, ChildSelector)
+	services := serviceinformer.Get(ctx, ChildSelector)
+
+	r := &Reconciler{
+		kiln:            kilnclient.Get(ctx),
+		kube:            kubeclient.Get(ctx),
+		tekton:          pipelineclient.Get(ctx),
+		serving:         servingclient.Get(ctx),
+		configMapLister: configMaps.Lister(),
+		taskRunLister:   taskRuns.Lister(),
+		serviceLister:   services.Lister(),
+		logs:            podLogs{kubeclient.Get(ctx)},
+	}
+	impl := functionreconciler.NewImpl(ctx, r, func(impl *controller.Impl) controller.Options {
+		store := config.NewStore(logger.Named("config-store"), func(string, any) {
+			impl.GlobalResync(functions.Informer())
+		})
+		store.WatchConfigs(cmw)
+		return controller.Options{ConfigStore: store}
+	})
+
+	watch(ctx, functions.Informer(), impl.Enqueue)
+	for _, children := range []cache.SharedIndexInformer{configMaps.Informer(), taskRuns.Informer(), services.Informer()} {
+		watch(ctx, children, enqueueFunctionOf(impl))
+	}
+	return impl
+}
+
+// watch calls the handler for each event of the informer, which from then on
+// keeps no managed fields: nothing here reads them, and they are large.
+func watch(ctx context.Context, informer cache.SharedIndexInformer, handler func(any)) {
+	logger := logging.FromContext(ctx)
+	if err := informer.SetTransform(withoutManagedFields); err != nil {
+		logger.Panicw("Failed to set the transform of an informer", "error", err)
+	}
+	if _, err := informer.AddEventHandler(controller.HandleAll(handler)); err != nil {
+		logger.Panicw("Failed to watch an informer", "error", err)
+	}
+}
+
+func withoutManagedFields(obj any) (any, error) {
+	if o, ok := obj.(metav1.Object); ok {
+		o.SetManagedFields(nil)
+	}
+	return obj, nil
+}
+
+// enqueueFunctionOf finds the Function of a child by the name of its owner, not
+// by its UID: the deletion of what an earlier Function of that name has left
+// wakes the one that waits for it. The label finds the Function of a child that
+// has lost its owner reference.
+func enqueueFunctionOf(impl *controller.Impl) func(any) {
+	byLabel := impl.EnqueueLabelOfNamespaceScopedResource("", serverless.FunctionNameLabelKey)
+	return func(obj any) {
+		impl.EnqueueControllerOf(obj)
+		byLabel(obj)
+	}
+}

@@ -1,0 +1,148 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package function
+
+import (
+	"context"
+	"fmt"
+
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
+
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
+	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources/names"
+)
+
+// deploy sees to it that the Function's image runs as the Function says.
+func (r *Reconciler) deploy(ctx context.Context, fn *v1alpha1.Function) error {
+	desired := resources.MakeService(fn, fn.Status.Image)
+	existing, err := r.serviceLister.Services(fn.Namespace).Get(desired.Name)
+	if apierrs.IsNotFound(err) {
+		created, err := r.createService(ctx, fn, desired)
+		if created != nil {
+			propagateService(fn, created)
+			fn.Status.MarkRunningUnknown(v1alpha1.ReasonServiceCreated, "Service %s was created.", created.Name)
+		}
+		return err
+	}
+	if err != nil {
+		return fmt.Errorf("failed to get Service: %w", err)
+	}
+	return r.reconcileService(ctx, fn, desired, existing)
+}
+
+// createService creates the Service and returns it. One that the lister does
+// not show may exist all the same, without our label: then it is reconciled,
+// if it is ours, and nil is returned.
+func (r *Reconciler) createService(ctx context.Context, fn *v1alpha1.Function, desired *servingv1.Service) (*servingv1.Service, error) {
+	created, err := r.serving.ServingV1().Services(fn.Namespace).Create(ctx, desired, metav1.CreateOptions{})
+	switch {
+	case err == nil:
+		return created, nil
+	case apierrs.IsAlreadyExists(err):
+		existing, err := r.serving.ServingV1().Services(fn.Namespace).Get(ctx, desired.Name, metav1.GetOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("failed to get Service: %w", err)
+		}
+		return nil, r.reconcileService(ctx, fn, desired, existing)
+	case isRejected(err):
+		fn.Status.MarkRunningFailed(v1alpha1.ReasonServiceFailed, "Service %s cannot be created: %v", desired.Name, err)
+	}
+	return nil, retry(fmt.Errorf("failed to create Service: %w", err))
+}
+
+// reconcileService makes the existing Service the desired one, if it is ours,
+// and says in the status how it is doing.
+func (r *Reconciler) reconcileService(ctx context.Context, fn *v1alpha1.Function, desired, existing *servingv1.Service) error {
+	switch ownershipOf(existing, fn) {
+	case foreign:
+		fn.Status.MarkRunningFailed(v1alpha1.ReasonNotOwned, "Service %s exists and is not the Function's.", existing.Name)
+		return fmt.Errorf("function %s does not own Service %s", fn.Name, existing.Name)
+	case leaving:
+		fn.Status.MarkRunningUnknown(v1alpha1.ReasonWaitingForDeletion, "Service %s is being deleted.", existing.Name)
+		return nil
+	}
+	merged, changed := resources.MergeService(desired, existing)
+	if heal(merged, desired, fn) || changed {
+		updated, err := r.serving.ServingV1().Services(fn.Namespace).Update(ctx, merged, metav1.UpdateOptions{})
+		if err != nil {
+			if isRejected(err) {
+				fn.Status.MarkRunningFailed(v1alpha1.ReasonServiceFailed, "Service %s cannot be updated: %v", desired.Name, err)
+			}
+			return retry(fmt.Errorf("failed to update Service: %w", err))
+		}
+		propagateService(fn, updated)
+		fn.Status.MarkRunningUnknown(v1alpha1.ReasonServiceUpdated, "Service %s was updated.", updated.Name)
+		return nil
+	}
+	propagateService(fn, existing)
+	markService(fn, existing)
+	return nil
+}
+
+// markService says how the Service, which is as desired, is doing.
+func markService(fn *v1alpha1.Function, svc *servingv1.Service) {
+	ready := svc.Status.GetCondition(servingv1.ServiceConditionReady)
+	switch {
+	case svc.Generation != svc.Status.ObservedGeneration:
+		// What it says is of an earlier revision.
+		fn.Status.MarkRunningUnknown(v1alpha1.ReasonServiceWaiting, "Serving has not seen the last change of service %s yet.", svc.Name)
+	case ready.IsFalse() && ready.Reason == v1alpha1.ReasonRevisionMissing:
+		fn.Status.MarkRunningFailed(v1alpha1.ReasonRevisionMissing, "%s", ready.Message)
+	case ready.IsFalse():
+		fn.Status.MarkRunningFailed(v1alpha1.ReasonServiceFailed, "%s: %s", ready.Reason, ready.Message)
+	case ready.IsTrue() && svc.Status.LatestCreatedRevisionName == svc.Status.LatestReadyRevisionName:
+		fn.Status.MarkRunning()
+	case ready.GetReason() == "":
+		fn.Status.MarkRunningUnknown(v1alpha1.ReasonServiceWaiting, "Service %s is not ready yet.", svc.Name)
+	default:
+		fn.Status.MarkRunningUnknown(v1alpha1.ReasonServiceWaiting, "%s: %s", ready.Reason, ready.Message)
+	}
+}
+
+// propagateService tells where the Function answers, and which revisions there are.
+func propagateService(fn *v1alpha1.Function, svc *servingv1.Service) {
+	fn.Status.URL = svc.Status.URL
+	fn.Status.Address = svc.Status.Address
+	fn.Status.LatestCreatedRevisionName = svc.Status.LatestCreatedRevisionName
+	fn.Status.LatestReadyRevisionName = svc.Status.LatestReadyRevisionName
+}
+
+// keepServing leaves the Service as it is while the next image is built, or
+// cannot be. One that somebody has deleted meanwhile comes back with the last
+// image there was.
+func (r *Reconciler) keepServing(ctx context.Context, fn *v1alpha1.Function) error {
+	existing, err := r.serviceLister.Services(fn.Namespace).Get(names.Service(fn))
+	switch {
+	case err == nil:
+		if ownershipOf(existing, fn) == owned {
+			propagateService(fn, existing)
+		}
+		return nil
+	case !apierrs.IsNotFound(err):
+		return fmt.Errorf("failed to get Service: %w", err)
+	case fn.Status.Image == "":
+		return nil
+	}
+	_, err = r.serving.ServingV1().Services(fn.Namespace).Create(ctx, resources.MakeService(fn, fn.Status.Image), metav1.CreateOptions{})
+	if err != nil && !apierrs.IsAlreadyExists(err) {
+		return retry(fmt.Errorf("failed to create Service: %w", err))
+	}
+	return nil
+}

@@ -1,0 +1,216 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package function reconciles Functions: it writes what a build needs, has a
+// TaskRun build the image, and has a Knative Service run it.
+package function
+
+import (
+	"context"
+	"maps"
+
+	pipelineclientset "github.com/tektoncd/pipeline/pkg/client/clientset/versioned"
+	pipelinelisters "github.com/tektoncd/pipeline/pkg/client/listers/pipeline/v1"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+	"knative.dev/pkg/apis"
+	"knative.dev/pkg/controller"
+	"knative.dev/pkg/kmap"
+	"knative.dev/pkg/kmeta"
+	pkgreconciler "knative.dev/pkg/reconciler"
+	servingclientset "knative.dev/serving/pkg/client/clientset/versioned"
+	servinglisters "knative.dev/serving/pkg/client/listers/serving/v1"
+
+	"github.com/kiln-dev/kiln/pkg/apis/serverless"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	clientset "github.com/kiln-dev/kiln/pkg/client/clientset/versioned"
+	functionreconciler "github.com/kiln-dev/kiln/pkg/client/injection/reconciler/serverless/v1alpha1/function"
+)
+
+// Reconciler brings Functions to life. What has no lister of its own is read
+// from the API server, and seldom.
+type Reconciler struct {
+	kiln    clientset.Interface
+	kube    kubernetes.Interface
+	tekton  pipelineclientset.Interface
+	serving servingclientset.Interface
+
+	// These list what carries Kiln's label, and nothing else.
+	configMapLister corev1listers.ConfigMapLister
+	taskRunLister   pipelinelisters.TaskRunLister
+	serviceLister   servinglisters.ServiceLister
+
+	logs logReader
+}
+
+var _ functionreconciler.Interface = (*Reconciler)(nil)
+
+// ReconcileKind implements functionreconciler.Interface.
+func (r *Reconciler) ReconcileKind(ctx context.Context, fn *v1alpha1.Function) pkgreconciler.Event {
+	ctx, cancel := context.WithTimeout(ctx, pkgreconciler.DefaultTimeout)
+	defer cancel()
+
+	before := fn.Status.DeepCopy()
+	defer report(ctx, fn, before)
+
+	if fn.Generation != fn.Status.ObservedGeneration {
+		// Whatever fails below, a new generation keeps nothing that was true, or
+		// false, of an earlier one.
+		fn.Status.ResetConditions()
+	}
+
+	want, ok := makePlan(ctx, fn)
+	if !ok {
+		return nil
+	}
+	if err := r.configure(ctx, fn, want, before); err != nil {
+		return err
+	}
+	if !fn.Status.GetCondition(v1alpha1.FunctionConditionConfigurationReady).IsTrue() {
+		return nil
+	}
+	if err := r.build(ctx, fn, want); err != nil {
+		return err
+	}
+	if !fn.Status.GetCondition(v1alpha1.FunctionConditionBuildReady).IsTrue() {
+		return r.keepServing(ctx, fn)
+	}
+	return r.deploy(ctx, fn)
+}
+
+// report derives the phase from the conditions, and emits an event for each
+// condition that has changed.
+func report(ctx context.Context, fn *v1alpha1.Function, before *v1alpha1.FunctionStatus) {
+	fn.Status.UpdatePhase()
+	recorder := controller.GetEventRecorder(ctx)
+	for _, t := range []apis.ConditionType{
+		v1alpha1.FunctionConditionConfigurationReady,
+		v1alpha1.FunctionConditionBuildReady,
+		v1alpha1.FunctionConditionRunning,
+	} {
+		now := fn.Status.GetCondition(t)
+		if !isEdge(before.GetCondition(t), now) {
+			continue
+		}
+		eventType := corev1.EventTypeNormal
+		if now.IsFalse() {
+			eventType = corev1.EventTypeWarning
+		}
+		recorder.Event(fn, eventType, now.Reason, now.Message)
+	}
+}
+
+// isEdge says whether there is news for the user. That one condition waits for
+// another is none.
+func isEdge(before, now *apis.Condition) bool {
+	switch now.GetReason() {
+	case "", v1alpha1.ReasonWaitingForConfiguration, v1alpha1.ReasonWaitingForBuild:
+		return false
+	}
+	if before.GetReason() != now.GetReason() {
+		return true
+	}
+	return now.IsFalse() && before.GetMessage() != now.GetMessage()
+}
+
+// ownership tells whose an object of the name that Kiln needs is.
+type ownership int
+
+const (
+	// foreign objects belong to somebody else and are left alone.
+	foreign ownership = iota
+	// owned objects belong to the Function.
+	owned
+	// leaving objects are being deleted, or will be since they belong to a
+	// Function of the same name that was deleted.
+	leaving
+)
+
+// ownershipOf tells whose the object is. One that has lost its owner reference
+// is still known by its label.
+func ownershipOf(obj metav1.Object, fn *v1alpha1.Function) ownership {
+	ref := metav1.GetControllerOfNoCopy(obj)
+	switch {
+	case ref == nil && obj.GetLabels()[serverless.FunctionUIDLabelKey] != string(fn.UID):
+		return foreign
+	case ref != nil && ref.UID != fn.UID:
+		if ref.Name == fn.Name && ref.Kind == fn.GetGroupVersionKind().Kind &&
+			schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).Group == serverless.GroupName {
+			return leaving
+		}
+		return foreign
+	case obj.GetDeletionTimestamp() != nil:
+		return leaving
+	default:
+		return owned
+	}
+}
+
+// heal puts back the labels, and the owner reference, that somebody has taken
+// from an object of the Function. It says whether there was anything to do.
+func heal(existing, desired metav1.Object, fn *v1alpha1.Function) bool {
+	healed := false
+	if labels := kmap.Union(existing.GetLabels(), desired.GetLabels()); !maps.Equal(labels, existing.GetLabels()) {
+		existing.SetLabels(labels)
+		healed = true
+	}
+	if !metav1.IsControlledBy(existing, fn) {
+		existing.SetOwnerReferences(append(existing.GetOwnerReferences(), *kmeta.NewControllerRef(fn)))
+		healed = true
+	}
+	return healed
+}
+
+// deleteOptions deletes the object of that UID only, whatever has its name now.
+func deleteOptions(obj metav1.Object) metav1.DeleteOptions {
+	return metav1.DeleteOptions{
+		Preconditions:     metav1.NewUIDPreconditions(string(obj.GetUID())),
+		PropagationPolicy: new(metav1.DeletePropagationBackground),
+	}
+}
+
+// isGone says whether a deletion failed since there was nothing to delete: a
+// conflict tells that another object has the name.
+func isGone(err error) bool {
+	return apierrs.IsNotFound(err) || apierrs.IsConflict(err)
+}
+
+// isRejected says whether the API server, or an admission policy, will not have
+// an object. That is for somebody to fix, and is told by a condition.
+func isRejected(err error) bool {
+	return isInvalid(err) || apierrs.IsForbidden(err)
+}
+
+// isInvalid says whether an object is refused for what it is, so that it is
+// useless to try again. Unlike that, what is forbidden today, by a quota for
+// one, may be allowed tomorrow.
+func isInvalid(err error) bool {
+	return apierrs.IsInvalid(err) || apierrs.IsBadRequest(err) || apierrs.IsRequestEntityTooLargeError(err)
+}
+
+// retry returns the error of a write, made permanent where trying again cannot
+// help.
+func retry(err error) error {
+	if isInvalid(err) {
+		return controller.NewPermanentError(err)
+	}
+	return err
+}
