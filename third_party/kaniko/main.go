@@ -15,16 +15,35 @@ limitations under the License.
 */
 
 // Command kaniko is the executor of the pinned Kaniko module: the image builder that Kiln ships.
+// It has one flag more, for Tekton Chains, which signs the image that a build says it has pushed.
 package main
 
 import (
+	"fmt"
 	"os"
 
 	"github.com/chainguard-dev/kaniko/cmd/executor/cmd"
 )
 
 func main() {
+	urlFile := cmd.RootCmd.PersistentFlags().String("image-url-file", "", "Specify a file to save the name of the built image, without its digest, to.")
 	if err := cmd.RootCmd.Execute(); err != nil {
 		os.Exit(1)
 	}
+	if err := writeImageURL(*urlFile); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// writeImageURL saves where the image was pushed to.
+func writeImageURL(file string) error {
+	if file == "" {
+		return nil
+	}
+	destination := cmd.RootCmd.PersistentFlags().Lookup("destination").Value.String()
+	if err := os.WriteFile(file, []byte(destination), 0o644); err != nil {
+		return fmt.Errorf("failed to write --image-url-file: %w", err)
+	}
+	return nil
 }
