@@ -165,6 +165,8 @@ function reply(response, result) {
 
 function send(response, contentType, body) {
   if (!response.hasHeader('content-type')) response.setHeader('content-type', contentType);
+  // node sets the length of all other answers by itself.
+  if (response.req.method === 'HEAD') response.setHeader('content-length', Buffer.byteLength(body));
   response.end(body);
 }
 

@@ -1,0 +1,610 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+
+// Tests of the wrapper as the platform meets it: a process and its port.
+
+'use strict';
+
+const assert = require('node:assert/strict');
+const { spawn } = require('node:child_process');
+const { once } = require('node:events');
+const fs = require('node:fs');
+const http = require('node:http');
+const net = require('node:net');
+const os = require('node:os');
+const path = require('node:path');
+const { after, describe, test } = require('node:test');
+
+const SERVER = path.join(__dirname, 'server.cjs');
+const scratch = fs.mkdtempSync(path.join(os.tmpdir(), 'kiln-nodejs-'));
+after(() => fs.rmSync(scratch, { recursive: true, force: true }));
+
+/** Writes a function and runs it. `source` is the text of handler.js. */
+function run(source, { env = {}, files = {}, nodeArgs = [] } = {}) {
+  const dir = fs.mkdtempSync(path.join(scratch, 'fn-'));
+  for (const [name, text] of Object.entries({ ...files, 'handler.js': source })) {
+    if (text === null) continue;
+    fs.mkdirSync(path.dirname(path.join(dir, name)), { recursive: true });
+    fs.writeFileSync(path.join(dir, name), text);
+  }
+  const child = spawn(process.execPath, [...nodeArgs, SERVER, path.join(dir, 'handler.js')], {
+    cwd: dir,
+    env: { PATH: process.env.PATH, PORT: '0', ...env },
+  });
+  const output = { stdout: '', stderr: '' };
+  for (const name of ['stdout', 'stderr']) {
+    child[name].setEncoding('utf8').on('data', (text) => (output[name] += text));
+  }
+  const closed = once(child, 'close').then(([code]) => code);
+  return { child, closed, dir, output };
+}
+
+/** Starts a function that must come up, and ends it with the test. */
+async function serve(t, source, options) {
+  const process = run(source, options);
+  t.after(() => process.child.kill('SIGKILL'));
+  const ready = await entry(process, 'ready');
+  return { ...process, port: ready.port };
+}
+
+/** Waits for a line of the wrapper's log. */
+async function entry({ child, closed, output }, message) {
+  const find = () =>
+    output.stderr
+      .split('\n')
+      .slice(0, -1)
+      .filter((line) => line.startsWith('{'))
+      .map((line) => JSON.parse(line))
+      .find((line) => line.message.startsWith(message));
+  const ended = closed.then(() => true);
+  for (;;) {
+    const found = find();
+    if (found) return found;
+    const done = await Promise.race([ended, once(child.stderr, 'data').then(() => false)]);
+    if (done && !find()) throw new Error(`the process ended without "${message}":\n${output.stderr}`);
+  }
+}
+
+/** Runs a function that must fail to start: its exit code and last words. */
+async function fails(source, options) {
+  const { closed, output } = run(source, options);
+  const code = await closed;
+  const lines = output.stderr.trimEnd().split('\n');
+  return { code, words: lines.filter((line) => !line.startsWith('{"severity"')).join('\n'), stderr: output.stderr };
+}
+
+/** Sends one request. */
+function send(port, { path: target = '/', method, headers, body, agent, onRequest } = {}) {
+  return new Promise((resolve, reject) => {
+    const options = { port, path: target, method: method ?? (body === undefined ? 'GET' : 'POST'), headers, agent };
+    const request = http.request(options, (response) => {
+      const chunks = [];
+      response.on('data', (chunk) => chunks.push(chunk));
+      response.on('error', reject);
+      response.on('end', () => {
+        const bytes = Buffer.concat(chunks);
+        resolve({ status: response.statusCode, headers: response.headers, bytes, text: bytes.toString() });
+      });
+    });
+    request.on('error', reject);
+    onRequest?.(request);
+    request.end(body);
+  });
+}
+
+const json = (value) => ({ headers: { 'content-type': 'application/json' }, body: JSON.stringify(value) });
+
+describe('what main returns', () => {
+  const results = [
+    { name: 'string', main: "'hé'", status: 200, type: 'text/plain; charset=utf-8', text: 'hé' },
+    { name: 'empty string', main: "''", status: 200, type: 'text/plain; charset=utf-8', text: '' },
+    { name: 'Buffer', main: 'Buffer.from([1, 2])', status: 200, type: 'application/octet-stream', text: '\x01\x02' },
+    { name: 'Uint8Array', main: 'new Uint8Array([65])', status: 200, type: 'application/octet-stream', text: 'A' },
+    { name: 'object', main: '({ a: [1] })', status: 200, type: 'application/json', text: '{"a":[1]}' },
+    { name: 'number', main: '0', status: 200, type: 'application/json', text: '0' },
+    { name: 'boolean', main: 'false', status: 200, type: 'application/json', text: 'false' },
+    { name: 'undefined', main: 'undefined', status: 204, type: undefined, text: '' },
+    { name: 'null', main: 'null', status: 204, type: undefined, text: '' },
+    { name: 'a promise', main: "Promise.resolve('later')", status: 200, type: 'text/plain; charset=utf-8', text: 'later' },
+    { name: 'a thenable', main: "({ then: (ok) => ok('odd') })", status: 200, type: 'text/plain; charset=utf-8', text: 'odd' },
+  ];
+  for (const { name, main, status, type, text } of results) {
+    test(name, async (t) => {
+      const { port } = await serve(t, `exports.main = () => ${main};`);
+      const got = await send(port);
+      assert.deepEqual([got.status, got.headers['content-type'], got.text], [status, type, text]);
+    });
+  }
+
+  test('HEAD has the headers without the body', async (t) => {
+    const { port } = await serve(t, "exports.main = () => 'four';");
+    const got = await send(port, { method: 'HEAD' });
+    assert.deepEqual([got.status, got.headers['content-length'], got.text], [200, '4', '']);
+  });
+
+  for (const [name, main] of [
+    ['a circular object', 'const o = {}; o.o = o; return o;'],
+    ['a BigInt', 'return 1n;'],
+    ['a function', 'return () => 1;'],
+    ['a promise of a function', 'return Promise.resolve(() => 1);'],
+  ]) {
+    test(`${name} is an error of the function`, async (t) => {
+      const { port } = await serve(t, `exports.main = () => { ${main} };`);
+      assert.equal((await send(port)).status, 500);
+    });
+  }
+});
+
+describe('how main is exported', () => {
+  const forms = {
+    'module.exports': { source: 'module.exports = { main: () => 1 };' },
+    'exports.main': { source: 'exports.main = () => 1;' },
+    'with this': { source: 'module.exports = { one: 1, main() { return this.one; } };' },
+    'ES module by syntax': { source: 'export const main = () => 1;' },
+    'ES module by package.json': { source: 'export const main = () => 1;', files: { 'package.json': '{"type":"module"}' } },
+    'ES module, default object': { source: 'export default { main: () => 1 };' },
+    'ES module, default function': { source: 'export default () => 1;' },
+    'ES module, top-level await': { source: 'const one = await Promise.resolve(1);\nexport const main = () => one;' },
+    'transpiled ES module': { source: 'exports.__esModule = true; exports.default = { main: () => 1 };' },
+  };
+  for (const [name, { source, files }] of Object.entries(forms)) {
+    test(name, async (t) => {
+      const { port } = await serve(t, source, { files });
+      assert.equal((await send(port)).text, '1');
+    });
+  }
+
+  test('with a dependency', async (t) => {
+    const files = { 'node_modules/one/index.js': 'module.exports = 1;' };
+    const { port } = await serve(t, "const one = require('one'); exports.main = () => one;", { files });
+    assert.equal((await send(port)).text, '1');
+  });
+});
+
+describe('event.data', () => {
+  const echo = `exports.main = ({ data, extensions }) => ({
+    kind: Buffer.isBuffer(data) ? 'buffer' : typeof data, data: Buffer.isBuffer(data) ? [...data] : data,
+    same: data === extensions.request.body });`;
+  const bodies = [
+    { type: 'application/json', body: '{"a":1}', kind: 'object', data: { a: 1 } },
+    { type: 'application/json; charset=utf-8', body: '[1]', kind: 'object', data: [1] },
+    { type: 'Application/JSON', body: '"é"', kind: 'string', data: 'é' },
+    { type: 'application/problem+json', body: '{"a":1}', kind: 'object', data: { a: 1 } },
+    { type: 'application/json', body: '', kind: 'object', data: {} },
+    { type: 'text/plain', body: '{"a":1}', kind: 'string', data: '{"a":1}' },
+    { type: 'application/x-www-form-urlencoded', body: 'a=1', kind: 'string', data: 'a=1' },
+    { type: 'image/svg+xml', body: '<svg/>', kind: 'string', data: '<svg/>' },
+    { type: undefined, body: 'plain', kind: 'string', data: 'plain' },
+    { type: 'application/octet-stream', body: 'é', kind: 'buffer', data: [0xc3, 0xa9] },
+    { type: 'image/png', body: 'A', kind: 'buffer', data: [65] },
+  ];
+  test('follows the content type', async (t) => {
+    const { port } = await serve(t, echo);
+    for (const { type, body, kind, data } of bodies) {
+      const headers = type === undefined ? {} : { 'content-type': type };
+      const got = JSON.parse((await send(port, { headers, body })).text);
+      assert.deepEqual(got, { kind, data, same: true }, `${type}: ${body}`);
+    }
+  });
+
+  test('is {} without a body', async (t) => {
+    const { port } = await serve(t, echo);
+    assert.deepEqual(JSON.parse((await send(port)).text).data, {});
+  });
+
+  test('is whole when the body comes in pieces', async (t) => {
+    const { port } = await serve(t, 'exports.main = ({ data }) => data.a.length;');
+    const body = JSON.stringify({ a: 'é'.repeat(200_000) });
+    const headers = { 'content-type': 'application/json', 'transfer-encoding': 'chunked' };
+    assert.equal((await send(port, { headers, body })).text, '200000');
+  });
+
+  test('bad JSON is 400, and the function is not called', async (t) => {
+    const { port, output } = await serve(t, "exports.main = () => { console.log('called'); };");
+    for (const type of ['application/json', 'application/cloudevents+json']) {
+      const got = await send(port, { headers: { 'content-type': type }, body: '{"a":' });
+      assert.equal(got.status, 400);
+      assert.match(JSON.parse(got.text).message, /^request body is not valid JSON: /);
+    }
+    assert.equal(output.stdout, '');
+  });
+});
+
+describe('the body limit', () => {
+  const main = "exports.main = ({ data }, context) => `${data.length} of ${context['body-limit']}`;";
+  const text = { 'content-type': 'text/plain' };
+  const chunked = { ...text, 'transfer-encoding': 'chunked' };
+
+  test('is 1 MiB', async (t) => {
+    const { port } = await serve(t, main);
+    for (const headers of [text, chunked]) {
+      assert.equal((await send(port, { headers, body: 'x'.repeat(2 ** 20) })).text, '1048576 of 1048576');
+      const got = await send(port, { headers, body: 'x'.repeat(2 ** 20 + 1) });
+      assert.equal(got.status, 413);
+      assert.equal(JSON.parse(got.text).message, 'request body is larger than 1048576 bytes');
+    }
+  });
+
+  test('can be set, and the connection survives a refusal', async (t) => {
+    const { port } = await serve(t, main, { env: { REQ_MB_LIMIT: '0.5' } });
+    const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
+    t.after(() => agent.destroy());
+    const sockets = new Set();
+    const onRequest = (request) => request.on('socket', (socket) => sockets.add(socket));
+    for (const [size, status] of [[8 * 2 ** 20, 413], [2 ** 19, 200], [2 ** 19 + 1, 413], [1, 200]]) {
+      const got = await send(port, { headers: text, body: 'x'.repeat(size), agent, onRequest });
+      assert.equal(got.status, status, `${size} bytes`);
+    }
+    assert.equal(sockets.size, 1);
+  });
+
+  test('must be a number', async () => {
+    const { code, words } = await fails(main, { env: { REQ_MB_LIMIT: 'much' } });
+    assert.deepEqual([code, words], [1, 'environment variable REQ_MB_LIMIT: "much" is not valid']);
+  });
+});
+
+describe('event and context', () => {
+  test('request and response', async (t) => {
+    const { port } = await serve(
+      t,
+      `exports.main = ({ extensions: { request, response } }) => {
+        response.status(201).set('x-seen', request.headers['x-sent']).set('content-type', 'text/html');
+        return [request.method, request.path, JSON.stringify(request.query)].join(' ');
+      };`
+    );
+    const got = await send(port, { path: '/a/b?c=1&c=2&d=%20', headers: { 'x-sent': 'yes' } });
+    assert.deepEqual([got.status, got.headers['x-seen'], got.headers['content-type']], [201, 'yes', 'text/html']);
+    assert.equal(got.text, 'GET /a/b {"c":["1","2"],"d":" "}');
+  });
+
+  test('main may answer by itself', async (t) => {
+    const { port } = await serve(
+      t,
+      `exports.main = async ({ extensions: { response } }) => {
+        response.writeHead(202); response.write('by '); setImmediate(() => response.end('hand')); return 'ignored';
+      };`
+    );
+    const got = await send(port);
+    assert.deepEqual([got.status, got.text], [202, 'by hand']);
+  });
+
+  test('a status without a body stays', async (t) => {
+    const { port } = await serve(t, 'exports.main = ({ extensions }) => { extensions.response.status(202); };');
+    assert.equal((await send(port)).status, 202);
+  });
+
+  test('context', async (t) => {
+    const env = { FUNC_NAME: 'greeter', FUNC_NAMESPACE: 'default', FUNC_RUNTIME: 'nodejs24' };
+    const { port } = await serve(t, 'exports.main = (event, context) => context;', { env });
+    assert.deepEqual(JSON.parse((await send(port)).text), {
+      'function-name': 'greeter', namespace: 'default', runtime: 'nodejs24', 'body-limit': 1048576,
+    });
+  });
+
+  test('console.log goes to stdout as it is', async (t) => {
+    const { port, child, closed, output } = await serve(t, "exports.main = () => { console.log('hello'); };");
+    await send(port);
+    child.kill('SIGTERM');
+    await closed;
+    assert.equal(output.stdout, 'hello\n');
+  });
+});
+
+describe('CloudEvents', () => {
+  const echo = 'exports.main = ({ extensions, ...event }) => event;';
+  const ce = { 'ce-specversion': '1.0', 'ce-id': '1', 'ce-source': '/s', 'ce-type': 't' };
+  const structured = { 'content-type': 'application/cloudevents+json; charset=utf-8' };
+  const envelope = { specversion: '1.0', id: '1', source: '/s', type: 't' };
+
+  test('binary mode', async (t) => {
+    const { port } = await serve(t, echo);
+    const headers = { ...ce, 'ce-subject': 'caf%C3%A9', 'ce-odd': '100%', 'content-type': 'application/json' };
+    const got = await send(port, { headers, body: '{"a":1}' });
+    assert.deepEqual(JSON.parse(got.text), {
+      ...ce, 'ce-subject': 'café', 'ce-odd': '100%', 'ce-datacontenttype': 'application/json', data: { a: 1 },
+    });
+  });
+
+  test('structured mode', async (t) => {
+    const { port } = await serve(t, echo);
+    const got = await send(port, { headers: structured, body: JSON.stringify({ ...envelope, data: { a: 1 } }) });
+    assert.deepEqual(JSON.parse(got.text), { ...ce, data: { a: 1 } });
+    const binary = JSON.stringify({ ...envelope, data_base64: 'QQ==' });
+    const bytes = await send(port, { headers: structured, body: binary });
+    assert.deepEqual(JSON.parse(bytes.text).data, { type: 'Buffer', data: [65] });
+  });
+
+  test('what is not a CloudEvent 1.0 is refused', async (t) => {
+    const { port } = await serve(t, echo);
+    const { 'ce-id': _, ...noID } = ce;
+    const batch = { 'content-type': 'application/cloudevents-batch+json' };
+    const cases = [
+      [{ headers: noID, body: 'x' }, 400, 'the CloudEvent has no attribute "id"'],
+      [{ headers: { ...ce, 'ce-type': '' }, body: 'x' }, 400, 'the CloudEvent has no attribute "type"'],
+      [{ headers: { ...ce, 'ce-specversion': '9' } }, 400, 'CloudEvents version "9" is not supported, 1.0 is'],
+      [{ headers: structured, body: '{}' }, 400, 'the CloudEvent has no attribute "id"'],
+      [{ headers: structured, body: '[]' }, 400, 'a CloudEvent must be a JSON object'],
+      [{ headers: batch, body: '[]' }, 415, 'application/cloudevents-batch+json is not supported'],
+    ];
+    for (const [request, status, message] of cases) {
+      const got = await send(port, request);
+      assert.deepEqual([got.status, JSON.parse(got.text).message], [status, message]);
+    }
+    assert.equal((await send(port, { headers: structured, method: 'POST' })).status, 400);
+  });
+});
+
+describe('errors', () => {
+  for (const [name, source] of [
+    ['thrown', "exports.main = () => { throw new Error('secret'); };"],
+    ['rejected', "exports.main = async () => { throw new Error('secret'); };"],
+    ['not an Error', "exports.main = () => { throw 'secret'; };"],
+    ['nothing', 'exports.main = () => Promise.reject();'],
+    ['a status that is none', "exports.main = () => { throw Object.assign(new Error('secret'), { status: 200 }); };"],
+  ]) {
+    test(`${name}: 500, the details only in the log`, async (t) => {
+      const fn = await serve(t, source);
+      const got = await send(fn.port);
+      const { id, ...rest } = JSON.parse(got.text);
+      assert.deepEqual([got.status, got.headers['content-type'], rest],
+        [500, 'application/json', { message: 'Internal Server Error' }]);
+      const logged = await entry(fn, 'main failed');
+      assert.equal(logged.id, id);
+      if (name === 'thrown') assert.match(logged.stack, /^Error: secret\n\s+at .*handler\.js:1:/);
+      assert.equal((await send(fn.port, { path: '/healthz' })).status, 200, 'it goes on');
+    });
+  }
+
+  test('a status of its own', async (t) => {
+    const { port } = await serve(
+      t,
+      `exports.main = ({ data: { status }, extensions: { response } }) => {
+        response.status(201).set('content-type', 'text/html').set('content-length', '3');
+        throw Object.assign(new Error('no such thing'), { status });
+      };`
+    );
+    const notFound = await send(port, json({ status: 404 }));
+    assert.deepEqual([notFound.status, notFound.text], [404, '{"message":"no such thing"}']);
+    assert.equal(notFound.headers['content-type'], 'application/json');
+    const unavailable = await send(port, json({ status: 503 }));
+    assert.equal(unavailable.status, 503);
+    assert.ok(JSON.parse(unavailable.text).id);
+  });
+
+  test('half an answer is cut off', async (t) => {
+    const { port } = await serve(
+      t,
+      "exports.main = ({ extensions: { response } }) => { response.write('half'); throw new Error('x'); };"
+    );
+    await assert.rejects(send(port), { code: 'ECONNRESET' });
+  });
+
+  test('a client that gives up harms nobody', async (t) => {
+    const { port } = await serve(t, "exports.main = () => 'fine';");
+    const socket = net.connect(port);
+    await once(socket, 'connect');
+    socket.write('POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhalf');
+    assert.equal((await send(port)).text, 'fine');
+    socket.destroy();
+    assert.equal((await send(port)).text, 'fine');
+  });
+
+  for (const [name, work, words] of [
+    ['exception', "throw new Error('late')", 'handler.js:1: Error: late'],
+    ['rejection', "Promise.reject(new Error('late'))", 'handler.js:1: Error: late'],
+    ['rejection of nothing', 'Promise.reject()', 'handler.js: UnhandledPromiseRejection: '],
+  ]) {
+    test(`an ${name} in the background ends the process`, async (t) => {
+      const fn = await serve(t, `exports.main = () => { setTimeout(() => { ${work} }, 1); };`);
+      await send(fn.port);
+      assert.equal(await fn.closed, 1);
+      assert.ok(fn.output.stderr.split('\n').some((line) => line.startsWith(words)), fn.output.stderr);
+    });
+  }
+});
+
+describe('health', () => {
+  test('does not reach the function', async (t) => {
+    const { port } = await serve(t, "exports.main = ({ extensions: { request } }) => `main ${request.method} ${request.url}`;");
+    assert.deepEqual([(await send(port, { path: '/healthz' })).text], ['ok']);
+    assert.equal((await send(port, { path: '/healthz', method: 'HEAD' })).status, 200);
+    assert.equal((await send(port, { path: '/healthz', body: '' })).text, 'main POST /healthz');
+    assert.equal((await send(port, { path: '/healthz/deep' })).text, 'main GET /healthz/deep');
+  });
+
+  test('answers only once the function is loaded', async (t) => {
+    const probe = net.createServer().listen(0);
+    await once(probe, 'listening');
+    const { port } = probe.address();
+    await new Promise((resolve) => probe.close(resolve));
+    const source = `console.log('loading');
+      await new Promise((resolve) => process.stdin.once('data', resolve));
+      export const main = () => 1;`;
+    const fn = run(source, { env: { PORT: String(port) } });
+    t.after(() => fn.child.kill('SIGKILL'));
+    await once(fn.child.stdout, 'data');
+    await assert.rejects(send(port, { path: '/healthz' }), { code: 'ECONNREFUSED' });
+    fn.child.stdin.end('go');
+    await entry(fn, 'ready');
+    assert.equal((await send(port, { path: '/healthz' })).status, 200);
+  });
+});
+
+describe('a function that cannot start says why and exits with 1', () => {
+  const cases = {
+    'a syntax error': {
+      source: 'const a = 1;\nmodule.exports = { main: (event => } ;\n',
+      words: "handler.js:2: SyntaxError: Unexpected token '}'\nmodule.exports = { main: (event => } ;\n" +
+        '                                   ^',
+    },
+    'a syntax error in an ES module': {
+      source: "import fs from 'node:fs';\nexport const main = () => ];\n",
+      words: "handler.js:2: SyntaxError: Unexpected token ']'\nexport const main = () => ];\n                          ^",
+    },
+    'an import that is not exported': {
+      source: "import { nothing } from 'node:fs';\nexport const main = nothing;\n",
+      words: /^handler\.js:1: SyntaxError: The requested module 'node:fs' does not provide an export named 'nothing'\n/,
+    },
+    'a missing dependency': {
+      source: "'use strict';\nconst ms = require('ms');\n",
+      words: "handler.js:2: Cannot find module 'ms': is it among the function's dependencies?\n" +
+        "const ms = require('ms');\n           ^",
+    },
+    'a missing dependency of an ES module': {
+      source: "import ms from 'ms';\nexport const main = () => ms;",
+      words: "handler.js: Cannot find module 'ms': is it among the function's dependencies?",
+    },
+    'a missing file': {
+      source: "require('./other');",
+      words: "handler.js:1: Cannot find module './other'\nrequire('./other');\n^",
+    },
+    'a module that throws': {
+      source: "function connect() {\n\tthrow new TypeError('no DATABASE_URL');\n}\nconnect();",
+      words: "handler.js:2: TypeError: no DATABASE_URL\n\tthrow new TypeError('no DATABASE_URL');\n\t      ^",
+    },
+    'a dependency that throws': {
+      source: "\nrequire('broken');",
+      files: { 'node_modules/broken/index.js': "throw new Error('broken');" },
+      words: "handler.js:2: Error: broken\nrequire('broken');\n^",
+    },
+    'a module that throws no Error': { source: "throw 'up';", words: "handler.js: thrown: 'up'" },
+    'no main': {
+      source: 'exports.handle = () => 1; exports.version = 2;',
+      words: 'handler.js: exports no function named "main" (it exports: handle, version); ' +
+        'expected: module.exports = { main: (event, context) => … }',
+    },
+    'no exports': { source: '', words: /^handler\.js: exports no function named "main" \(it exports: nothing\)/ },
+    'a main that is no function': { source: "exports.main = 'x';", words: /\(it exports: main\)/ },
+    'a load that never ends': {
+      source: 'await new Promise(() => {});\nexport const main = () => 1;',
+      words: 'handler.js: a top-level await never finishes',
+    },
+    'no handler': { source: null, words: /^handler\.js: Cannot find module '.*handler\.js'$/ },
+    'a port that is none': {
+      source: 'exports.main = () => 1;', env: { PORT: 'http' }, words: 'environment variable PORT: "http" is not valid',
+    },
+  };
+  for (const [name, { source, words, ...options }] of Object.entries(cases)) {
+    test(name, async () => {
+      const got = await fails(source, options);
+      assert.equal(got.code, 1);
+      if (words instanceof RegExp) assert.match(got.words, words);
+      else assert.equal(got.words, words);
+      assert.ok(got.stderr.endsWith(`${got.words}\n`), 'the last words come last');
+    });
+  }
+
+  test('a port that is taken', async (t) => {
+    const { port } = await serve(t, 'exports.main = () => 1;');
+    const got = await fails('exports.main = () => 1;', { env: { PORT: String(port) } });
+    assert.equal(got.code, 1);
+    assert.match(got.words, new RegExp(`^cannot listen on port ${port}: listen EADDRINUSE`));
+  });
+
+  test('the words are the termination message', async () => {
+    // The file is Kubernetes' and not there in a test: put another in its place.
+    const file = path.join(scratch, 'termination-log');
+    const preload = path.join(scratch, 'preload.cjs');
+    fs.writeFileSync(preload, `const fs = require('node:fs'); const write = fs.writeFileSync;
+      fs.writeFileSync = (name, ...rest) => write(name === '/dev/termination-log' ? ${JSON.stringify(file)} : name, ...rest);`);
+    const options = { nodeArgs: ['--require', preload] };
+    await fails("throw new Error('x');", options);
+    assert.equal(fs.existsSync(file), false, 'it is never created');
+    fs.writeFileSync(file, 'older and much longer words than the new ones, of an earlier start of this container');
+    await fails("throw new Error('x');", options);
+    assert.equal(fs.readFileSync(file, 'utf8'), "handler.js:1: Error: x\nthrow new Error('x');\n      ^");
+    await fails("throw new Error('x'.repeat(9999));", options);
+    assert.ok(fs.statSync(file).size < 2048);
+  });
+});
+
+describe('SIGTERM', () => {
+  const slow = `let release; const wait = new Promise((resolve) => (release = resolve));
+    exports.main = async ({ extensions: { request } }) => {
+      if (request.url === '/release') release(); else { console.log('waiting'); await wait; }
+      return request.url;
+    };`;
+
+  test('idle: closes idle and never-used connections and exits with 0', async (t) => {
+    const { port, child, closed } = await serve(t, 'exports.main = () => 1; setInterval(() => {}, 1000);');
+    const agent = new http.Agent({ keepAlive: true });
+    t.after(() => agent.destroy());
+    await send(port, { agent });
+    const unused = net.connect(port);
+    await once(unused, 'connect');
+    // The server has accepted it once a later connection is answered.
+    await send(port);
+    const started = Date.now();
+    child.kill('SIGTERM');
+    assert.equal(await closed, 0);
+    assert.ok(Date.now() - started < 900, `took ${Date.now() - started} ms`);
+  });
+
+  test('busy: answers what is in flight, takes nothing new, exits with 0', async (t) => {
+    const fn = await serve(t, slow);
+    const agent = new http.Agent({ keepAlive: true });
+    t.after(() => agent.destroy());
+    const releaser = net.connect(fn.port);
+    await once(releaser, 'connect');
+    releaser.write('GET /release HTTP/1.1\r\nHost: x\r\n'); // its headers not yet complete
+    const inFlight = send(fn.port, { path: '/slow', agent });
+    await once(fn.child.stdout, 'data');
+    fn.child.kill('SIGTERM');
+    assert.equal((await entry(fn, 'draining')).requests, 1);
+    await assert.rejects(send(fn.port), { code: 'ECONNREFUSED' });
+    releaser.write('\r\n');
+    const [answer] = await once(releaser, 'data');
+    assert.match(String(answer), /^HTTP\/1\.1 200 OK\r\n[^]*connection: close\r\n/i);
+    const got = await inFlight;
+    assert.deepEqual([got.status, got.text, got.headers.connection], [200, '/slow', 'close']);
+    assert.equal(await fn.closed, 0);
+  });
+
+  test('a response that streams is finished', async (t) => {
+    const fn = await serve(
+      t,
+      `exports.main = ({ extensions: { response } }) => {
+        response.write('one '); process.once('SIGTERM', () => setTimeout(() => response.end('two'), 50));
+      };`
+    );
+    const agent = new http.Agent({ keepAlive: true });
+    t.after(() => agent.destroy());
+    const got = send(fn.port, { agent, onRequest: (r) => r.on('response', () => fn.child.kill('SIGTERM')) });
+    assert.equal((await got).text, 'one two');
+    assert.equal(await fn.closed, 0);
+  });
+
+  test('a request that never completes its headers is given up', async (t) => {
+    const { port, child, closed } = await serve(t, 'exports.main = () => 1;');
+    const socket = net.connect(port);
+    socket.on('error', () => {});
+    await once(socket, 'connect');
+    socket.write('GET / HTTP/1.1\r\n');
+    await send(port);
+    child.kill('SIGTERM');
+    assert.equal(await closed, 0);
+  });
+});
+
+test('keep-alive outlives the idle timeouts of proxies', async (t) => {
+  const { port } = await serve(t, 'exports.main = () => 1;');
+  const agent = new http.Agent({ keepAlive: true });
+  t.after(() => agent.destroy());
+  const got = await send(port, { agent });
+  assert.match(got.headers['keep-alive'], /^timeout=620$/);
+});

@@ -1,0 +1,222 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package runtimes
+
+import (
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestFor(t *testing.T) {
+	for _, language := range Languages() {
+		r, ok := For(language)
+		if !ok || r.Language != language {
+			t.Errorf("For(%q) = %q, %v", language, r.Language, ok)
+		}
+		// Every embedded file must be there and the template must be usable.
+		if _, err := r.BuildContext(Function{BaseImage: "base"}); err != nil {
+			t.Errorf("BuildContext of %s: %v", language, err)
+		}
+	}
+	if _, ok := For("cobol"); ok {
+		t.Error(`For("cobol") found a runtime`)
+	}
+}
+
+func TestBuildContext(t *testing.T) {
+	const base = "registry.example/node@sha256:0123"
+	tests := []struct {
+		name         string
+		dependencies string
+		wantDeps     string
+		wantInstall  bool
+	}{
+		{"none", "", "{}\n", false},
+		{"blank", " \n", "{}\n", false},
+		{"empty object", "{}", "{}", false},
+		{"no dependencies", `{"type": "module", "dependencies": {}}`, `{"type": "module", "dependencies": {}}`, false},
+		{"development only", `{"devDependencies": {"ms": "1"}}`, `{"devDependencies": {"ms": "1"}}`, false},
+		{"dependencies", `{"dependencies": {"ms": "1"}}`, `{"dependencies": {"ms": "1"}}`, true},
+		{"optional", `{"optionalDependencies": {"ms": "1"}}`, `{"optionalDependencies": {"ms": "1"}}`, true},
+		{"peer", `{"peerDependencies": {"ms": "1"}}`, `{"peerDependencies": {"ms": "1"}}`, true},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			files, err := languages["nodejs"].BuildContext(Function{
+				BaseImage: base, Source: "source", Dependencies: tc.dependencies,
+			})
+			if err != nil {
+				t.Fatal("BuildContext:", err)
+			}
+			got := slices.Sorted(maps.Keys(files))
+			if want := []string{"Dockerfile", "handler.js", "package.json", "server.cjs"}; !slices.Equal(got, want) {
+				t.Errorf("files = %v, want %v", got, want)
+			}
+			if got := files["package.json"]; got != tc.wantDeps {
+				t.Errorf("package.json = %q, want %q", got, tc.wantDeps)
+			}
+			if got := files["handler.js"]; got != "source" {
+				t.Errorf("handler.js = %q, want %q", got, "source")
+			}
+			if got := strings.Contains(files["Dockerfile"], "\nRUN npm install "); got != tc.wantInstall {
+				t.Errorf("Dockerfile installs = %v, want %v:\n%s", got, tc.wantInstall, files["Dockerfile"])
+			}
+			if !strings.HasPrefix(files["Dockerfile"], "FROM "+base+"\n") {
+				t.Errorf("Dockerfile is not built on %s:\n%s", base, files["Dockerfile"])
+			}
+		})
+	}
+}
+
+// A file the Dockerfile copies must be in the context, or the build fails;
+// and one it does not copy would cause builds that change nothing.
+func TestDockerfileCopiesTheContext(t *testing.T) {
+	for _, language := range Languages() {
+		files, err := languages[language].BuildContext(Function{BaseImage: "base"})
+		if err != nil {
+			t.Fatal("BuildContext:", err)
+		}
+		copied := []string{"Dockerfile"}
+		for line := range strings.Lines(files["Dockerfile"]) {
+			if words := strings.Fields(line); len(words) == 3 && words[0] == "COPY" {
+				copied = append(copied, words[1])
+			}
+		}
+		slices.Sort(copied)
+		if got := slices.Sorted(maps.Keys(files)); !slices.Equal(got, copied) {
+			t.Errorf("%s: context has %v, Dockerfile copies %v", language, got, copied)
+		}
+	}
+}
+
+// An edit of the source must not throw away the layer with the dependencies.
+func TestDockerfileLayerOrder(t *testing.T) {
+	files, err := languages["nodejs"].BuildContext(Function{Dependencies: `{"dependencies": {"ms": "1"}}`})
+	if err != nil {
+		t.Fatal("BuildContext:", err)
+	}
+	last := -1
+	for _, step := range []string{"COPY package.json ", "RUN npm install ", "COPY server.cjs ", "COPY handler.js "} {
+		at := strings.Index(files["Dockerfile"], step)
+		if at <= last {
+			t.Errorf("%q is not after the step before it:\n%s", step, files["Dockerfile"])
+		}
+		last = at
+	}
+}
+
+func TestBuildContextErrors(t *testing.T) {
+	tests := []struct {
+		name string
+		fn   Function
+		want string
+	}{
+		{"cut off", Function{Dependencies: `{"dependencies":`}, "failed to read package.json: unexpected end of JSON input"},
+		{"array", Function{Dependencies: "[]"}, "failed to read package.json: json: cannot unmarshal array"},
+		{"null", Function{Dependencies: "null"}, "failed to read package.json: not a JSON object"},
+		{"dependencies are a list", Function{Dependencies: `{"dependencies":["ms"]}`}, "failed to read package.json: json: "},
+		{"template syntax", Function{Dockerfile: "FROM {{"}, "failed to parse Dockerfile template: "},
+		{"template field", Function{Dockerfile: "FROM {{.Image}}"}, "failed to render Dockerfile template: "},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := languages["nodejs"].BuildContext(tc.fn)
+			if err == nil || !strings.HasPrefix(err.Error(), tc.want) {
+				t.Errorf("BuildContext error = %v, want prefix %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestOwnDockerfile(t *testing.T) {
+	const own = "FROM {{.BaseImage}}\n{{if .HasDependencies}}RUN install\n{{end}}"
+	if err := ValidateDockerfile(own); err != nil {
+		t.Error("ValidateDockerfile:", err)
+	}
+	files, err := languages["nodejs"].BuildContext(Function{BaseImage: "base", Dockerfile: own})
+	if err != nil {
+		t.Fatal("BuildContext:", err)
+	}
+	if got, want := files["Dockerfile"], "FROM base\n"; got != want {
+		t.Errorf("Dockerfile = %q, want %q", got, want)
+	}
+}
+
+func TestExplainBuildFailure(t *testing.T) {
+	tests := []struct {
+		name, log, want string
+	}{{
+		name: "unknown package",
+		log: "INFO[0005] Running: [/bin/sh -c npm install]\n" +
+			"npm error code E404\n" +
+			"npm error 404 Not Found - GET https://npm.example/nope\n" +
+			"npm error 404\n" +
+			"npm error 404  The requested resource 'nope@1.0.0' could not be found or you do not have permission to access it.\n" +
+			"npm error 404\n" +
+			"npm error 404 Note that you can also install from a\n" +
+			"npm error 404 tarball, folder, http url, or git url.\n" +
+			"npm error Log files were not written due to the config logs-max=0\n" +
+			"error building image: error building stage: failed to execute command: waiting for process to exit: exit status 1\n",
+		want: "code E404\n404 Not Found - GET https://npm.example/nope\n" +
+			"404  The requested resource 'nope@1.0.0' could not be found or you do not have permission to access it.",
+	}, {
+		name: "unknown version",
+		log: "npm error code ETARGET\n" +
+			"npm error notarget No matching version found for ms@99.0.0.\n" +
+			"npm error notarget In most cases you or one of your dependencies are requesting\n" +
+			"npm error notarget a package version that doesn't exist.\n",
+		want: "code ETARGET\nnotarget No matching version found for ms@99.0.0.",
+	}, {
+		name: "older npm, with a timestamp",
+		log:  "2026-01-01T00:00:00Z npm ERR! code E404\n2026-01-01T00:00:01Z npm ERR! A complete log of this run can be found in:\n",
+		want: "code E404",
+	}, {
+		name: "not npm's",
+		log:  "error building image: failed to push: UNAUTHORIZED\n",
+		want: "",
+	}}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := languages["nodejs"].ExplainBuildFailure(tc.log); got != tc.want {
+				t.Errorf("ExplainBuildFailure = %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestNode runs the wrapper's own tests, which are written for node's test runner.
+func TestNode(t *testing.T) {
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Fatal("the tests of the Node runtime need node 20 or newer on PATH: ", err)
+	}
+	tests, err := filepath.Glob(filepath.Join("nodejs", "*.test.cjs"))
+	if err != nil || len(tests) == 0 {
+		t.Fatalf("found no tests of the wrapper: %v", err)
+	}
+	cmd := exec.CommandContext(t.Context(), node, append([]string{"--test"}, tests...)...)
+	// NODE_ENV, NODE_OPTIONS and the like must not change what is tested.
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(variable string) bool { return strings.HasPrefix(variable, "NODE_") })
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("node --test: %v\n%s", err, out)
+	}
+}
