@@ -330,8 +330,15 @@ func (d *daemon) shims() ([]int, error) {
 	})
 }
 
-// sideEffects are what dockerd and kind make on the host if it is not there.
-var sideEffects = []string{"/lib/modules", "/etc/docker/key.json", "/etc/docker", "/var/lib/docker", "/run/docker", "/var/run/docker", "/opt/containerd/bin", "/opt/containerd/lib", "/opt/containerd"}
+// sideEffects are the places outside of runDir and the cache where dockerd, its
+// containerd and kind make something; inner ones first.
+var sideEffects = []string{
+	"/etc/docker/key.json", "/etc/docker",
+	"/lib/modules",
+	"/opt/containerd/bin", "/opt/containerd/lib", "/opt/containerd",
+	"/run/containerd", "/run/docker",
+	"/var/lib/docker",
+}
 
 func (d *daemon) absentFile() string { return filepath.Join(d.dir, "absent") }
 
@@ -353,8 +360,8 @@ func (d *daemon) remember() error {
 	return nil
 }
 
-// forget removes the side effects that were not there before. Directories go
-// only if they are empty.
+// forget removes the side effects that were not there before, unless they are
+// in use by another engine, which has come since.
 func (d *daemon) forget() error {
 	absent, err := os.ReadFile(d.absentFile())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -363,9 +370,22 @@ func (d *daemon) forget() error {
 	if err != nil {
 		return fmt.Errorf("failed to read what was absent: %w", err)
 	}
+	others, err := processes(func(p process) bool {
+		return p.exe == "dockerd" || p.exe == "containerd" || strings.HasPrefix(p.exe, "containerd-shim")
+	})
+	if err != nil {
+		return err
+	}
 	for path := range strings.SplitSeq(string(absent), "\n") {
-		if path != "" {
-			os.Remove(path) // Not empty: somebody else uses it.
+		switch {
+		case path == "":
+		case len(others) == 0 && strings.HasPrefix(path, "/run/"):
+			// Sockets of what was killed are left in there.
+			if err := os.RemoveAll(path); err != nil {
+				return fmt.Errorf("failed to remove run directory: %w", err)
+			}
+		default:
+			os.Remove(path) // A directory with something in it stays.
 		}
 	}
 	return remove(d.absentFile())
