@@ -1,0 +1,281 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package components
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kiln-dev/kiln/hack/cluster/internal/baseimages"
+	"github.com/kiln-dev/kiln/hack/cluster/internal/cache"
+	"github.com/kiln-dev/kiln/hack/cluster/internal/command"
+	"github.com/kiln-dev/kiln/hack/cluster/internal/env"
+	"github.com/kiln-dev/kiln/hack/cluster/internal/gobuild"
+	"github.com/kiln-dev/kiln/hack/cluster/internal/progress"
+)
+
+// recipe is part of every key. It changes when manifests are to be made anew
+// although no other input has changed.
+const recipe = "1"
+
+// source is a directory with manifests.
+type source struct {
+	// module is the module that has it, by default the component's own folder.
+	module string
+	// dir is its path in the module.
+	dir string
+	// deep tells that the directories in it count, too.
+	deep bool
+}
+
+// manifests are the objects of a component, in the order in which they are
+// applied and with the images by digest.
+type manifests struct {
+	component component
+	objects   []object
+	// key tells what they were made from.
+	key string
+}
+
+// from returns the objects of a stage and those after it.
+func (m manifests) from(first int) []object {
+	return slices.DeleteFunc(slices.Clone(m.objects), func(o object) bool { return stage(o) < first })
+}
+
+// until returns the objects before a stage.
+func (m manifests) until(end int) []object {
+	return slices.DeleteFunc(slices.Clone(m.objects), func(o object) bool { return stage(o) >= end })
+}
+
+// builder builds the images of components.
+type builder struct {
+	host     *env.Host
+	registry env.Registry
+	ko       string
+	base     *baseimages.Set
+}
+
+// resolve returns the manifests of a component, and makes its images unless
+// the registry holds all of them.
+func (b *builder) resolve(ctx context.Context, log io.Writer, c component) (manifests, error) {
+	objects, err := b.adapted(ctx, c)
+	if err != nil {
+		return manifests{}, err
+	}
+	raw, err := encode(objects)
+	if err != nil {
+		return manifests{}, err
+	}
+	key, err := cache.Key(
+		cache.Text(recipe, b.host.Arch, b.ko, b.registry.Push, b.base.Static, string(raw)),
+		cache.Dir(b.host.ThirdParty(c.module)))
+	if err != nil {
+		return manifests{}, err
+	}
+	resolved, err := b.cached(ctx, log, c, key, raw)
+	if err != nil {
+		return manifests{}, err
+	}
+	objects, err = decode(resolved)
+	return manifests{component: c, objects: inOrder(objects), key: key}, err
+}
+
+// cached returns the resolved manifests from the cache. The registry may have
+// lost an image since they were made; then they are made once more.
+func (b *builder) cached(ctx context.Context, log io.Writer, c component, key string, raw []byte) ([]byte, error) {
+	for attempt := 0; ; attempt++ {
+		dir, err := b.host.Store.Get(ctx, "manifests", key, func(dir string) error {
+			progress.Note(ctx, "")
+			return b.build(ctx, log, c, raw, filepath.Join(dir, "resolved.yaml"))
+		})
+		if err != nil {
+			return nil, err
+		}
+		resolved, err := os.ReadFile(filepath.Join(dir, "resolved.yaml"))
+		if err != nil {
+			return nil, fmt.Errorf("failed to read manifests: %w", err)
+		}
+		err = b.held(ctx, resolved)
+		if err == nil || attempt > 0 {
+			return resolved, err
+		}
+		fmt.Fprintln(log, err)
+		if err := os.RemoveAll(dir); err != nil {
+			return nil, fmt.Errorf("failed to drop manifests: %w", err)
+		}
+	}
+}
+
+// adapted returns the objects of a component as they suit this cluster.
+func (b *builder) adapted(ctx context.Context, c component) ([]object, error) {
+	images := &baseimages.Set{Debian: atNodes(b.base.Debian, b.registry)}
+	var out []object
+	for _, s := range c.sources {
+		objects, err := s.read(ctx, b.host.ThirdParty(c.module))
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range objects {
+			if unwanted(o) {
+				continue
+			}
+			slim(o)
+			c.edit(o, images)
+			out = append(out, o)
+		}
+	}
+	return out, nil
+}
+
+// read returns the objects in the source, in the order of their files.
+func (s source) read(ctx context.Context, folder string) ([]object, error) {
+	root := folder
+	if s.module != "" {
+		dir, err := moduleDir(ctx, folder, s.module)
+		if err != nil {
+			return nil, err
+		}
+		root = dir
+	}
+	root = filepath.Join(root, filepath.FromSlash(s.dir))
+	var out []object
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && path != root && !s.deep:
+			return filepath.SkipDir
+		case d.IsDir() || filepath.Ext(path) != ".yaml":
+			return nil
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		objects, err := decode(data)
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		out = append(out, objects...)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("failed to read manifests: %w", err)
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("failed to find manifests in %s", root)
+	}
+	return out, nil
+}
+
+// moduleDir returns where the module cache has the version of a module that a
+// folder of third_party pins.
+func moduleDir(ctx context.Context, folder, module string) (string, error) {
+	out, err := command.New("go", "mod", "download", "-json", module).In(folder).With(gobuild.Environ()...).Output(ctx)
+	if err != nil {
+		return "", fmt.Errorf("failed to download %s: %w", module, err)
+	}
+	var m struct{ Dir string }
+	if err := json.Unmarshal([]byte(out), &m); err != nil || m.Dir == "" {
+		return "", fmt.Errorf("failed to find %s in the module cache: %w", module, err)
+	}
+	return m.Dir, nil
+}
+
+// build builds the images that the manifests name, pushes them and writes the
+// manifests with their digests to path.
+func (b *builder) build(ctx context.Context, log io.Writer, c component, raw []byte, path string) error {
+	folder := b.host.ThirdParty(c.module)
+	if err := gobuild.Download(ctx, log, folder); err != nil {
+		return fmt.Errorf("failed to download modules: %w", err)
+	}
+	var resolved string
+	err := gobuild.Exclusive(ctx, func() (err error) {
+		resolved, err = b.runKo(ctx, folder, c.module, raw)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("failed to build images: %w", err)
+	}
+	if err := os.WriteFile(path, []byte(resolved), 0o644); err != nil {
+		return fmt.Errorf("failed to write manifests: %w", err)
+	}
+	return nil
+}
+
+// runKo resolves references to Go packages in manifests.
+func (b *builder) runKo(ctx context.Context, dir, repo string, manifests []byte) (string, error) {
+	return command.New(b.ko, "resolve", "--base-import-paths", "--sbom=none", "--platform=linux/"+b.host.Arch, "--filename=-").
+		In(dir).
+		With(gobuild.Environ()...).
+		With("KO_DOCKER_REPO="+b.registry.Push+"/"+repo, "KO_DEFAULTBASEIMAGE="+b.base.Static).
+		Reading(bytes.NewReader(manifests)).
+		Output(ctx)
+}
+
+// reference matches the references by digest in manifests.
+var reference = regexp.MustCompile(`[\w.:/-]+@sha256:[0-9a-f]{64}`)
+
+// references returns the images of our registry that manifests refer to.
+func references(manifests []byte, registry string) []string {
+	var out []string
+	for _, ref := range reference.FindAll(manifests, -1) {
+		if bytes.HasPrefix(ref, []byte(registry+"/")) {
+			out = append(out, string(ref))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// held returns an error if the registry lacks an image of the manifests.
+func (b *builder) held(ctx context.Context, manifests []byte) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for _, ref := range references(manifests, b.registry.Push) {
+		g.Go(func() error {
+			digest, err := name.NewDigest(ref, name.Insecure)
+			if err != nil {
+				return fmt.Errorf("failed to parse image reference: %w", err)
+			}
+			if _, err := remote.Head(digest, remote.WithContext(ctx)); err != nil {
+				return fmt.Errorf("failed to find image %s: %w", ref, err)
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// warmKaniko compiles Kaniko, so that installing Kiln only has to link it.
+func (b *builder) warmKaniko(ctx context.Context, log io.Writer) error {
+	_, err := gobuild.Build(ctx, b.host.Store, log, gobuild.Command{
+		Name: "kaniko", Module: b.host.ThirdParty("kaniko"), GOOS: "linux", GOARCH: b.host.Arch,
+	})
+	return err
+}
