@@ -43,7 +43,7 @@ func TestFunctionWithDependency(t *testing.T) {
 	fn := e.until(e.create(example(t, "greeter.yaml")), test.Ready)
 
 	e.wantPhase(fn, v1alpha1.FunctionRunning)
-	e.wantAnswer(fn, `{"name": "world"}`, "hello world, 1h")
+	e.wantAnswer(fn, `{"name": "world"}`, "hello world, 3600000")
 	e.wantBuilds(1)
 	e.wantRevisions(1)
 	wantStatus(e, fn)
@@ -172,7 +172,7 @@ func wantColumns(e *env, fn *v1alpha1.Function) {
 func wantRestricted(e *env, fn *v1alpha1.Function) {
 	e.Helper()
 	// A call holds off the scale to zero, so there is a pod to look at.
-	e.wantAnswer(fn, `{"name": "pod"}`, "hello pod, 1h")
+	e.wantAnswer(fn, `{"name": "pod"}`, "hello pod, 3600000")
 	pods, err := clients.Kube.CoreV1().Pods(e.namespace).List(e.ctx, metav1.ListOptions{LabelSelector: serving.ServiceLabelKey + "=" + fn.Name})
 	if err != nil || len(pods.Items) == 0 {
 		e.Fatalf("there are %d pods of Function %s: %v", len(pods.Items), fn.Name, err)
