@@ -47,6 +47,8 @@ type Check[T metav1.Object] func(objects []T) error
 // hopelessError is the error of a check that waiting cannot cure.
 type hopelessError struct{ error }
 
+func (e hopelessError) Unwrap() error { return e.error }
+
 // GiveUp marks the error of a check that waiting cannot cure.
 func GiveUp(err error) error { return hopelessError{err} }
 

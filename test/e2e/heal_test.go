@@ -57,9 +57,9 @@ func TestChildrenOfRunningFunction(t *testing.T) {
 		{"Service edited", editService},
 		{"Service stripped", stripService},
 		{"Service deleted", deleteService},
+		{"status lost", loseStatus},
 		{"TaskRun stripped", stripTaskRun},
 		{"TaskRun deleted", deleteTaskRun},
-		{"status lost", loseStatus},
 	} {
 		// An edit afterwards shows that the controller is past what was done by hand.
 		t.Log(step.name)
