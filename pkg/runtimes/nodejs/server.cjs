@@ -48,6 +48,8 @@ const functionDir = path.dirname(handlerFile);
 const connections = new Map();
 let draining = false;
 
+let stop = () => process.exit(0);
+
 let handler; // what handlerFile exports main on: the handler's `this`
 let main;
 let context;
@@ -180,7 +182,7 @@ function sendError(response, error) {
   const answer = { message: stated === undefined ? http.STATUS_CODES[500] : String(error.message) };
   if (status >= 500) {
     answer.id = require('node:crypto').randomUUID();
-    log('ERROR', `main failed: ${oneLine(error)}`, { id: answer.id, status, stack: stackOf(error) });
+    log('ERROR', `main failed: ${summary(error)}`, { id: answer.id, status, stack: stackOf(error) });
   }
   if (response.headersSent) {
     // Half an answer must not look like a whole one.
@@ -294,6 +296,9 @@ async function start() {
   process.on('uncaughtException', (error, origin) => {
     exit(`${describe(error)} (${origin === 'unhandledRejection' ? 'unhandled rejection' : 'uncaught exception'})`, error);
   });
+  // As the first process of a container it gets no signal it does not ask for.
+  process.on('SIGTERM', () => stop());
+  process.on('SIGINT', () => stop());
   // The event loop runs dry while the module still loads: nothing will wake it.
   const stuck = () => exit(`${path.basename(handlerFile)}: a top-level await never finishes`);
   process.once('beforeExit', stuck);
@@ -365,8 +370,7 @@ function serve(port) {
   server.listen(port, () => {
     log('INFO', 'ready', { port: server.address().port, node: process.version });
   });
-  process.once('SIGTERM', () => drain(server));
-  process.once('SIGINT', () => drain(server));
+  stop = () => drain(server);
 }
 
 /**
@@ -430,7 +434,7 @@ function describe(error) {
 }
 
 function explain(error) {
-  if (error?.code !== 'MODULE_NOT_FOUND' && error?.code !== 'ERR_MODULE_NOT_FOUND') return oneLine(error);
+  if (error?.code !== 'MODULE_NOT_FOUND' && error?.code !== 'ERR_MODULE_NOT_FOUND') return summary(error);
   const [message] = error.message.split('\n', 1);
   const [, name] = /^Cannot find (?:module|package) '([^']+)'/.exec(message) ?? [];
   if (name === undefined || /^[./]/.test(name)) return message;
@@ -473,7 +477,7 @@ function excerpt(stack, { file, line, column }) {
   }
 }
 
-function oneLine(error) {
+function summary(error) {
   return error instanceof Error ? `${error.name}: ${error.message}` : `thrown: ${require('node:util').inspect(error)}`;
 }
 

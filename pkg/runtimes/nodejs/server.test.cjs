@@ -541,7 +541,7 @@ describe('SIGTERM', () => {
     };`;
 
   test('idle: closes idle and never-used connections and exits with 0', async (t) => {
-    const { port, child, closed } = await serve(t, 'exports.main = () => 1; setInterval(() => {}, 1000);');
+    const { port, child, closed, output } = await serve(t, 'exports.main = () => 1; setInterval(() => {}, 1000);');
     const agent = new http.Agent({ keepAlive: true });
     t.after(() => agent.destroy());
     await send(port, { agent });
@@ -552,6 +552,7 @@ describe('SIGTERM', () => {
     const started = Date.now();
     child.kill('SIGTERM');
     assert.equal(await closed, 0);
+    assert.match(output.stderr, /"draining","requests":0/);
     assert.ok(Date.now() - started < 900, `took ${Date.now() - started} ms`);
   });
 
@@ -573,6 +574,14 @@ describe('SIGTERM', () => {
     const got = await inFlight;
     assert.deepEqual([got.status, got.text, got.headers.connection], [200, '/slow', 'close']);
     assert.equal(await fn.closed, 0);
+  });
+
+  test('while the function loads: exits with 0', async () => {
+    const source = "console.log('loading'); await new Promise((resolve) => setTimeout(resolve, 60_000)); export default () => 1;";
+    const { child, closed } = run(source);
+    await once(child.stdout, 'data');
+    child.kill('SIGTERM');
+    assert.equal(await closed, 0);
   });
 
   test('a response that streams is finished', async (t) => {
