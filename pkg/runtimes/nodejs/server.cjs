@@ -38,7 +38,7 @@ const HEADERS_GRACE_MS = 1000;
 
 const TERMINATION_LOG = '/dev/termination-log';
 
-// What Kubernetes keeps of a log as termination message is 2048 bytes.
+// Kubernetes keeps the last 2048 bytes of a log as the termination message.
 const TERMINATION_MESSAGE_LENGTH = 1500;
 
 const handlerFile = path.resolve(process.argv[2] ?? 'handler.js');
@@ -294,7 +294,7 @@ function isText(type) {
 
 async function start() {
   process.on('uncaughtException', (error, origin) => {
-    exit(`${describe(error)} (${origin === 'unhandledRejection' ? 'unhandled rejection' : 'uncaught exception'})`, error);
+    exit(describe(error, origin === 'unhandledRejection' ? 'unhandled rejection: ' : 'uncaught exception: '), error);
   });
   // As the first process of a container it gets no signal it does not ask for.
   process.on('SIGTERM', () => stop());
@@ -426,11 +426,11 @@ function exit(reason, error) {
 }
 
 /** Says what is wrong and where, in words for the function's author. */
-function describe(error) {
+function describe(error, how = '') {
   const stack = error instanceof SyntaxError && !locate(stackOf(error)) ? reportByNode() : stackOf(error);
   const place = locate(stack);
   const file = place ? `${place.file}:${place.line}` : path.basename(handlerFile);
-  return [`${file}: ${explain(error)}`, ...(place ? excerpt(stack, place) : [])].join('\n');
+  return [`${file}: ${how}${explain(error)}`, ...(place ? excerpt(stack, place) : [])].join('\n');
 }
 
 function explain(error) {

@@ -405,9 +405,9 @@ describe('errors', () => {
   });
 
   for (const [name, work, words] of [
-    ['exception', "throw new Error('late')", 'handler.js:1: Error: late'],
-    ['rejection', "Promise.reject(new Error('late'))", 'handler.js:1: Error: late'],
-    ['rejection of nothing', 'Promise.reject()', 'handler.js: UnhandledPromiseRejection: '],
+    ['exception', "throw new Error('late')", 'handler.js:1: uncaught exception: Error: late'],
+    ['rejection', "Promise.reject(new Error('late'))", 'handler.js:1: unhandled rejection: Error: late'],
+    ['rejection of nothing', 'Promise.reject()', 'handler.js: unhandled rejection: UnhandledPromiseRejection: '],
   ]) {
     test(`an ${name} in the background ends the process`, async (t) => {
       const fn = await serve(t, `exports.main = () => { setTimeout(() => { ${work} }, 1); };`);
