@@ -26,6 +26,7 @@ import (
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"knative.dev/pkg/apis"
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
@@ -64,9 +65,12 @@ func makePlan(ctx context.Context, fn *v1alpha1.Function) (*plan, bool) {
 			fn.Spec.Runtime, configured.Language, strings.Join(runtimes.Languages(), ", "))
 		return nil, false
 	}
-	if err := fn.Validate(ctx); err != nil {
-		fn.Status.MarkConfigurationFailed(v1alpha1.ReasonInvalidSpec, "%s", err.Error())
-		return nil, false
+	// A spec that was accepted stays so when the configuration becomes stricter.
+	if !fn.Status.GetCondition(v1alpha1.FunctionConditionConfigurationReady).IsTrue() {
+		if err := fn.Validate(ctx).Filter(apis.ErrorLevel); err != nil {
+			fn.Status.MarkConfigurationFailed(v1alpha1.ReasonInvalidSpec, "%s", err.Error())
+			return nil, false
+		}
 	}
 	if !cfg.Registry.Configured() {
 		fn.Status.MarkConfigurationFailed(v1alpha1.ReasonRegistryNotConfigured,

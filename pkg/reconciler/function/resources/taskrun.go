@@ -119,7 +119,7 @@ func buildStep(fn *v1alpha1.Function, cfg *config.Config, build Build) pipelinev
 		Image: cfg.Build.KanikoImage,
 		// Said here, so that Tekton need not ask the registry for it.
 		Command:          []string{kanikoBinary},
-		Args:             kanikoArgs(fn, cfg, build.Tag),
+		Args:             kanikoArgs(fn, cfg, build),
 		ComputeResources: cfg.Build.Resources,
 		VolumeMounts:     contextMounts(build.Files),
 		SecurityContext: &corev1.SecurityContext{
@@ -137,18 +137,21 @@ func buildStep(fn *v1alpha1.Function, cfg *config.Config, build Build) pipelinev
 	}
 }
 
-func kanikoArgs(fn *v1alpha1.Function, cfg *config.Config, tag string) []string {
+func kanikoArgs(fn *v1alpha1.Function, cfg *config.Config, build Build) []string {
 	args := []string{
 		"--force",
 		"--context=dir://" + contextPath,
 		"--dockerfile=" + path.Join(contextPath, "Dockerfile"),
-		"--destination=" + cfg.Registry.PushImage(fn.Namespace, fn.Name, tag),
+		"--destination=" + cfg.Registry.PushImage(fn.Namespace, fn.Name, build.Tag),
 		"--digest-file=$(results." + ImageDigestResult + ".path)",
 		"--image-url-file=$(results." + ImageURLResult + ".path)",
 		"--ignore-path=" + path.Dir(kanikoBinary),
 		"--snapshot-mode=redo",
 		"--use-new-run",
 		"--log-format=text",
+		// Layers of dependencies are kept beside the image. Who asks for a build
+		// of unchanged inputs wants them anew.
+		"--cache=" + strconv.FormatBool(build.Reason != builds.ReasonRebuildRequested),
 	}
 	for _, host := range cfg.Registry.Insecure {
 		args = append(args, "--insecure-registry="+host)

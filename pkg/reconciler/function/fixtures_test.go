@@ -1,0 +1,408 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package function
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgotesting "k8s.io/client-go/testing"
+	"knative.dev/pkg/apis"
+	duckv1 "knative.dev/pkg/apis/duck/v1"
+	"knative.dev/pkg/controller"
+	"knative.dev/pkg/logging"
+	rtesting "knative.dev/pkg/reconciler/testing"
+	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
+
+	"github.com/kiln-dev/kiln/pkg/apis/config"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/builds"
+	functionreconciler "github.com/kiln-dev/kiln/pkg/client/injection/reconciler/serverless/v1alpha1/function"
+	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
+	ktesting "github.com/kiln-dev/kiln/pkg/reconciler/testing"
+)
+
+const (
+	namespace = "default"
+	name      = "greeter"
+	key       = namespace + "/" + name
+	digestA   = "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+	digestB   = "sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+	repo      = "registry.example.com:5000/functions/default/greeter"
+	sourceA   = "module.exports = { main: () => 'A' }"
+	sourceB   = "module.exports = { main: () => 'B' }"
+)
+
+// noon is when everything happens.
+var noon = metav1.NewTime(time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC))
+
+// A keyOf a row's OtherTestData.
+const (
+	configKey = "config"
+	logKey    = "log"
+)
+
+func testConfig(edits ...func(*config.Config)) *config.Config {
+	functions, err := config.NewFunctionsFromMap(nil)
+	if err != nil {
+		panic(err)
+	}
+	build, err := config.NewBuildFromMap(map[string]string{"kaniko-image": "registry.example.com:5000/kaniko"})
+	if err != nil {
+		panic(err)
+	}
+	registry, err := config.NewRegistryFromMap(map[string]string{"push": "registry.example.com:5000", "prefix": "functions"})
+	if err != nil {
+		panic(err)
+	}
+	cfg := &config.Config{
+		Functions: functions,
+		Build:     build,
+		Registry:  registry,
+		Runtimes: config.Runtimes{
+			"nodejs22": {BaseImage: "node:22", DependencyFile: "package.json", Language: "nodejs"},
+			"nodejs24": {BaseImage: "node:24", DependencyFile: "package.json", Language: "nodejs"},
+		},
+	}
+	for _, edit := range edits {
+		edit(cfg)
+	}
+	return cfg
+}
+
+type fixedStore struct{ *config.Config }
+
+func (s fixedStore) ToContext(ctx context.Context) context.Context {
+	return config.ToContext(ctx, s.Config)
+}
+
+// fakeLogs is a log, or the words of the error of reading it. Reading a log
+// that is blank fails the test: the row did not expect it.
+type fakeLogs string
+
+func (l fakeLogs) Tail(_ context.Context, _, pod, container string) (string, error) {
+	if reason, ok := strings.CutPrefix(string(l), "error:"); ok {
+		return "", errors.New(reason)
+	}
+	if l == "" || pod == "" || container == "" {
+		panic("unexpected read of the log of container " + container + " of pod " + pod)
+	}
+	return string(l), nil
+}
+
+func factory() rtesting.Factory {
+	return ktesting.Factory(func(ctx context.Context, w *ktesting.World) controller.Reconciler {
+		cfg, ok := w.Row.OtherTestData[configKey].(*config.Config)
+		if !ok {
+			cfg = testConfig()
+		}
+		log, _ := w.Row.OtherTestData[logKey].(string)
+		r := &Reconciler{
+			kiln: w.Kiln, kube: w.Kube, tekton: w.Tekton, serving: w.Serving,
+			configMapLister: w.ConfigMapLister, taskRunLister: w.TaskRunLister, serviceLister: w.ServiceLister,
+			logs: fakeLogs(log),
+		}
+		return functionreconciler.NewReconciler(ctx, logging.FromContext(ctx), w.Kiln, w.FunctionLister, w.Recorder, r,
+			controller.Options{ConfigStore: fixedStore{cfg}})
+	})
+}
+
+// The Function and its options.
+
+type functionOption func(*v1alpha1.Function)
+
+// function returns a Function of generation 1 that no reconciler has seen.
+func function(options ...functionOption) *v1alpha1.Function {
+	fn := &v1alpha1.Function{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, UID: "uid-1", Generation: 1},
+		Spec:       v1alpha1.FunctionSpec{Runtime: "nodejs24", Source: sourceA},
+	}
+	fn.SetDefaults(config.ToContext(context.Background(), testConfig()))
+	for _, option := range options {
+		option(fn)
+	}
+	return fn
+}
+
+func withSource(source string) functionOption {
+	return func(fn *v1alpha1.Function) { fn.Spec.Source = source }
+}
+
+func withRuntime(runtime string) functionOption {
+	return func(fn *v1alpha1.Function) { fn.Spec.Runtime = runtime }
+}
+
+func withEnv(name, value string) functionOption {
+	return func(fn *v1alpha1.Function) {
+		fn.Spec.Env = append(fn.Spec.Env, corev1.EnvVar{Name: name, Value: value})
+	}
+}
+
+func withLabels(labels map[string]string) functionOption {
+	return func(fn *v1alpha1.Function) { fn.Labels = labels }
+}
+
+func withRebuild(value string) functionOption {
+	return func(fn *v1alpha1.Function) {
+		fn.Annotations = map[string]string{serverless.RebuildAnnotationKey: value}
+	}
+}
+
+func withUID(uid types.UID) functionOption {
+	return func(fn *v1alpha1.Function) { fn.UID = uid }
+}
+
+func deleting(fn *v1alpha1.Function) {
+	fn.DeletionTimestamp = &noon
+	fn.Finalizers = []string{"example.com/other"}
+}
+
+// generation is what an edit of the spec does: the status stays as it was.
+func generation(n int64) functionOption {
+	return func(fn *v1alpha1.Function) { fn.Generation = n }
+}
+
+// The states of a Function, each of which includes the one before it.
+
+// observed is how a reconcile begins and ends.
+func observed(options ...functionOption) functionOption {
+	return func(fn *v1alpha1.Function) {
+		fn.Status.InitializeConditions()
+		if fn.Status.ObservedGeneration != fn.Generation {
+			fn.Status.ResetConditions()
+		}
+		for _, option := range options {
+			option(fn)
+		}
+		fn.Status.ObservedGeneration = fn.Generation
+		fn.Status.UpdatePhase()
+	}
+}
+
+func configured(fn *v1alpha1.Function) {
+	fn.Status.MarkConfigurationReady(v1alpha1.ReasonConfigMapCreated, "ConfigMap %s holds what the build needs.", configMap(fn).Name)
+}
+
+func reconfigured(fn *v1alpha1.Function) {
+	fn.Status.MarkConfigurationReady(v1alpha1.ReasonConfigMapUpdated, "ConfigMap %s holds what the build needs.", configMap(fn).Name)
+}
+
+// buildCreated describes the build of the TaskRun, which has not begun.
+func buildCreated(tr *pipelinev1.TaskRun) functionOption {
+	return func(fn *v1alpha1.Function) {
+		fn.Status.Build = buildStatus(fn, tr)
+		fn.Status.MarkBuildUnknown(v1alpha1.ReasonTaskRunCreated, "TaskRun %s is about to run.", tr.Name)
+	}
+}
+
+func buildRunning(tr *pipelinev1.TaskRun) functionOption {
+	return func(fn *v1alpha1.Function) {
+		fn.Status.Build = buildStatus(fn, tr)
+		fn.Status.MarkBuildUnknown(v1alpha1.ReasonTaskRunRunning, "TaskRun %s runs.", tr.Name)
+	}
+}
+
+// buildPlanned describes a build that waits for earlier TaskRuns to be gone.
+func buildPlanned(reason string, earlier ...*pipelinev1.TaskRun) functionOption {
+	return func(fn *v1alpha1.Function) {
+		want := request(fn)
+		fn.Status.Build = &v1alpha1.BuildStatus{
+			Reason: reason, Generation: want.Generation, ImageTag: want.Tag, Rebuild: want.Rebuild,
+		}
+		fn.Status.MarkBuildUnknown(v1alpha1.ReasonTaskRunsDeleted, "The build starts when earlier ones are gone: %s.", namesOf(earlier))
+	}
+}
+
+// built describes a build that has pushed the image.
+func built(tr *pipelinev1.TaskRun, digest string) functionOption {
+	return func(fn *v1alpha1.Function) {
+		fn.Status.Build = buildStatus(fn, tr)
+		fn.Status.ImageTag = tr.Labels[serverless.ImageTagLabelKey]
+		fn.Status.Image = repo + "@" + digest
+		fn.Status.MarkBuildReady(v1alpha1.ReasonTaskRunSucceeded, "TaskRun %s built %s.", tr.Name, fn.Status.Image)
+	}
+}
+
+func buildFailed(tr *pipelinev1.TaskRun, failure v1alpha1.BuildFailure) functionOption {
+	return func(fn *v1alpha1.Function) {
+		fn.Status.Build = buildStatus(fn, tr)
+		fn.Status.Build.Failure = &failure
+		fn.Status.MarkBuildFailed(failure.Reason, "%s", failure.Message)
+	}
+}
+
+func serviceCreated(fn *v1alpha1.Function) {
+	fn.Status.MarkRunningUnknown(v1alpha1.ReasonServiceCreated, "Service greeter was created.")
+}
+
+func serviceUpdated(fn *v1alpha1.Function) {
+	propagateService(fn, service(fn, serviceReady))
+	fn.Status.MarkRunningUnknown(v1alpha1.ReasonServiceUpdated, "Service greeter was updated.")
+}
+
+func running(fn *v1alpha1.Function) {
+	propagateService(fn, service(fn, serviceReady))
+	fn.Status.MarkRunning()
+}
+
+// serving says that a Service answers, whatever becomes of the next image.
+func serving(fn *v1alpha1.Function) {
+	propagateService(fn, service(fn, serviceReady))
+}
+
+func marked(mark func(*v1alpha1.FunctionStatus)) functionOption {
+	return func(fn *v1alpha1.Function) { mark(&fn.Status) }
+}
+
+// The children.
+
+func planOf(fn *v1alpha1.Function) *plan {
+	fn = fn.DeepCopy()
+	fn.Status = v1alpha1.FunctionStatus{}
+	want, ok := makePlan(config.ToContext(context.Background(), testConfig()), fn)
+	if !ok {
+		panic(fn.Status.GetCondition(v1alpha1.FunctionConditionConfigurationReady).Message)
+	}
+	return want
+}
+
+func request(fn *v1alpha1.Function) builds.Request {
+	return planOf(fn).request
+}
+
+func configMap(fn *v1alpha1.Function, options ...func(*corev1.ConfigMap)) *corev1.ConfigMap {
+	want := planOf(fn)
+	cm := resources.MakeConfigMap(fn, want.request.Tag, want.files)
+	for _, option := range options {
+		option(cm)
+	}
+	return cm
+}
+
+type taskRunOption func(*pipelinev1.TaskRun)
+
+// taskRun returns the first attempt at the build that the Function asks for.
+func taskRun(fn *v1alpha1.Function, reason string, options ...taskRunOption) *pipelinev1.TaskRun {
+	want := planOf(fn)
+	tr := resources.MakeTaskRun(fn, testConfig(), resources.Build{Request: want.request, Reason: reason, Attempt: 1, Files: want.files})
+	for _, option := range options {
+		option(tr)
+	}
+	return tr
+}
+
+func succeededCondition(status corev1.ConditionStatus, reason, message string) taskRunOption {
+	return func(tr *pipelinev1.TaskRun) {
+		tr.Status.SetCondition(&apis.Condition{Type: apis.ConditionSucceeded, Status: status, Reason: reason, Message: message})
+		tr.Status.StartTime = &noon
+		tr.Status.PodName = tr.Name + "-pod"
+		if status != corev1.ConditionUnknown {
+			tr.Status.CompletionTime = &noon
+		}
+	}
+}
+
+var taskRunRunning = succeededCondition(corev1.ConditionUnknown, "Running", "Not all Steps in the Task have finished executing")
+
+func taskRunSucceeded(digest string) taskRunOption {
+	return func(tr *pipelinev1.TaskRun) {
+		succeededCondition(corev1.ConditionTrue, "Succeeded", "All Steps have completed executing")(tr)
+		tr.Status.Results = []pipelinev1.TaskRunResult{
+			{Name: resources.ImageURLResult, Value: *pipelinev1.NewStructuredValues(repo)},
+			{Name: resources.ImageDigestResult, Value: *pipelinev1.NewStructuredValues(digest)},
+		}
+	}
+}
+
+func taskRunFailed(reason, message string) taskRunOption {
+	return func(tr *pipelinev1.TaskRun) {
+		succeededCondition(corev1.ConditionFalse, reason, message)(tr)
+	}
+}
+
+func withFailedStep(tr *pipelinev1.TaskRun) {
+	tr.Status.Steps = []pipelinev1.StepState{{
+		ContainerState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}},
+		Name:           "build",
+		Container:      "step-build",
+	}}
+}
+
+func taskRunDeleting(tr *pipelinev1.TaskRun) {
+	tr.DeletionTimestamp = &noon
+	tr.Finalizers = []string{"chains.tekton.dev"}
+}
+
+type serviceOption func(*servingv1.Service)
+
+// service returns the Service that runs the Function's image as Serving has
+// completed it.
+func service(fn *v1alpha1.Function, options ...serviceOption) *servingv1.Service {
+	svc := resources.MakeService(fn, fn.Status.Image)
+	svc.Generation = 1
+	svc.Status.ObservedGeneration = 1
+	svc.Annotations["serving.knative.dev/creator"] = "system:serviceaccount:kiln-system:controller"
+	svc.SetDefaults(apis.WithinCreate(context.Background()))
+	for _, option := range options {
+		option(svc)
+	}
+	return svc
+}
+
+func serviceReady(svc *servingv1.Service) {
+	serviceStatus(corev1.ConditionTrue, "", "", "greeter-00001", "greeter-00001")(svc)
+}
+
+func serviceStatus(status corev1.ConditionStatus, reason, message, created, ready string) serviceOption {
+	return func(svc *servingv1.Service) {
+		svc.Status.SetConditions(apis.Conditions{{Type: apis.ConditionReady, Status: status, Reason: reason, Message: message}})
+		svc.Status.LatestCreatedRevisionName = created
+		svc.Status.LatestReadyRevisionName = ready
+		url := &apis.URL{Scheme: "http", Host: "greeter.default.svc.cluster.local"}
+		svc.Status.URL = url
+		svc.Status.Address = &duckv1.Addressable{URL: url}
+	}
+}
+
+// Expectations.
+
+func statusUpdate(fn *v1alpha1.Function) []clientgotesting.UpdateActionImpl {
+	return []clientgotesting.UpdateActionImpl{{
+		ActionImpl: clientgotesting.ActionImpl{Verb: "update", Resource: v1alpha1.SchemeGroupVersion.WithResource("functions"), Subresource: "status"},
+		Object:     fn,
+	}}
+}
+
+func update(obj runtime.Object) []clientgotesting.UpdateActionImpl {
+	return []clientgotesting.UpdateActionImpl{{Object: obj}}
+}
+
+func deletion(resource string, obj metav1.Object) clientgotesting.DeleteActionImpl {
+	action := clientgotesting.DeleteActionImpl{Name: obj.GetName()}
+	action.Resource.Resource = resource
+	action.Namespace = namespace
+	return action
+}

@@ -1,0 +1,897 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package function
+
+import (
+	"context"
+	"testing"
+
+	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientgotesting "k8s.io/client-go/testing"
+	rtesting "knative.dev/pkg/reconciler/testing"
+	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
+
+	"github.com/kiln-dev/kiln/pkg/apis/config"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/builds"
+	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
+	ktesting "github.com/kiln-dev/kiln/pkg/reconciler/testing"
+)
+
+// The worlds that most rows begin in, or end in.
+var (
+	firstRun = taskRun(function(), builds.ReasonFirstBuild)
+
+	// running1 is a Function of generation 1 that runs, with all its children.
+	running1 = function(observed(configured, built(taskRun(function(), builds.ReasonFirstBuild, taskRunSucceeded(digestA)), digestA), running))
+	tr1      = taskRun(function(), builds.ReasonFirstBuild, taskRunSucceeded(digestA))
+	svc1     = service(running1, serviceReady)
+)
+
+// edited returns the running Function after an edit that no reconcile has seen.
+func edited(options ...functionOption) *v1alpha1.Function {
+	fn := running1.DeepCopy()
+	fn.Generation = 2
+	for _, option := range options {
+		option(fn)
+	}
+	return fn
+}
+
+func TestReconcileConfiguration(t *testing.T) {
+	unknownRuntime := function(withRuntime("cobol"))
+	foreignConfigMap := configMap(function(), func(cm *corev1.ConfigMap) { cm.OwnerReferences = nil; cm.Labels = nil })
+	predecessors := configMap(function(withUID("uid-0")))
+	orphaned := configMap(function(), func(cm *corev1.ConfigMap) { cm.OwnerReferences = nil })
+	changed := configMap(function(), func(cm *corev1.ConfigMap) { cm.Data = map[string]string{"Dockerfile": "FROM evil"} })
+	rejected := apierrs.NewInvalid(schema.GroupKind{Kind: "ConfigMap"}, configMap(function()).Name, nil)
+	quota := apierrs.NewForbidden(corev1.Resource("configmaps"), configMap(function()).Name, nil)
+
+	rtesting.TableTest{{
+		Name: "bad workqueue key",
+		Key:  "too/many/parts",
+	}, {
+		Name: "key not found",
+		Key:  "default/nobody",
+	}, {
+		Name:    "deleting: owner references do the rest",
+		Key:     key,
+		Objects: []runtime.Object{function(deleting)},
+	}, {
+		Name:        "first reconcile: the ConfigMap and the TaskRun are created",
+		Key:         key,
+		Objects:     []runtime.Object{function()},
+		WantCreates: []runtime.Object{configMap(function()), firstRun},
+		WantStatusUpdates: statusUpdate(function(observed(
+			configured, buildCreated(firstRun)))),
+		WantEvents: []string{
+			"Normal ConfigMapCreated ConfigMap " + configMap(function()).Name + " holds what the build needs.",
+			"Normal TaskRunCreated TaskRun " + firstRun.Name + " is about to run.",
+		},
+	}, {
+		Name:    "unknown runtime",
+		Key:     key,
+		Objects: []runtime.Object{unknownRuntime},
+		WantStatusUpdates: statusUpdate(function(withRuntime("cobol"), observed(marked(func(fs *v1alpha1.FunctionStatus) {
+			fs.MarkConfigurationFailed(v1alpha1.ReasonRuntimeUnknown, `Runtime "cobol" is not in config-runtimes, which has: nodejs22, nodejs24.`)
+		})))),
+		WantEvents: []string{`Warning RuntimeUnknown Runtime "cobol" is not in config-runtimes, which has: nodejs22, nodejs24.`},
+	}, {
+		Name:    "invalid spec that has slipped past the webhook",
+		Key:     key,
+		Objects: []runtime.Object{function(withSource(" "))},
+		WantStatusUpdates: statusUpdate(function(withSource(" "), observed(marked(func(fs *v1alpha1.FunctionStatus) {
+			fs.MarkConfigurationFailed(v1alpha1.ReasonInvalidSpec, "must not be blank: spec.source")
+		})))),
+		WantEvents: []string{"Warning InvalidSpec must not be blank: spec.source"},
+	}, {
+		Name:          "registry not configured",
+		Key:           key,
+		Objects:       []runtime.Object{function()},
+		OtherTestData: map[string]any{configKey: testConfig(func(cfg *config.Config) { cfg.Registry = &config.Registry{} })},
+		WantStatusUpdates: statusUpdate(function(observed(marked(func(fs *v1alpha1.FunctionStatus) {
+			fs.MarkConfigurationFailed(v1alpha1.ReasonRegistryNotConfigured, "There is nowhere to push the image to: set push in config-registry.")
+		})))),
+		WantEvents: []string{"Warning RegistryNotConfigured There is nowhere to push the image to: set push in config-registry."},
+	}, {
+		Name:          "the language of the runtime is unknown",
+		Key:           key,
+		Objects:       []runtime.Object{function()},
+		OtherTestData: map[string]any{configKey: testConfig(func(cfg *config.Config) { cfg.Runtimes["nodejs24"] = config.Runtime{Language: "cobol"} })},
+		WantStatusUpdates: statusUpdate(function(observed(marked(func(fs *v1alpha1.FunctionStatus) {
+			fs.MarkConfigurationFailed(v1alpha1.ReasonRuntimeUnknown, `Runtime "nodejs24" in config-runtimes is of language "cobol", which Kiln does not know; it knows: nodejs.`)
+		})))),
+		WantEvents: []string{`Warning RuntimeUnknown Runtime "nodejs24" in config-runtimes is of language "cobol", which Kiln does not know; it knows: nodejs.`},
+	}, {
+		Name:    "a new generation keeps nothing of an earlier one",
+		Key:     key,
+		Objects: []runtime.Object{edited(withRuntime("cobol")), configMap(function()), tr1, svc1},
+		WantStatusUpdates: statusUpdate(edited(withRuntime("cobol"), observed(marked(func(fs *v1alpha1.FunctionStatus) {
+			fs.MarkConfigurationFailed(v1alpha1.ReasonRuntimeUnknown, `Runtime "cobol" is not in config-runtimes, which has: nodejs22, nodejs24.`)
+		})))),
+		WantEvents: []string{`Warning RuntimeUnknown Runtime "cobol" is not in config-runtimes, which has: nodejs22, nodejs24.`},
+	}, {
+		Name:          "a spec that was accepted stays so when the configuration becomes stricter",
+		Key:           key,
+		Objects:       []runtime.Object{running1, configMap(running1), tr1, svc1},
+		OtherTestData: map[string]any{configKey: testConfig(func(cfg *config.Config) { cfg.Functions.MaxSourceBytes = 1 })},
+	}, {
+		Name:          "ConfigMap exists and is not ours",
+		Key:           key,
+		Objects:       []runtime.Object{function()},
+		OtherTestData: map[string]any{ktesting.Unlisted: []runtime.Object{foreignConfigMap}},
+		WantErr:       true,
+		WantCreates:   []runtime.Object{configMap(function())},
+		WantStatusUpdates: statusUpdate(function(observed(marked(func(fs *v1alpha1.FunctionStatus) {
+			fs.MarkConfigurationFailed(v1alpha1.ReasonNotOwned, "ConfigMap %s exists and is not the Function's.", foreignConfigMap.Name)
+		})))),
+		WantEvents: []string{
+			"Warning NotOwned ConfigMap " + foreignConfigMap.Name + " exists and is not the Function's.",
+			"Warning InternalError function greeter does not own ConfigMap " + foreignConfigMap.Name,
+		},
+	}, {
+		Name:    "ConfigMap of a deleted Function of the same name is waited for",
+		Key:     key,
+		Objects: []runtime.Object{function(), predecessors},
+		WantStatusUpdates: statusUpdate(function(observed(marked(func(fs *v1alpha1.FunctionStatus) {
+			fs.MarkConfigurationUnknown(v1alpha1.ReasonWaitingForDeletion, "ConfigMap %s is being deleted.", predecessors.Name)
+		})))),
+		WantEvents: []string{"Normal WaitingForDeletion ConfigMap " + predecessors.Name + " is being deleted."},
+	}, {
+		Name:          "ConfigMap without our label is found and healed",
+		Key:           key,
+		Objects:       []runtime.Object{running1, tr1, svc1},
+		OtherTestData: map[string]any{ktesting.Unlisted: []runtime.Object{configMap(function(), func(cm *corev1.ConfigMap) { cm.Labels = nil })}},
+		WantCreates:   []runtime.Object{configMap(function())},
+		WantUpdates:   update(configMap(function())),
+	}, {
+		Name:        "ConfigMap without its owner reference is adopted",
+		Key:         key,
+		Objects:     []runtime.Object{running1, orphaned, tr1, svc1},
+		WantUpdates: update(configMap(function())),
+	}, {
+		Name:        "ConfigMap deleted by hand comes back, and nothing else happens",
+		Key:         key,
+		Objects:     []runtime.Object{running1, tr1, svc1},
+		WantCreates: []runtime.Object{configMap(function())},
+	}, {
+		Name:        "ConfigMap with other content is replaced",
+		Key:         key,
+		Objects:     []runtime.Object{function(), changed},
+		WantDeletes: []clientgotesting.DeleteActionImpl{deletion("configmaps", changed)},
+		WantStatusUpdates: statusUpdate(function(observed(marked(func(fs *v1alpha1.FunctionStatus) {
+			fs.MarkConfigurationUnknown(v1alpha1.ReasonWaitingForDeletion, "ConfigMap %s was changed; it is being replaced.", changed.Name)
+		})))),
+		WantEvents: []string{"Normal WaitingForDeletion ConfigMap " + changed.Name + " was changed; it is being replaced."},
+	}, {
+		Name:              "ConfigMap cannot be created for now: nothing is claimed, and it is tried again",
+		Key:               key,
+		Objects:           []runtime.Object{function()},
+		WithReactors:      []clientgotesting.ReactionFunc{rtesting.InduceFailure("create", "configmaps")},
+		WantErr:           true,
+		WantCreates:       []runtime.Object{configMap(function())},
+		WantStatusUpdates: statusUpdate(function(observed())),
+		WantEvents:        []string{"Warning InternalError failed to create ConfigMap: inducing failure for create configmaps"},
+	}, {
+		Name:         "ConfigMap is refused",
+		Key:          key,
+		Objects:      []runtime.Object{function()},
+		WithReactors: []clientgotesting.ReactionFunc{fail("create", "configmaps", rejected)},
+		WantErr:      true,
+		WantCreates:  []runtime.Object{configMap(function())},
+		WantStatusUpdates: statusUpdate(function(observed(marked(func(fs *v1alpha1.FunctionStatus) {
+			fs.MarkConfigurationFailed(v1alpha1.ReasonConfigMapFailed, "ConfigMap %s cannot be created: %v", configMap(function()).Name, rejected)
+		})))),
+		WantEvents: []string{
+			"Warning ConfigMapFailed ConfigMap " + configMap(function()).Name + " cannot be created: " + rejected.Error(),
+			"Warning InternalError failed to create ConfigMap: " + rejected.Error(),
+		},
+	}, {
+		Name:         "ConfigMap exceeds a quota",
+		Key:          key,
+		Objects:      []runtime.Object{function()},
+		WithReactors: []clientgotesting.ReactionFunc{fail("create", "configmaps", quota)},
+		WantErr:      true,
+		WantCreates:  []runtime.Object{configMap(function())},
+		WantStatusUpdates: statusUpdate(function(observed(marked(func(fs *v1alpha1.FunctionStatus) {
+			fs.MarkConfigurationFailed(v1alpha1.ReasonConfigMapFailed, "ConfigMap %s cannot be created: %v", configMap(function()).Name, quota)
+		})))),
+		WantEvents: []string{
+			"Warning ConfigMapFailed ConfigMap " + configMap(function()).Name + " cannot be created: " + quota.Error(),
+			"Warning InternalError failed to create ConfigMap: " + quota.Error(),
+		},
+	}, {
+		Name:         "ConfigMap cannot be updated",
+		Key:          key,
+		Objects:      []runtime.Object{running1, orphaned, tr1, svc1},
+		WithReactors: []clientgotesting.ReactionFunc{rtesting.InduceFailure("update", "configmaps")},
+		WantErr:      true,
+		WantUpdates:  update(configMap(function())),
+		WantEvents:   []string{"Warning InternalError failed to update ConfigMap: inducing failure for update configmaps"},
+	}, {
+		Name:         "ConfigMap of an earlier build cannot be deleted",
+		Key:          key,
+		Objects:      []runtime.Object{running1, configMap(running1), configMap(function(withSource(sourceB))), tr1, svc1},
+		WithReactors: []clientgotesting.ReactionFunc{rtesting.InduceFailure("delete", "configmaps")},
+		WantErr:      true,
+		WantDeletes:  []clientgotesting.DeleteActionImpl{deletion("configmaps", configMap(function(withSource(sourceB))))},
+		WantEvents:   []string{"Warning InternalError failed to delete ConfigMap: inducing failure for delete configmaps"},
+	}, {
+		Name:              "status cannot be written",
+		Key:               key,
+		Objects:           []runtime.Object{function()},
+		WithReactors:      []clientgotesting.ReactionFunc{rtesting.InduceFailure("update", "functions")},
+		WantErr:           true,
+		WantCreates:       []runtime.Object{configMap(function()), firstRun},
+		WantStatusUpdates: statusUpdate(function(observed(configured, buildCreated(firstRun)))),
+		WantEvents: []string{
+			"Normal ConfigMapCreated ConfigMap " + configMap(function()).Name + " holds what the build needs.",
+			"Normal TaskRunCreated TaskRun " + firstRun.Name + " is about to run.",
+			`Warning UpdateFailed Failed to update status for "greeter": inducing failure for update functions`,
+		},
+	}}.Test(t, factory())
+}
+
+func TestReconcileBuild(t *testing.T) {
+	runningRun := taskRun(function(), builds.ReasonFirstBuild, taskRunRunning)
+	stuckRun := taskRun(function(), builds.ReasonFirstBuild, succeededCondition(corev1.ConditionUnknown, "ExceededNodeResources", "TaskRun Pod exceeded available resources"))
+	failedRun := taskRun(function(), builds.ReasonFirstBuild, taskRunFailed("StepFailed", `"step-build" exited with code 1`), withFailedStep)
+	timedOut := taskRun(function(), builds.ReasonFirstBuild, taskRunFailed("TaskRunTimeout", `TaskRun "x" failed to finish within "15m0s"`))
+	withoutResult := taskRun(function(), builds.ReasonFirstBuild, succeededCondition(corev1.ConditionTrue, "Succeeded", ""))
+	withBadResult := taskRun(function(), builds.ReasonFirstBuild, taskRunSucceeded("latest"))
+
+	npmLog := "\x1b[36mINFO\x1b[0m[0003] RUN npm install\nnpm error code ETARGET\nnpm error notarget No matching version found for ms@99.0.0.\nerror building image: error building stage: failed to execute command: waiting for process to exit: exit status 1\n"
+	npmFailure := builds.Failure{Cause: builds.StepFailed, Log: npmLog}.Describe(planOf(function()).runtime.ExplainBuildFailure)
+	noLogFailure := v1alpha1.BuildFailure{Reason: v1alpha1.ReasonTaskRunFailed, Message: `"step-build" exited with code 1`}
+	timeout := v1alpha1.BuildFailure{
+		Reason:  v1alpha1.ReasonBuildTimeout,
+		Message: `The build took longer than the timeout in config-build. TaskRun "x" failed to finish within "15m0s"`,
+	}
+	noResult := v1alpha1.BuildFailure{
+		Reason:  v1alpha1.ReasonTaskRunFailed,
+		Message: "TaskRun " + firstRun.Name + " succeeded, but does not tell what it has built: there is no result IMAGE_DIGEST",
+	}
+	badResult := v1alpha1.BuildFailure{
+		Reason:  v1alpha1.ReasonTaskRunFailed,
+		Message: "TaskRun " + firstRun.Name + ` succeeded, but does not tell what it has built: the result IMAGE_DIGEST is no digest: cannot parse hash: "latest"`,
+	}
+
+	building := function(observed(configured, buildCreated(firstRun)))
+	failed := function(observed(configured, buildFailed(failedRun, noLogFailure)))
+	sourceEdited := edited(withSource(sourceB))
+	secondRun := taskRun(sourceEdited, builds.ReasonSourceChanged)
+	planned := edited(withSource(sourceB), observed(reconfigured, buildPlanned(builds.ReasonSourceChanged, tr1), serving))
+	envFixed := func(options ...functionOption) *v1alpha1.Function {
+		fn := failed.DeepCopy()
+		fn.Generation = 2
+		withEnv("A", "1")(fn)
+		for _, option := range options {
+			option(fn)
+		}
+		return fn
+	}
+	retryRun := taskRun(envFixed(), builds.ReasonPreviousBuildFailed)
+	again := func(options ...functionOption) *v1alpha1.Function {
+		fn := running1.DeepCopy()
+		withRebuild("1")(fn)
+		for _, option := range options {
+			option(fn)
+		}
+		return fn
+	}
+	rebuildRun := taskRun(again(), builds.ReasonRebuildRequested)
+	secondAttempt := attempt(building, builds.ReasonFirstBuild, 2)
+
+	rejected := apierrs.NewBadRequest(`admission webhook "validation.webhook.pipeline.tekton.dev" denied the request`)
+	newBase := testConfig(func(cfg *config.Config) {
+		cfg.Runtimes["nodejs24"] = config.Runtime{BaseImage: "node:24.1", DependencyFile: "package.json", Language: "nodejs"}
+	})
+
+	rtesting.TableTest{{
+		Name:    "TaskRun has not begun: nothing to write",
+		Key:     key,
+		Objects: []runtime.Object{building, configMap(building), firstRun},
+	}, {
+		Name:              "TaskRun runs",
+		Key:               key,
+		Objects:           []runtime.Object{building, configMap(building), runningRun},
+		WantStatusUpdates: statusUpdate(function(observed(configured, buildRunning(runningRun)))),
+		WantEvents:        []string{"Normal TaskRunRunning TaskRun " + firstRun.Name + " runs."},
+	}, {
+		Name:    "TaskRun runs still: nothing to write",
+		Key:     key,
+		Objects: []runtime.Object{function(observed(configured, buildRunning(runningRun))), configMap(building), runningRun},
+	}, {
+		Name:    "TaskRun is held up: the status says by what",
+		Key:     key,
+		Objects: []runtime.Object{function(observed(configured, buildRunning(runningRun))), configMap(building), stuckRun},
+		WantStatusUpdates: statusUpdate(function(observed(configured, buildRunning(runningRun), marked(func(fs *v1alpha1.FunctionStatus) {
+			fs.MarkBuildUnknown(v1alpha1.ReasonTaskRunRunning, "TaskRun %s: ExceededNodeResources: TaskRun Pod exceeded available resources", firstRun.Name)
+		})))),
+	}, {
+		Name:        "TaskRun succeeded: its image is deployed by digest",
+		Key:         key,
+		Objects:     []runtime.Object{building, configMap(building), tr1},
+		WantCreates: []runtime.Object{resources.MakeService(running1, repo+"@"+digestA)},
+		WantStatusUpdates: statusUpdate(function(observed(
+			configured, built(tr1, digestA), serviceCreated))),
+		WantEvents: []string{
+			"Normal TaskRunSucceeded TaskRun " + tr1.Name + " built " + repo + "@" + digestA + ".",
+			"Normal ServiceCreated Service greeter was created.",
+		},
+	}, {
+		Name:              "TaskRun succeeded without the digest",
+		Key:               key,
+		Objects:           []runtime.Object{building, configMap(building), withoutResult},
+		WantStatusUpdates: statusUpdate(function(observed(configured, buildFailed(withoutResult, noResult)))),
+		WantEvents:        []string{"Warning TaskRunFailed " + noResult.Message},
+	}, {
+		Name:              "TaskRun succeeded with something that is no digest",
+		Key:               key,
+		Objects:           []runtime.Object{building, configMap(building), withBadResult},
+		WantStatusUpdates: statusUpdate(function(observed(configured, buildFailed(withBadResult, badResult)))),
+		WantEvents:        []string{"Warning TaskRunFailed " + badResult.Message},
+	}, {
+		Name:              "TaskRun failed: npm says why",
+		Key:               key,
+		Objects:           []runtime.Object{building, configMap(building), failedRun},
+		OtherTestData:     map[string]any{logKey: npmLog},
+		WantStatusUpdates: statusUpdate(function(observed(configured, buildFailed(failedRun, *npmFailure)))),
+		WantEvents:        []string{"Warning TaskRunFailed " + npmFailure.Message},
+	}, {
+		Name:              "TaskRun failed, and its log cannot be read",
+		Key:               key,
+		Objects:           []runtime.Object{building, configMap(building), failedRun},
+		OtherTestData:     map[string]any{logKey: "error:pod not found"},
+		WantStatusUpdates: statusUpdate(failed),
+		WantEvents:        []string{"Warning TaskRunFailed " + noLogFailure.Message},
+	}, {
+		Name:    "a failed build is not tried again, nor its log read again",
+		Key:     key,
+		Objects: []runtime.Object{failed, configMap(failed), failedRun},
+	}, {
+		Name:    "a failed build is not tried again when its TaskRun is deleted",
+		Key:     key,
+		Objects: []runtime.Object{failed, configMap(failed)},
+	}, {
+		Name:              "TaskRun timed out",
+		Key:               key,
+		Objects:           []runtime.Object{building, configMap(building), timedOut},
+		WantStatusUpdates: statusUpdate(function(observed(configured, buildFailed(timedOut, timeout)))),
+		WantEvents:        []string{"Warning BuildTimeout " + timeout.Message},
+	}, {
+		Name:              "the Function of a failed build was updated: the failed TaskRun goes first",
+		Key:               key,
+		Objects:           []runtime.Object{envFixed(), configMap(failed), failedRun},
+		WantDeletes:       []clientgotesting.DeleteActionImpl{deletion("taskruns", failedRun)},
+		WantStatusUpdates: statusUpdate(envFixed(observed(configured, buildPlanned(builds.ReasonPreviousBuildFailed, failedRun)))),
+		WantEvents:        []string{"Normal TaskRunsDeleted The build starts when earlier ones are gone: " + failedRun.Name + "."},
+	}, {
+		Name:              "the Function of a failed build was updated: it is built again",
+		Key:               key,
+		Objects:           []runtime.Object{envFixed(observed(configured, buildPlanned(builds.ReasonPreviousBuildFailed, failedRun))), configMap(failed)},
+		WantCreates:       []runtime.Object{retryRun},
+		WantStatusUpdates: statusUpdate(envFixed(observed(configured, buildCreated(retryRun)))),
+		WantEvents:        []string{"Normal TaskRunCreated TaskRun " + retryRun.Name + " is about to run."},
+	}, {
+		Name:        "source edited: earlier TaskRuns are deleted, the Service goes on",
+		Key:         key,
+		Objects:     []runtime.Object{sourceEdited, configMap(running1), tr1, svc1},
+		WantCreates: []runtime.Object{configMap(sourceEdited)},
+		WantDeletes: []clientgotesting.DeleteActionImpl{
+			deletion("configmaps", configMap(running1)), deletion("taskruns", tr1),
+		},
+		WantStatusUpdates: statusUpdate(planned),
+		WantEvents: []string{
+			"Normal ConfigMapUpdated ConfigMap " + configMap(sourceEdited).Name + " holds what the build needs.",
+			"Normal TaskRunsDeleted The build starts when earlier ones are gone: " + tr1.Name + ".",
+		},
+	}, {
+		Name:              "source edited: the earlier TaskRuns are gone, the build starts",
+		Key:               key,
+		Objects:           []runtime.Object{planned, configMap(sourceEdited), svc1},
+		WantCreates:       []runtime.Object{secondRun},
+		WantStatusUpdates: statusUpdate(edited(withSource(sourceB), observed(reconfigured, serving, buildCreated(secondRun)))),
+		WantEvents:        []string{"Normal TaskRunCreated TaskRun " + secondRun.Name + " is about to run."},
+	}, {
+		Name: "an earlier TaskRun cannot go yet: it is waited for",
+		Key:  key,
+		Objects: []runtime.Object{
+			planned, configMap(sourceEdited), svc1,
+			taskRun(function(), builds.ReasonFirstBuild, taskRunSucceeded(digestA), taskRunDeleting),
+		},
+	}, {
+		Name:              "source edited back before the build is done: its image is used, the TaskRun goes",
+		Key:               key,
+		Objects:           []runtime.Object{editedBack(), configMap(running1), secondRun, svc1},
+		WantDeletes:       []clientgotesting.DeleteActionImpl{deletion("taskruns", secondRun)},
+		WantStatusUpdates: statusUpdate(editedBack(observed(reconfigured, reused, running))),
+		WantEvents: []string{
+			"Normal ImageReused " + repo + "@" + digestA + " was built before.",
+			"Normal ServiceReady Revision greeter-00001 serves.",
+		},
+	}, {
+		Name:              "env edited: a new revision, no build",
+		Key:               key,
+		Objects:           []runtime.Object{edited(withEnv("A", "1")), configMap(running1), tr1, svc1},
+		WantUpdates:       update(merged(edited(withEnv("A", "1")), svc1)),
+		WantStatusUpdates: statusUpdate(edited(withEnv("A", "1"), observed(configured, built(tr1, digestA), serviceUpdated))),
+		WantEvents:        []string{"Normal ServiceUpdated Service greeter was updated."},
+	}, {
+		Name:    "labels of the Function edited: nothing happens",
+		Key:     key,
+		Objects: []runtime.Object{labelled(), configMap(running1), tr1, svc1},
+	}, {
+		Name:              "rebuild requested: the earlier TaskRun goes first",
+		Key:               key,
+		Objects:           []runtime.Object{again(), configMap(running1), tr1, svc1},
+		WantDeletes:       []clientgotesting.DeleteActionImpl{deletion("taskruns", tr1)},
+		WantStatusUpdates: statusUpdate(again(observed(configured, buildPlanned(builds.ReasonRebuildRequested, tr1), serving))),
+		WantEvents:        []string{"Normal TaskRunsDeleted The build starts when earlier ones are gone: " + tr1.Name + "."},
+	}, {
+		Name:              "rebuild requested: the build starts",
+		Key:               key,
+		Objects:           []runtime.Object{again(), configMap(running1), svc1},
+		WantCreates:       []runtime.Object{rebuildRun},
+		WantStatusUpdates: statusUpdate(again(observed(configured, buildCreated(rebuildRun), serving))),
+		WantEvents:        []string{"Normal TaskRunCreated TaskRun " + rebuildRun.Name + " is about to run."},
+	}, {
+		Name:    "rebuild was answered: nothing happens",
+		Key:     key,
+		Objects: []runtime.Object{again(observed(configured, built(taskRun(again(), builds.ReasonRebuildRequested, taskRunSucceeded(digestA)), digestA), running)), configMap(running1), svc1},
+	}, {
+		Name:          "base image changed: built again, though nobody edited the Function",
+		Key:           key,
+		OtherTestData: map[string]any{configKey: newBase},
+		Objects:       []runtime.Object{running1, configMap(running1), tr1, svc1},
+		WantCreates:   []runtime.Object{configMapIn(newBase, running1)},
+		WantDeletes: []clientgotesting.DeleteActionImpl{
+			deletion("configmaps", configMap(running1)), deletion("taskruns", tr1),
+		},
+		WantStatusUpdates: statusUpdate(rebased(newBase)),
+		WantEvents: []string{
+			"Normal ConfigMapUpdated ConfigMap " + configMapIn(newBase, running1).Name + " holds what the build needs.",
+			"Normal TaskRunsDeleted The build starts when earlier ones are gone: " + tr1.Name + ".",
+		},
+	}, {
+		Name:              "TaskRun deleted by hand while it runs: created again",
+		Key:               key,
+		Objects:           []runtime.Object{function(observed(configured, buildRunning(runningRun))), configMap(building)},
+		WantCreates:       []runtime.Object{secondAttempt},
+		WantStatusUpdates: statusUpdate(function(observed(configured, buildCreated(secondAttempt)))),
+		WantEvents:        []string{"Normal TaskRunCreated TaskRun " + secondAttempt.Name + " is about to run."},
+	}, {
+		Name:    "TaskRun deleted by hand after it succeeded: nothing happens",
+		Key:     key,
+		Objects: []runtime.Object{running1, configMap(running1), svc1},
+	}, {
+		Name:          "TaskRun that has lost its label while it runs is found and healed",
+		Key:           key,
+		Objects:       []runtime.Object{function(observed(configured, buildRunning(runningRun))), configMap(building)},
+		OtherTestData: map[string]any{ktesting.Unlisted: []runtime.Object{unlabelled(runningRun)}},
+		WantUpdates:   update(runningRun),
+	}, {
+		Name:              "status was lost: the TaskRun there is counts",
+		Key:               key,
+		Objects:           []runtime.Object{function(), configMap(function()), runningRun},
+		WantStatusUpdates: statusUpdate(function(observed(configured, buildRunning(runningRun)))),
+		WantEvents: []string{
+			"Normal ConfigMapCreated ConfigMap " + configMap(function()).Name + " holds what the build needs.",
+			"Normal TaskRunRunning TaskRun " + firstRun.Name + " runs.",
+		},
+	}, {
+		Name:              "the cache does not show the TaskRun yet: no second one",
+		Key:               key,
+		Objects:           []runtime.Object{function(), configMap(function())},
+		OtherTestData:     map[string]any{ktesting.Unlisted: []runtime.Object{runningRun}},
+		WantStatusUpdates: statusUpdate(function(observed(configured, buildRunning(runningRun)))),
+		WantEvents: []string{
+			"Normal ConfigMapCreated ConfigMap " + configMap(function()).Name + " holds what the build needs.",
+			"Normal TaskRunRunning TaskRun " + firstRun.Name + " runs.",
+		},
+	}, {
+		Name:              "the cache does not show that the Function is gone: no build",
+		Key:               key,
+		Objects:           []runtime.Object{function(), configMap(function())},
+		WithReactors:      []clientgotesting.ReactionFunc{fail("get", "functions", apierrs.NewNotFound(v1alpha1.Resource("functions"), name))},
+		WantStatusUpdates: statusUpdate(function(observed(configured))),
+		WantEvents:        []string{"Normal ConfigMapCreated ConfigMap " + configMap(function()).Name + " holds what the build needs."},
+	}, {
+		Name:              "a TaskRun of that name was created since: it is ours",
+		Key:               key,
+		Objects:           []runtime.Object{function(), configMap(function())},
+		WithReactors:      race(firstRun),
+		WantCreates:       []runtime.Object{firstRun},
+		WantStatusUpdates: statusUpdate(function(observed(configured, buildCreated(firstRun)))),
+		WantEvents: []string{
+			"Normal ConfigMapCreated ConfigMap " + configMap(function()).Name + " holds what the build needs.",
+			"Normal TaskRunCreated TaskRun " + firstRun.Name + " is about to run.",
+		},
+	}, {
+		Name:         "a TaskRun of that name is not ours",
+		Key:          key,
+		Objects:      []runtime.Object{function(observed(configured)), configMap(function())},
+		WithReactors: race(foreignTaskRun()),
+		WantErr:      true,
+		WantCreates:  []runtime.Object{firstRun},
+		WantStatusUpdates: statusUpdate(function(observed(configured, marked(func(fs *v1alpha1.FunctionStatus) {
+			fs.MarkBuildFailed(v1alpha1.ReasonNotOwned, "TaskRun %s exists and is not the Function's.", firstRun.Name)
+		})))),
+		WantEvents: []string{
+			"Warning NotOwned TaskRun " + firstRun.Name + " exists and is not the Function's.",
+			"Warning InternalError function greeter does not own TaskRun " + firstRun.Name,
+		},
+	}, {
+		Name:         "TaskRun is refused",
+		Key:          key,
+		Objects:      []runtime.Object{function(observed(configured)), configMap(function())},
+		WithReactors: []clientgotesting.ReactionFunc{fail("create", "taskruns", rejected)},
+		WantErr:      true,
+		WantCreates:  []runtime.Object{firstRun},
+		WantStatusUpdates: statusUpdate(function(observed(configured, marked(func(fs *v1alpha1.FunctionStatus) {
+			fs.MarkBuildFailed(v1alpha1.ReasonTaskRunFailed, "TaskRun %s cannot be created: %v", firstRun.Name, rejected)
+		})))),
+		WantEvents: []string{
+			"Warning TaskRunFailed TaskRun " + firstRun.Name + " cannot be created: " + rejected.Error(),
+			"Warning InternalError failed to create TaskRun: " + rejected.Error(),
+		},
+	}, {
+		Name:         "TaskRun cannot be created for now",
+		Key:          key,
+		Objects:      []runtime.Object{function(observed(configured)), configMap(function())},
+		WithReactors: []clientgotesting.ReactionFunc{rtesting.InduceFailure("create", "taskruns")},
+		WantErr:      true,
+		WantCreates:  []runtime.Object{firstRun},
+		WantEvents:   []string{"Warning InternalError failed to create TaskRun: inducing failure for create taskruns"},
+	}, {
+		Name:         "TaskRuns cannot be listed",
+		Key:          key,
+		Objects:      []runtime.Object{function(observed(configured)), configMap(function())},
+		WithReactors: []clientgotesting.ReactionFunc{rtesting.InduceFailure("list", "taskruns")},
+		WantErr:      true,
+		WantEvents:   []string{"Warning InternalError failed to list TaskRuns: inducing failure for list taskruns"},
+	}, {
+		Name:         "Function cannot be read",
+		Key:          key,
+		Objects:      []runtime.Object{function(observed(configured)), configMap(function())},
+		WithReactors: []clientgotesting.ReactionFunc{rtesting.InduceFailure("get", "functions")},
+		WantErr:      true,
+		WantEvents:   []string{"Warning InternalError failed to get Function: inducing failure for get functions"},
+	}, {
+		Name:         "an earlier TaskRun cannot be deleted",
+		Key:          key,
+		Objects:      []runtime.Object{again(), configMap(running1), tr1, svc1},
+		WithReactors: []clientgotesting.ReactionFunc{rtesting.InduceFailure("delete", "taskruns")},
+		WantErr:      true,
+		WantDeletes:  []clientgotesting.DeleteActionImpl{deletion("taskruns", tr1)},
+		WantEvents:   []string{"Warning InternalError failed to delete TaskRun: inducing failure for delete taskruns"},
+	}, {
+		Name:    "a TaskRun of a newer generation than the cache shows is left alone",
+		Key:     key,
+		Objects: []runtime.Object{running1, configMap(running1), tr1, svc1, secondRun},
+	}}.Test(t, factory())
+}
+
+func TestReconcileService(t *testing.T) {
+	created := function(observed(configured, built(tr1, digestA), serviceCreated))
+	waiting := service(running1, serviceStatus(corev1.ConditionUnknown, "RevisionMissing", "Configuration \"greeter\" is waiting for a Revision to become ready.", "greeter-00001", ""))
+	crashed := service(running1, serviceStatus(corev1.ConditionFalse, "RevisionFailed", `Revision "greeter-00002" failed with message: Container failed with: handler.js:1: SyntaxError: Unexpected token '}'.`, "greeter-00002", "greeter-00001"))
+	noRevision := service(running1, serviceStatus(corev1.ConditionFalse, "RevisionMissing", `Revision "greeter-00001" referenced in traffic not found.`, "greeter-00001", ""))
+	stale := service(running1, serviceReady, func(svc *servingv1.Service) { svc.Generation = 2 })
+	halfway := service(running1, serviceStatus(corev1.ConditionTrue, "", "", "greeter-00002", "greeter-00001"))
+	foreignService := service(running1, serviceReady, func(svc *servingv1.Service) {
+		svc.Labels, svc.OwnerReferences = nil, nil
+		svc.Spec.Template.Spec.Containers[0].Image = "nginx"
+	})
+	drifted := service(running1, serviceReady, func(svc *servingv1.Service) {
+		svc.Spec.Template.Spec.Containers[0].Env = append(svc.Spec.Template.Spec.Containers[0].Env, corev1.EnvVar{Name: "EVIL", Value: "1"})
+	})
+	noLabel := service(running1, serviceReady, func(svc *servingv1.Service) { svc.Labels = nil })
+	quota := apierrs.NewForbidden(servingv1.Resource("services"), name, nil)
+	rejected := apierrs.NewBadRequest("denied")
+	withUpdated := func(fn *v1alpha1.Function) { serviceUpdated(fn) }
+	svcStatus := func(svc *servingv1.Service, mark func(*v1alpha1.FunctionStatus)) *v1alpha1.Function {
+		fn := running1.DeepCopy()
+		propagateService(fn, svc)
+		mark(&fn.Status)
+		fn.Status.UpdatePhase()
+		return fn
+	}
+
+	rtesting.TableTest{{
+		Name:    "steady state: nothing is written",
+		Key:     key,
+		Objects: []runtime.Object{running1, configMap(running1), tr1, svc1},
+	}, {
+		Name:              "Service became ready",
+		Key:               key,
+		Objects:           []runtime.Object{created, configMap(running1), tr1, svc1},
+		WantStatusUpdates: statusUpdate(running1),
+		WantEvents:        []string{"Normal ServiceReady Revision greeter-00001 serves."},
+	}, {
+		Name:    "Service is not ready yet",
+		Key:     key,
+		Objects: []runtime.Object{created, configMap(running1), tr1, waiting},
+		WantStatusUpdates: statusUpdate(svcStatus(waiting, func(fs *v1alpha1.FunctionStatus) {
+			fs.MarkRunningUnknown(v1alpha1.ReasonServiceWaiting, `RevisionMissing: Configuration "greeter" is waiting for a Revision to become ready.`)
+		})),
+		WantEvents: []string{`Normal ServiceWaiting RevisionMissing: Configuration "greeter" is waiting for a Revision to become ready.`},
+	}, {
+		Name:    "Serving has not seen the last change: what it says does not count",
+		Key:     key,
+		Objects: []runtime.Object{created, configMap(running1), tr1, stale},
+		WantStatusUpdates: statusUpdate(svcStatus(stale, func(fs *v1alpha1.FunctionStatus) {
+			fs.MarkRunningUnknown(v1alpha1.ReasonServiceWaiting, "Serving has not seen the last change of service greeter yet.")
+		})),
+		WantEvents: []string{"Normal ServiceWaiting Serving has not seen the last change of service greeter yet."},
+	}, {
+		Name:    "Service is ready with an earlier revision: that is not Running",
+		Key:     key,
+		Objects: []runtime.Object{created, configMap(running1), tr1, halfway},
+		WantStatusUpdates: statusUpdate(svcStatus(halfway, func(fs *v1alpha1.FunctionStatus) {
+			fs.MarkRunningUnknown(v1alpha1.ReasonServiceWaiting, "Service greeter is not ready yet.")
+		})),
+		WantEvents: []string{"Normal ServiceWaiting Service greeter is not ready yet."},
+	}, {
+		Name:    "the function does not start: the container says why",
+		Key:     key,
+		Objects: []runtime.Object{created, configMap(running1), tr1, crashed},
+		WantStatusUpdates: statusUpdate(svcStatus(crashed, func(fs *v1alpha1.FunctionStatus) {
+			fs.MarkRunningFailed(v1alpha1.ReasonServiceFailed, `RevisionFailed: Revision "greeter-00002" failed with message: Container failed with: handler.js:1: SyntaxError: Unexpected token '}'.`)
+		})),
+		WantEvents: []string{`Warning ServiceFailed RevisionFailed: Revision "greeter-00002" failed with message: Container failed with: handler.js:1: SyntaxError: Unexpected token '}'.`},
+	}, {
+		Name:    "the revision is missing",
+		Key:     key,
+		Objects: []runtime.Object{created, configMap(running1), tr1, noRevision},
+		WantStatusUpdates: statusUpdate(svcStatus(noRevision, func(fs *v1alpha1.FunctionStatus) {
+			fs.MarkRunningFailed(v1alpha1.ReasonRevisionMissing, `Revision "greeter-00001" referenced in traffic not found.`)
+		})),
+		WantEvents: []string{`Warning RevisionMissing Revision "greeter-00001" referenced in traffic not found.`},
+	}, {
+		Name:          "a Service of that name is not ours: it is left alone",
+		Key:           key,
+		Objects:       []runtime.Object{function(observed(configured, built(tr1, digestA))), configMap(running1), tr1},
+		OtherTestData: map[string]any{ktesting.Unlisted: []runtime.Object{foreignService}},
+		WantErr:       true,
+		WantCreates:   []runtime.Object{resources.MakeService(running1, running1.Status.Image)},
+		WantStatusUpdates: statusUpdate(function(observed(configured, built(tr1, digestA), marked(func(fs *v1alpha1.FunctionStatus) {
+			fs.MarkRunningFailed(v1alpha1.ReasonNotOwned, "Service greeter exists and is not the Function's.")
+		})))),
+		WantEvents: []string{
+			"Warning NotOwned Service greeter exists and is not the Function's.",
+			"Warning InternalError function greeter does not own Service greeter",
+		},
+	}, {
+		Name:    "the Service of a deleted Function of the same name is waited for",
+		Key:     key,
+		Objects: []runtime.Object{created, configMap(running1), tr1, predecessorsService()},
+		WantStatusUpdates: statusUpdate(function(observed(configured, built(tr1, digestA), marked(func(fs *v1alpha1.FunctionStatus) {
+			fs.MarkRunningUnknown(v1alpha1.ReasonWaitingForDeletion, "Service greeter is being deleted.")
+		})))),
+		WantEvents: []string{"Normal WaitingForDeletion Service greeter is being deleted."},
+	}, {
+		Name:              "Service deleted by hand: created again",
+		Key:               key,
+		Objects:           []runtime.Object{running1, configMap(running1), tr1},
+		WantCreates:       []runtime.Object{resources.MakeService(running1, running1.Status.Image)},
+		WantStatusUpdates: statusUpdate(function(observed(configured, built(tr1, digestA), serviceCreated))),
+		WantEvents:        []string{"Normal ServiceCreated Service greeter was created."},
+	}, {
+		Name:        "Service deleted by hand while the next image is built: comes back with the last one",
+		Key:         key,
+		Objects:     []runtime.Object{nextBuilding(), configMap(nextBuilding()), nextRun()},
+		WantCreates: []runtime.Object{resources.MakeService(nextBuilding(), running1.Status.Image)},
+	}, {
+		Name:              "Service edited by hand: put right",
+		Key:               key,
+		Objects:           []runtime.Object{running1, configMap(running1), tr1, drifted},
+		WantUpdates:       update(merged(running1, drifted)),
+		WantStatusUpdates: statusUpdate(function(observed(configured, built(tr1, digestA), withUpdated))),
+		WantEvents:        []string{"Normal ServiceUpdated Service greeter was updated."},
+	}, {
+		Name:              "Service without our label is found and healed",
+		Key:               key,
+		Objects:           []runtime.Object{running1, configMap(running1), tr1},
+		OtherTestData:     map[string]any{ktesting.Unlisted: []runtime.Object{noLabel}},
+		WantCreates:       []runtime.Object{resources.MakeService(running1, running1.Status.Image)},
+		WantUpdates:       update(merged(running1, noLabel)),
+		WantStatusUpdates: statusUpdate(function(observed(configured, built(tr1, digestA), withUpdated))),
+		WantEvents:        []string{"Normal ServiceUpdated Service greeter was updated."},
+	}, {
+		Name:         "Service cannot be created for now",
+		Key:          key,
+		Objects:      []runtime.Object{function(observed(configured, built(tr1, digestA))), configMap(running1), tr1},
+		WithReactors: []clientgotesting.ReactionFunc{rtesting.InduceFailure("create", "services")},
+		WantErr:      true,
+		WantCreates:  []runtime.Object{resources.MakeService(running1, running1.Status.Image)},
+		WantEvents:   []string{"Warning InternalError failed to create Service: inducing failure for create services"},
+	}, {
+		Name:         "Service is refused",
+		Key:          key,
+		Objects:      []runtime.Object{function(observed(configured, built(tr1, digestA))), configMap(running1), tr1},
+		WithReactors: []clientgotesting.ReactionFunc{fail("create", "services", rejected)},
+		WantErr:      true,
+		WantCreates:  []runtime.Object{resources.MakeService(running1, running1.Status.Image)},
+		WantStatusUpdates: statusUpdate(function(observed(configured, built(tr1, digestA), marked(func(fs *v1alpha1.FunctionStatus) {
+			fs.MarkRunningFailed(v1alpha1.ReasonServiceFailed, "Service greeter cannot be created: denied")
+		})))),
+		WantEvents: []string{
+			"Warning ServiceFailed Service greeter cannot be created: denied",
+			"Warning InternalError failed to create Service: denied",
+		},
+	}, {
+		Name:         "Service exceeds a quota",
+		Key:          key,
+		Objects:      []runtime.Object{running1, configMap(running1), tr1, drifted},
+		WithReactors: []clientgotesting.ReactionFunc{fail("update", "services", quota)},
+		WantErr:      true,
+		WantUpdates:  update(merged(running1, drifted)),
+		WantStatusUpdates: statusUpdate(svcStatus(svc1, func(fs *v1alpha1.FunctionStatus) {
+			fs.MarkRunningFailed(v1alpha1.ReasonServiceFailed, "Service greeter cannot be updated: %v", quota)
+		})),
+		WantEvents: []string{
+			"Warning ServiceFailed Service greeter cannot be updated: " + quota.Error(),
+			"Warning InternalError failed to update Service: " + quota.Error(),
+		},
+	}, {
+		Name:         "Service was changed meanwhile: tried again without ado",
+		Key:          key,
+		Objects:      []runtime.Object{running1, configMap(running1), tr1, drifted},
+		WithReactors: []clientgotesting.ReactionFunc{fail("update", "services", apierrs.NewConflict(servingv1.Resource("services"), name, nil))},
+		WantErr:      true,
+		WantUpdates:  update(merged(running1, drifted)),
+	}, {
+		Name:              "the status shows a TaskRun's image even where somebody edited it",
+		Key:               key,
+		Objects:           []runtime.Object{withImage("registry.evil.example/x@" + digestB), configMap(running1), tr1, svc1},
+		WantStatusUpdates: statusUpdate(running1),
+	}, {
+		Name:    "the nodes reach the registry by another name: a new revision, no build",
+		Key:     key,
+		Objects: []runtime.Object{running1, configMap(running1), tr1, svc1},
+		OtherTestData: map[string]any{configKey: testConfig(func(cfg *config.Config) {
+			cfg.Registry.Pull = "pull.example.com"
+		})},
+		WantUpdates:       update(merged(pulledFrom("pull.example.com"), svc1)),
+		WantStatusUpdates: statusUpdate(pulledFrom("pull.example.com", observed(withUpdated))),
+		WantEvents:        []string{"Normal ServiceUpdated Service greeter was updated."},
+	}}.Test(t, factory())
+}
+
+// fail makes the verb on the resource fail with the error.
+func fail(verb, resource string, err error) clientgotesting.ReactionFunc {
+	return func(action clientgotesting.Action) (bool, runtime.Object, error) {
+		return action.Matches(verb, resource) && action.GetSubresource() == "", nil, err
+	}
+}
+
+// race makes a TaskRun appear just before ours is created.
+func race(winner *pipelinev1.TaskRun) []clientgotesting.ReactionFunc {
+	return []clientgotesting.ReactionFunc{
+		fail("create", "taskruns", apierrs.NewAlreadyExists(pipelinev1.Resource("taskruns"), winner.Name)),
+		func(action clientgotesting.Action) (bool, runtime.Object, error) {
+			return action.Matches("get", "taskruns"), winner, nil
+		},
+	}
+}
+
+func foreignTaskRun() *pipelinev1.TaskRun {
+	tr := firstRun.DeepCopy()
+	tr.OwnerReferences, tr.Labels = nil, nil
+	return tr
+}
+
+func unlabelled(tr *pipelinev1.TaskRun) *pipelinev1.TaskRun {
+	tr = tr.DeepCopy()
+	tr.Labels = nil
+	return tr
+}
+
+func attempt(fn *v1alpha1.Function, reason string, n int32) *pipelinev1.TaskRun {
+	want := planOf(fn)
+	return resources.MakeTaskRun(fn, testConfig(), resources.Build{Request: want.request, Reason: reason, Attempt: n, Files: want.files})
+}
+
+// merged returns what the existing Service becomes for the Function.
+func merged(fn *v1alpha1.Function, existing *servingv1.Service) *servingv1.Service {
+	svc, _ := resources.MergeService(resources.MakeService(fn, fn.Status.Image), existing)
+	return svc
+}
+
+func labelled() *v1alpha1.Function {
+	fn := running1.DeepCopy()
+	withLabels(map[string]string{"team": "a"})(fn)
+	return fn
+}
+
+// editedBack returns the running Function after an edit of the source, and one
+// that undid it while the build ran.
+func editedBack(options ...functionOption) *v1alpha1.Function {
+	fn := edited(withSource(sourceB), observed(reconfigured, buildCreated(taskRun(edited(withSource(sourceB)), builds.ReasonSourceChanged)), serving))
+	fn.Generation = 3
+	fn.Spec.Source = sourceA
+	for _, option := range options {
+		option(fn)
+	}
+	return fn
+}
+
+func reused(fn *v1alpha1.Function) {
+	want := request(fn)
+	fn.Status.Build = &v1alpha1.BuildStatus{Reason: builds.ReasonImageReused, Generation: fn.Generation, ImageTag: want.Tag}
+	fn.Status.MarkBuildReady(v1alpha1.ReasonImageReused, "%s was built before.", fn.Status.Image)
+}
+
+func nextRun() *pipelinev1.TaskRun {
+	return taskRun(edited(withSource(sourceB)), builds.ReasonSourceChanged, taskRunRunning)
+}
+
+func nextBuilding() *v1alpha1.Function {
+	return edited(withSource(sourceB), observed(reconfigured, buildRunning(nextRun()), serving))
+}
+
+func predecessorsService() *servingv1.Service {
+	fn := running1.DeepCopy()
+	fn.UID = "uid-0"
+	return service(fn, serviceReady)
+}
+
+func withImage(image string) *v1alpha1.Function {
+	fn := running1.DeepCopy()
+	fn.Status.Image = image
+	return fn
+}
+
+func pulledFrom(host string, options ...functionOption) *v1alpha1.Function {
+	fn := running1.DeepCopy()
+	fn.Status.Image = host + "/functions/default/greeter@" + digestA
+	fn.Status.MarkBuildReady(v1alpha1.ReasonTaskRunSucceeded, "TaskRun %s built %s.", tr1.Name, fn.Status.Image)
+	for _, option := range options {
+		option(fn)
+	}
+	return fn
+}
+
+func planIn(cfg *config.Config, fn *v1alpha1.Function) *plan {
+	want, ok := makePlan(config.ToContext(context.Background(), cfg), fn.DeepCopy())
+	if !ok {
+		panic("no plan")
+	}
+	return want
+}
+
+func configMapIn(cfg *config.Config, fn *v1alpha1.Function) *corev1.ConfigMap {
+	want := planIn(cfg, fn)
+	return resources.MakeConfigMap(fn, want.request.Tag, want.files)
+}
+
+// rebased returns the running Function when its runtime has got a new base image.
+func rebased(cfg *config.Config) *v1alpha1.Function {
+	fn := running1.DeepCopy()
+	want := planIn(cfg, fn)
+	fn.Status.MarkConfigurationReady(v1alpha1.ReasonConfigMapUpdated, "ConfigMap %s holds what the build needs.", configMapIn(cfg, fn).Name)
+	fn.Status.Build = &v1alpha1.BuildStatus{Reason: builds.ReasonRuntimeChanged, Generation: 1, ImageTag: want.request.Tag}
+	fn.Status.MarkBuildUnknown(v1alpha1.ReasonTaskRunsDeleted, "The build starts when earlier ones are gone: %s.", tr1.Name)
+	fn.Status.UpdatePhase()
+	return fn
+}

@@ -1,0 +1,165 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package testing runs a reconciler of Functions in a world of fakes, one
+// reconcile at a time. The worlds and what is expected of them are table rows
+// of knative.dev/pkg/reconciler/testing.
+package testing
+
+import (
+	"context"
+	"testing"
+
+	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
+	pipelineclientset "github.com/tektoncd/pipeline/pkg/client/clientset/versioned"
+	fakepipelineclientset "github.com/tektoncd/pipeline/pkg/client/clientset/versioned/fake"
+	pipelinelisters "github.com/tektoncd/pipeline/pkg/client/listers/pipeline/v1"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	fakekubeclientset "k8s.io/client-go/kubernetes/fake"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+	clientgotesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/record"
+	"knative.dev/pkg/apis"
+	"knative.dev/pkg/controller"
+	"knative.dev/pkg/logging"
+	logtesting "knative.dev/pkg/logging/testing"
+	"knative.dev/pkg/reconciler"
+	rtesting "knative.dev/pkg/reconciler/testing"
+	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
+	servingclientset "knative.dev/serving/pkg/client/clientset/versioned"
+	fakeservingclientset "knative.dev/serving/pkg/client/clientset/versioned/fake"
+	servinglisters "knative.dev/serving/pkg/client/listers/serving/v1"
+
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	clientset "github.com/kiln-dev/kiln/pkg/client/clientset/versioned"
+	fakeclientset "github.com/kiln-dev/kiln/pkg/client/clientset/versioned/fake"
+	listers "github.com/kiln-dev/kiln/pkg/client/listers/serverless/v1alpha1"
+)
+
+// maxEvents bounds the events of one reconcile.
+const maxEvents = 20
+
+var addToSchemes = []func(*runtime.Scheme) error{
+	fakekubeclientset.AddToScheme,
+	fakeclientset.AddToScheme,
+	fakepipelineclientset.AddToScheme,
+	fakeservingclientset.AddToScheme,
+}
+
+// World is what a reconciler is made of: clients that hold the row's objects,
+// and listers that show them.
+type World struct {
+	Kiln    clientset.Interface
+	Kube    kubernetes.Interface
+	Tekton  pipelineclientset.Interface
+	Serving servingclientset.Interface
+
+	FunctionLister  listers.FunctionLister
+	ConfigMapLister corev1listers.ConfigMapLister
+	TaskRunLister   pipelinelisters.TaskRunLister
+	ServiceLister   servinglisters.ServiceLister
+
+	Recorder record.EventRecorder
+	Row      *rtesting.TableRow
+}
+
+// Unlisted is the key of a row's OtherTestData with objects ([]runtime.Object)
+// that the API server has and the listers do not show.
+const Unlisted = "unlisted"
+
+// Make makes the reconciler under test.
+type Make func(context.Context, *World) controller.Reconciler
+
+// Factory returns what runs the rows of a table.
+func Factory(create Make) rtesting.Factory {
+	return func(t *testing.T, row *rtesting.TableRow) (controller.Reconciler, rtesting.ActionRecorderList, rtesting.EventList) {
+		scheme := runtime.NewScheme()
+		for _, add := range addToSchemes {
+			if err := add(scheme); err != nil {
+				t.Fatal("Failed to add to the scheme:", err)
+			}
+		}
+		listed := rtesting.NewObjectSorter(scheme)
+		listed.AddObjects(row.Objects...)
+		stored := rtesting.NewObjectSorter(scheme)
+		stored.AddObjects(row.Objects...)
+		if unlisted, ok := row.OtherTestData[Unlisted].([]runtime.Object); ok {
+			stored.AddObjects(unlisted...)
+		}
+
+		kube := fakekubeclientset.NewSimpleClientset(stored.ObjectsForSchemeFunc(fakekubeclientset.AddToScheme)...)
+		kiln := fakeclientset.NewSimpleClientset(stored.ObjectsForSchemeFunc(fakeclientset.AddToScheme)...)
+		tekton := fakepipelineclientset.NewSimpleClientset(stored.ObjectsForSchemeFunc(fakepipelineclientset.AddToScheme)...)
+		serving := fakeservingclientset.NewSimpleClientset(stored.ObjectsForSchemeFunc(fakeservingclientset.AddToScheme)...)
+		recorder := record.NewFakeRecorder(maxEvents)
+
+		ctx := row.Ctx
+		if ctx == nil {
+			ctx = context.Background()
+		}
+		ctx = logging.WithLogger(ctx, logtesting.TestLogger(t))
+		ctx = controller.WithEventRecorder(ctx, recorder)
+		row.Ctx = ctx
+
+		r := create(ctx, &World{
+			Kiln: kiln, Kube: kube, Tekton: tekton, Serving: serving,
+			FunctionLister:  listers.NewFunctionLister(listed.IndexerForObjectType(&v1alpha1.Function{})),
+			ConfigMapLister: corev1listers.NewConfigMapLister(listed.IndexerForObjectType(&corev1.ConfigMap{})),
+			TaskRunLister:   pipelinelisters.NewTaskRunLister(listed.IndexerForObjectType(&pipelinev1.TaskRun{})),
+			ServiceLister:   servinglisters.NewServiceLister(listed.IndexerForObjectType(&servingv1.Service{})),
+			Recorder:        recorder,
+			Row:             row,
+		})
+		if la, ok := r.(reconciler.LeaderAware); ok {
+			if err := la.Promote(reconciler.UniversalBucket(), func(reconciler.Bucket, types.NamespacedName) {}); err != nil {
+				t.Fatal("Failed to promote the reconciler:", err)
+			}
+		}
+
+		fakes := []*clientgotesting.Fake{&kube.Fake, &kiln.Fake, &tekton.Fake, &serving.Fake}
+		for _, fake := range fakes {
+			for _, reactor := range row.WithReactors {
+				fake.PrependReactor("*", "*", reactor)
+			}
+			fake.PrependReactor("create", "*", admit)
+			fake.PrependReactor("update", "*", admit)
+		}
+		return r, rtesting.ActionRecorderList{kube, kiln, tekton, serving}, rtesting.EventList{Recorder: recorder}
+	}
+}
+
+// admit does to what is written what the webhooks of Tekton and Serving do.
+// What they fill in is not stored: tests compare what was written.
+func admit(action clientgotesting.Action) (bool, runtime.Object, error) {
+	if action.GetSubresource() != "" {
+		return false, nil, nil
+	}
+	obj := action.(clientgotesting.CreateAction).GetObject().DeepCopyObject()
+	ctx := apis.WithinCreate(context.Background())
+	if d, ok := obj.(apis.Defaultable); ok {
+		d.SetDefaults(ctx)
+	}
+	if v, ok := obj.(apis.Validatable); ok {
+		if err := v.Validate(ctx).Filter(apis.ErrorLevel); err != nil {
+			return true, nil, err
+		}
+	}
+	return false, nil, nil
+}
