@@ -77,7 +77,7 @@ func TestBuildContext(t *testing.T) {
 			if got := files["handler.js"]; got != "source" {
 				t.Errorf("handler.js = %q, want %q", got, "source")
 			}
-			if got := strings.Contains(files["Dockerfile"], "\nRUN npm install "); got != tc.wantInstall {
+			if got := strings.Contains(files["Dockerfile"], " npm install "); got != tc.wantInstall {
 				t.Errorf("Dockerfile installs = %v, want %v:\n%s", got, tc.wantInstall, files["Dockerfile"])
 			}
 			if !strings.HasPrefix(files["Dockerfile"], "FROM "+base+"\n") {
@@ -115,7 +115,7 @@ func TestDockerfileLayerOrder(t *testing.T) {
 		t.Fatal("BuildContext:", err)
 	}
 	last := -1
-	for _, step := range []string{"COPY package.json ", "RUN npm install ", "COPY server.cjs ", "COPY handler.js "} {
+	for _, step := range []string{"COPY package.json ", " npm install ", "COPY server.cjs ", "COPY handler.js "} {
 		at := strings.Index(files["Dockerfile"], step)
 		if at <= last {
 			t.Errorf("%q is not after the step before it:\n%s", step, files["Dockerfile"])
