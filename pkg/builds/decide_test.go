@@ -1,0 +1,282 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package builds
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"knative.dev/pkg/depcheck"
+)
+
+const (
+	tagA = "tag-a"
+	tagB = "tag-b"
+
+	inputsA = "source=a,deps=1,runtime=1,registry=1"
+	inputsB = "source=b,deps=1,runtime=1,registry=1"
+)
+
+// want returns a request for A by generation 1, and the changes to it.
+func want(changes ...func(*Request)) Request {
+	r := Request{Tag: tagA, Fingerprint: inputsA, Generation: 1}
+	for _, change := range changes {
+		change(&r)
+	}
+	return r
+}
+
+func b(r *Request)  { r.Tag, r.Fingerprint = tagB, inputsB }
+func x(r *Request)  { r.Rebuild = "x" }
+func y(r *Request)  { r.Rebuild = "y" }
+func g2(r *Request) { r.Generation = 2 }
+
+func build(name string, state State, request Request) Build {
+	return Build{Name: name, State: state, Request: request, Reason: ReasonFirstBuild}
+}
+
+func remembered(b Build) *Build {
+	b.Fingerprint = "" // The status does not hold it.
+	return &b
+}
+
+func TestDecide(t *testing.T) {
+	start := func(reason string) Decision { return Decision{Action: Start, Reason: reason} }
+	follow := func(name string) Decision { return Decision{Action: Follow, Build: name} }
+	use := Decision{Action: Use}
+
+	tests := map[string]struct {
+		want  Request
+		known Known
+		// decision is what is expected.
+		decision Decision
+	}{
+		"nothing is known": {
+			want: want(), decision: start(ReasonFirstBuild),
+		},
+		"the build runs": {
+			want:     want(),
+			known:    Known{Existing: []Build{build("a", Running, want())}},
+			decision: follow("a"),
+		},
+		"the build runs, and the status remembers another": {
+			want:     want(),
+			known:    Known{Last: remembered(build("b", Running, want(b))), Existing: []Build{build("a", Running, want())}},
+			decision: follow("a"),
+		},
+		"the build has succeeded": {
+			want:     want(),
+			known:    Known{Last: remembered(build("a", Running, want())), Existing: []Build{build("a", Succeeded, want())}},
+			decision: follow("a"),
+		},
+		"the build has succeeded and is gone": {
+			want:     want(),
+			known:    Known{ImageTag: tagA, Last: remembered(build("a", Succeeded, want()))},
+			decision: use,
+		},
+		"the build has succeeded and is gone, another field was edited": {
+			want:     want(g2),
+			known:    Known{ImageTag: tagA, Last: remembered(build("a", Succeeded, want()))},
+			decision: use,
+		},
+		"the build has succeeded and is about to be gone": {
+			want:     want(),
+			known:    Known{Last: remembered(build("a", Running, want())), Existing: []Build{{Name: "a", State: Succeeded, Request: want(), Deleting: true}}},
+			decision: follow("a"),
+		},
+		"the build has succeeded and is gone, with its image forgotten": {
+			want:     want(),
+			known:    Known{Last: remembered(build("a", Succeeded, want()))},
+			decision: start(ReasonInputsChanged),
+		},
+		"the build was deleted while it ran": {
+			want:     want(),
+			known:    Known{Last: remembered(build("a", Running, want()))},
+			decision: start(ReasonBuildDeleted),
+		},
+		"the build is being deleted while it runs": {
+			want:     want(),
+			known:    Known{Last: remembered(build("a", Running, want())), Existing: []Build{{Name: "a", State: Running, Request: want(), Deleting: true}}},
+			decision: start(ReasonBuildDeleted),
+		},
+		"the build is planned": {
+			want:     want(b),
+			known:    Known{ImageTag: tagA, Last: remembered(Build{State: Planned, Request: want(b), Reason: ReasonSourceChanged}), Existing: []Build{build("a", Succeeded, want())}},
+			decision: start(ReasonSourceChanged),
+		},
+		"the build has failed": {
+			want:     want(),
+			known:    Known{Last: remembered(build("a", Failed, want())), Existing: []Build{build("a", Failed, want())}},
+			decision: follow("a"),
+		},
+		"the build has failed and is gone": {
+			want:     want(),
+			known:    Known{Last: remembered(build("a", Failed, want()))},
+			decision: Decision{Action: Stay},
+		},
+		"the build has failed, the Function was updated": {
+			want:     want(g2),
+			known:    Known{Last: remembered(build("a", Failed, want())), Existing: []Build{build("a", Failed, want())}},
+			decision: start(ReasonPreviousBuildFailed),
+		},
+		"the build has failed and is gone, the Function was updated": {
+			want:     want(g2),
+			known:    Known{Last: remembered(build("a", Failed, want()))},
+			decision: start(ReasonPreviousBuildFailed),
+		},
+		"the build failed after the Function was updated": {
+			want:     want(g2),
+			known:    Known{Last: remembered(build("a", Failed, want(g2))), Existing: []Build{build("a", Failed, want(g2))}},
+			decision: follow("a"),
+		},
+		"the source was edited": {
+			want:     want(b, g2),
+			known:    Known{ImageTag: tagA, Last: remembered(build("a", Succeeded, want())), Existing: []Build{build("a", Succeeded, want())}},
+			decision: start(ReasonSourceChanged),
+		},
+		"the source was edited, and nobody knows any more what was built": {
+			want:     want(b, g2),
+			known:    Known{ImageTag: tagA, Last: remembered(build("a", Succeeded, want()))},
+			decision: start(ReasonInputsChanged),
+		},
+		"the source was edited, the status is lost": {
+			want:     want(b, g2),
+			known:    Known{Existing: []Build{build("a", Succeeded, want())}},
+			decision: start(ReasonSourceChanged),
+		},
+		"the source was edited back while the build ran": {
+			want:     want(),
+			known:    Known{ImageTag: tagA, Last: remembered(build("b", Running, want(b))), Existing: []Build{build("b", Running, want(b))}},
+			decision: Decision{Action: Use, Reason: ReasonImageReused},
+		},
+		"the source was edited back after the build failed": {
+			want:     want(),
+			known:    Known{ImageTag: tagA, Last: remembered(build("b", Failed, want(b))), Existing: []Build{build("b", Failed, want(b))}},
+			decision: Decision{Action: Use, Reason: ReasonImageReused},
+		},
+		"a reused image stays one": {
+			want:     want(),
+			known:    Known{ImageTag: tagA, Last: &Build{State: Succeeded, Request: want(), Reason: ReasonImageReused}},
+			decision: Decision{Action: Use, Reason: ReasonImageReused},
+		},
+		"a build again was asked for": {
+			want:     want(x),
+			known:    Known{ImageTag: tagA, Last: remembered(build("a", Succeeded, want())), Existing: []Build{build("a", Succeeded, want())}},
+			decision: start(ReasonRebuildRequested),
+		},
+		"a build again was asked for once more": {
+			want:     want(y),
+			known:    Known{ImageTag: tagA, Last: remembered(build("a", Succeeded, want(x)))},
+			decision: start(ReasonRebuildRequested),
+		},
+		"a build again was asked for while the first runs": {
+			want:     want(x),
+			known:    Known{Last: remembered(build("a", Running, want())), Existing: []Build{build("a", Running, want())}},
+			decision: start(ReasonRebuildRequested),
+		},
+		"a build again was answered": {
+			want:     want(x),
+			known:    Known{ImageTag: tagA, Last: remembered(build("a", Succeeded, want(x)))},
+			decision: use,
+		},
+		"a build again has failed: the image there was does not count": {
+			want:     want(x),
+			known:    Known{ImageTag: tagA, Last: remembered(build("a", Failed, want(x)))},
+			decision: Decision{Action: Stay},
+		},
+		"a build again was deleted while it ran": {
+			want:     want(x),
+			known:    Known{ImageTag: tagA, Last: remembered(build("a", Running, want(x)))},
+			decision: start(ReasonBuildDeleted),
+		},
+		"the annotation was taken away after it was answered": {
+			want:     want(),
+			known:    Known{ImageTag: tagA, Last: remembered(build("a", Succeeded, want(x)))},
+			decision: use,
+		},
+		"the annotation was taken away while its build runs": {
+			want:     want(),
+			known:    Known{Last: remembered(build("a", Running, want(x))), Existing: []Build{build("a", Running, want(x))}},
+			decision: follow("a"),
+		},
+		"the source was edited, with the annotation still there": {
+			want:     want(b, x, g2),
+			known:    Known{ImageTag: tagA, Last: remembered(build("a", Succeeded, want(x))), Existing: []Build{build("a", Succeeded, want(x))}},
+			decision: start(ReasonSourceChanged),
+		},
+		"two builds answer: the one that the status remembers counts": {
+			want:     want(),
+			known:    Known{Last: remembered(build("a2", Running, want())), Existing: []Build{build("a1", Succeeded, want()), build("a2", Running, want())}},
+			decision: follow("a2"),
+		},
+		"two builds answer: the one that has come further counts": {
+			want:     want(),
+			known:    Known{Existing: []Build{build("a1", Running, want()), build("a2", Succeeded, want()), build("a3", Failed, want())}},
+			decision: follow("a2"),
+		},
+		"two builds answer: the newer counts": {
+			want:     want(g2),
+			known:    Known{Existing: []Build{build("a1", Running, want()), build("a2", Running, want(g2)), build("a0", Running, want())}},
+			decision: follow("a2"),
+		},
+		"two builds answer: the choice is the same every time": {
+			want:     want(),
+			known:    Known{Existing: []Build{build("a2", Running, want()), build("a1", Running, want())}},
+			decision: follow("a1"),
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := Decide(tc.want, tc.known); got != tc.decision {
+				t.Errorf("Decide() = %+v, want %+v", got, tc.decision)
+			}
+		})
+	}
+}
+
+func TestObsolete(t *testing.T) {
+	existing := []Build{
+		build("a", Succeeded, want()),
+		build("b", Running, want(b)),
+		build("newer", Running, want(b, g2)),
+	}
+	names := func(builds []Build) (names []string) {
+		for _, b := range builds {
+			names = append(names, b.Name)
+		}
+		return names
+	}
+	got := names(Obsolete(want(), existing, Decision{Action: Follow, Build: "a"}))
+	if diff := cmp.Diff([]string{"b"}, got); diff != "" {
+		t.Errorf("Obsolete() while one is followed (-want, +got):\n%s", diff)
+	}
+	got = names(Obsolete(want(g2), existing, Decision{Action: Start}))
+	if diff := cmp.Diff([]string{"a", "b", "newer"}, got); diff != "" {
+		t.Errorf("Obsolete() before one starts (-want, +got):\n%s", diff)
+	}
+}
+
+// TestDependencies keeps the decisions apart from what runs builds and serves.
+func TestDependencies(t *testing.T) {
+	depcheck.AssertNoDependency(t, map[string][]string{
+		"github.com/kiln-dev/kiln/pkg/builds": {
+			"github.com/tektoncd/pipeline/pkg/apis/pipeline/v1",
+			"knative.dev/serving/pkg/apis/serving/v1",
+			"k8s.io/client-go/kubernetes",
+		},
+	})
+}

@@ -1,0 +1,101 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package builds
+
+import (
+	"maps"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+func inputs(changes ...func(*Inputs)) Inputs {
+	in := Inputs{
+		Repository:     "registry.example.com/functions/default/greeter",
+		Runtime:        "nodejs24",
+		BaseImage:      "node:24",
+		SourceFile:     "handler.js",
+		DependencyFile: "package.json",
+		Files: map[string]string{
+			"Dockerfile":   "FROM node:24",
+			"handler.js":   "exports.main = () => 1",
+			"package.json": "{}",
+			"server.cjs":   "listen()",
+		},
+	}
+	for _, change := range changes {
+		in.Files = maps.Clone(in.Files)
+		change(&in)
+	}
+	return in
+}
+
+func file(name, content string) func(*Inputs) {
+	return func(in *Inputs) { in.Files[name] = content }
+}
+
+func TestInputs(t *testing.T) {
+	tests := map[string]struct {
+		change func(*Inputs)
+		reason string
+	}{
+		"source":                  {file("handler.js", "exports.main = () => 2"), ReasonSourceChanged},
+		"letter case":             {file("handler.js", "exports.Main = () => 1"), ReasonSourceChanged},
+		"deps":                    {file("package.json", `{"dependencies": {}}`), ReasonDepsChanged},
+		"wrapper":                 {file("server.cjs", "listen(1)"), ReasonRuntimeChanged},
+		"runtime":                 {func(in *Inputs) { in.Runtime = "nodejs22" }, ReasonRuntimeChanged},
+		"base image":              {func(in *Inputs) { in.BaseImage = "node:24.1" }, ReasonRuntimeChanged},
+		"Dockerfile":              {func(in *Inputs) { in.Dockerfile = "FROM x" }, ReasonRuntimeChanged},
+		"Dockerfile of Kiln's":    {file("Dockerfile", "FROM node:24\nUSER 1"), ReasonInputsChanged},
+		"registry":                {func(in *Inputs) { in.Repository = "other.example.com/x" }, ReasonRegistryChanged},
+		"a file more":             {file("more.cjs", ""), ReasonRuntimeChanged},
+		"a file's end to another": {func(in *Inputs) { in.Files["handler.js"], in.Files["package.json"] = "exports.main = () =>", " 1{}" }, ReasonInputsChanged},
+	}
+	was := inputs()
+	seen := map[string]string{was.Tag(): "unchanged"}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			is := inputs(tc.change)
+			if other, dup := seen[is.Tag()]; dup {
+				t.Errorf("Tag() is the same as of %q", other)
+			}
+			seen[is.Tag()] = name
+			if got := changeReason(was.Fingerprint(), is.Fingerprint()); got != tc.reason {
+				t.Errorf("changeReason() = %s, want %s", got, tc.reason)
+			}
+		})
+	}
+	if got := changeReason("", was.Fingerprint()); got != ReasonInputsChanged {
+		t.Errorf("changeReason() from nothing = %s, want %s", got, ReasonInputsChanged)
+	}
+}
+
+func TestTag(t *testing.T) {
+	if a, b := inputs().Tag(), inputs().Tag(); a != b {
+		t.Errorf("Tag() = %s, then %s", a, b)
+	}
+	if problems := validation.IsValidLabelValue(inputs().Tag()); len(problems) > 0 {
+		t.Errorf("Tag() is no value of a label: %v", problems)
+	}
+	// A file name and a content that run into each other are not the same as
+	// others that do.
+	one := inputs(func(in *Inputs) { in.Files = map[string]string{"a": "bc"} })
+	two := inputs(func(in *Inputs) { in.Files = map[string]string{"ab": "c"} })
+	if one.Tag() == two.Tag() {
+		t.Error("Tag() does not tell names from contents")
+	}
+}
