@@ -18,20 +18,23 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
-	"runtime"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kiln-dev/kiln/hack/cluster/internal/cache"
+	"github.com/kiln-dev/kiln/hack/cluster/internal/components"
 	"github.com/kiln-dev/kiln/hack/cluster/internal/engine"
 	"github.com/kiln-dev/kiln/hack/cluster/internal/env"
 	"github.com/kiln-dev/kiln/hack/cluster/internal/gobuild"
 	"github.com/kiln-dev/kiln/hack/cluster/internal/kindcluster"
 	"github.com/kiln-dev/kiln/hack/cluster/internal/nodeimage"
+	"github.com/kiln-dev/kiln/hack/cluster/internal/progress"
 	"github.com/kiln-dev/kiln/hack/cluster/internal/registry"
 )
 
@@ -55,36 +58,52 @@ func up(ctx context.Context, host *env.Host) error {
 	}
 	defer unlock()
 
-	if e := engine.Running(ctx); e != nil {
-		host.Arch = e.Arch(ctx)
-		if cluster := describe(host, e); healthy(ctx, e, cluster) {
-			return finish(ctx, host, cluster, "is up")
-		}
-	}
-	var e *engine.Engine
-	err = host.Reporter.Part(ctx, "Docker engine", func(ctx context.Context, log io.Writer) (err error) {
-		e, err = engine.Start(ctx, host.Store, log)
-		return err
-	})
+	e, err := startEngine(ctx, host)
 	if err != nil {
 		return err
 	}
 	host.Arch = e.Arch(ctx)
 	cluster := describe(host, e)
-	if err := build(ctx, host, e, cluster); err != nil {
+	var built *components.Built
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() (err error) {
+		cluster.Kind, err = startNode(gctx, host, e)
+		return err
+	})
+	g.Go(func() (err error) {
+		if err := startRegistry(gctx, host, e); err != nil {
+			return err
+		}
+		built, err = components.Build(gctx, host, cluster.Registry)
+		return err
+	})
+	g.Go(func() error { return download(gctx, host) })
+	if err := g.Wait(); err != nil {
 		return err
 	}
-	return finish(ctx, host, cluster, "is ready")
+	if err := components.Install(ctx, cluster, built); err != nil {
+		return err
+	}
+	return finish(host, cluster, built)
 }
 
-// build makes all parts, side by side as far as they do not need each other.
-func build(ctx context.Context, host *env.Host, e *engine.Engine, cluster *env.Cluster) error {
-	g, gctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return startRegistry(gctx, host, e) })
-	g.Go(func() error { return startNode(gctx, host, e) })
-	return g.Wait()
+// download fetches the components' modules while others compile.
+func download(ctx context.Context, host *env.Host) error {
+	return host.Reporter.Part(ctx, "download of modules", func(ctx context.Context, log io.Writer) error {
+		return components.Download(ctx, host, log)
+	})
 }
 
+// startEngine makes a Docker engine run.
+func startEngine(ctx context.Context, host *env.Host) (e *engine.Engine, err error) {
+	err = host.Reporter.Part(ctx, "Docker engine", func(ctx context.Context, log io.Writer) (err error) {
+		e, err = engine.Start(ctx, host.Store, log)
+		return err
+	})
+	return e, err
+}
+
+// startRegistry makes the registry run.
 func startRegistry(ctx context.Context, host *env.Host, e *engine.Engine) error {
 	return host.Reporter.Part(ctx, "registry", func(ctx context.Context, log io.Writer) error {
 		binary, err := registry.Build(ctx, host, log)
@@ -95,33 +114,50 @@ func startRegistry(ctx context.Context, host *env.Host, e *engine.Engine) error 
 	})
 }
 
-// startNode makes the kind cluster's node run and become Ready.
-func startNode(ctx context.Context, host *env.Host, e *engine.Engine) error {
-	repaired := false
-	err := host.Reporter.Part(ctx, "kind cluster", func(ctx context.Context, log io.Writer) error {
-		repaired = kindcluster.New(host, e, "").Repair(ctx, log)
-		return nil
-	})
-	if err != nil || repaired {
-		return err
-	}
-	var kind string
+// startNode makes the node of the kind cluster run and become Ready. It returns
+// the path of kind.
+func startNode(ctx context.Context, host *env.Host, e *engine.Engine) (kind string, err error) {
 	var image kindcluster.Image
+	there := kindcluster.New(host, e, "").Exists(ctx)
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() (err error) {
 		kind, err = buildKind(gctx, host)
 		return err
 	})
-	g.Go(func() (err error) {
-		image, err = nodeimage.Ensure(gctx, host, e)
-		return err
-	})
-	if err := g.Wait(); err != nil {
-		return err
+	if !there {
+		g.Go(func() (err error) {
+			image, err = nodeimage.Ensure(gctx, host, e)
+			return err
+		})
 	}
-	return host.Reporter.Part(ctx, "kind cluster", func(ctx context.Context, log io.Writer) error {
+	if err := g.Wait(); err != nil {
+		return "", err
+	}
+	if there && repair(ctx, host, e, kind) {
+		return kind, nil
+	}
+	if there {
+		if image, err = nodeimage.Ensure(ctx, host, e); err != nil {
+			return "", err
+		}
+	}
+	return kind, host.Reporter.Part(ctx, "kind cluster", func(ctx context.Context, log io.Writer) error {
 		return kindcluster.New(host, e, kind).Create(ctx, image, log)
 	})
+}
+
+// repair tells whether the kind cluster that is there runs, perhaps again.
+func repair(ctx context.Context, host *env.Host, e *engine.Engine, kind string) (repaired bool) {
+	err := host.Reporter.Part(ctx, "kind cluster that is there", func(ctx context.Context, log io.Writer) error {
+		if err := kindcluster.New(host, e, kind).Repair(ctx, log); err != nil {
+			fmt.Fprintln(log, err)
+			progress.Note(ctx, "cannot be repaired: it is made anew")
+			return ctx.Err()
+		}
+		repaired = true
+		return nil
+	})
+	return err == nil && repaired
 }
 
 func buildKind(ctx context.Context, host *env.Host) (path string, err error) {
@@ -145,19 +181,23 @@ func describe(host *env.Host, e *engine.Engine) *env.Cluster {
 	}
 }
 
-// healthy tells whether there is nothing to do.
-func healthy(ctx context.Context, e *engine.Engine, cluster *env.Cluster) bool {
-	return registry.Healthy(ctx, e) && kindcluster.New(&cluster.Host, e, "").Healthy(ctx)
-}
-
 // finish writes the files for the user and tells how to use the cluster.
-func finish(ctx context.Context, host *env.Host, cluster *env.Cluster, state string) error {
+func finish(host *env.Host, cluster *env.Cluster, built *components.Built) error {
 	if err := writeKubeconfig(host, cluster); err != nil {
 		return err
 	}
-	host.Reporter.Printf("\nThe kind cluster %q %s (%.1fs). To use it:\n\n  . build/cluster/env\n  kubectl get nodes\n\nor\n\n  export KUBECONFIG=%s\n  export KO_DOCKER_REPO=%s",
-		cluster.Name, state, host.Reporter.Elapsed().Seconds(), host.Output("kubeconfig"), cluster.Registry.Push)
+	if err := components.WriteFiles(cluster, built); err != nil {
+		return err
+	}
+	host.Reporter.Printf("\nThe kind cluster %q is ready, after %s. To use it:\n", cluster.Name, host.Reporter.Elapsed().Round(time.Second/10))
+	tellUse(host, cluster)
 	return nil
+}
+
+// tellUse tells how to use the cluster.
+func tellUse(host *env.Host, cluster *env.Cluster) {
+	host.Reporter.Printf("  . build/cluster/env\n\nwhich is\n\n  export KUBECONFIG=%s\n  export KO_DOCKER_REPO=%s\n\nand what else ko needs. make cluster-down removes it.",
+		host.Output("kubeconfig"), cluster.Registry.Push+"/kiln")
 }
 
 func writeKubeconfig(host *env.Host, cluster *env.Cluster) error {
@@ -214,7 +254,35 @@ func removeFrom(ctx context.Context, host *env.Host, e *engine.Engine) error {
 func status(ctx context.Context, host *env.Host) error {
 	e := engine.Running(ctx)
 	if e == nil {
-		return fmt.Errorf("there is no cluster (%s): make cluster-up makes one", runtime.GOOS)
+		return errors.New("there is no cluster: make cluster-up makes one")
 	}
+	host.Arch = e.Arch(ctx)
+	cluster := describe(host, e)
+	kind := kindcluster.New(host, e, "")
+	if !kind.Exists(ctx) {
+		return errors.New("there is no cluster: make cluster-up makes one")
+	}
+	parts := []struct {
+		name string
+		ok   bool
+	}{
+		{"Docker engine", e.Whole(ctx)},
+		{"registry", registry.Healthy(ctx, e)},
+		{"node", kind.Healthy(ctx)},
+	}
+	var failed []string
+	for _, p := range parts {
+		state := "ok"
+		if !p.ok {
+			state = "not ok"
+			failed = append(failed, p.name)
+		}
+		host.Reporter.Printf("%-14s %s", p.name, state)
+	}
+	if len(failed) > 0 {
+		return fmt.Errorf("not healthy: %s; make cluster-up repairs it", strings.Join(failed, ", "))
+	}
+	host.Reporter.Printf("")
+	tellUse(host, cluster)
 	return nil
 }

@@ -56,6 +56,11 @@ func (e *Engine) answers(ctx context.Context) bool {
 	return err == nil
 }
 
+// Whole tells whether the engine answers and has all that it needs on the host.
+func (e *Engine) Whole(ctx context.Context) bool {
+	return e.answers(ctx) && (!e.Own || network{log: io.Discard}.ready(ctx))
+}
+
 // users returns the engine that the user's docker talks to.
 func users() *Engine {
 	e := &Engine{}

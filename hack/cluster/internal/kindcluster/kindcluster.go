@@ -49,7 +49,7 @@ const (
 	readyTimeout = 3 * time.Minute
 	// repairTimeout is how long a node that was there may take to be Ready
 	// again, before it is made anew.
-	repairTimeout = 90 * time.Second
+	repairTimeout = time.Minute
 	poll          = 200 * time.Millisecond
 )
 
@@ -97,28 +97,38 @@ func (c *Cluster) Healthy(ctx context.Context) bool {
 	return running && c.complete(id) && c.ready(ctx)
 }
 
-// Repair makes the cluster that there is run again. It tells whether it could;
-// if not, there is none to be kept.
-func (c *Cluster) Repair(ctx context.Context, log io.Writer) bool {
+// Exists tells whether there is a cluster that was created completely.
+func (c *Cluster) Exists(ctx context.Context) bool {
+	id, _ := c.container(ctx)
+	return id != "" && c.complete(id)
+}
+
+// Repair makes the cluster that exists run again, if it does not.
+func (c *Cluster) Repair(ctx context.Context, log io.Writer) error {
 	id, running := c.container(ctx)
-	if id == "" || !c.complete(id) {
-		return false
-	}
 	if !running {
 		if err := c.engine.Docker("start", id).Run(ctx, log); err != nil {
-			return false
+			return err
 		}
 	}
-	return c.wait(ctx, repairTimeout) == nil
+	if _, err := os.Stat(c.Kubeconfig()); err != nil {
+		export := command.New(c.kind, "export", "kubeconfig", "--name", Name, "--kubeconfig", c.Kubeconfig()).With(c.engine.Env...)
+		if err := export.Run(ctx, log); err != nil {
+			return err
+		}
+	}
+	if _, err := exec.LookPath(c.Kubectl()); err != nil {
+		if err := c.fetchKubectl(ctx, log); err != nil {
+			return err
+		}
+	}
+	return c.wait(ctx, repairTimeout)
 }
 
 // Create makes the cluster, in the place of what may be left of another.
 func (c *Cluster) Create(ctx context.Context, image Image, log io.Writer) error {
 	if err := c.Delete(ctx, log); err != nil {
 		return err
-	}
-	if err := os.MkdirAll(filepath.Join(c.dir, "bin"), 0o755); err != nil {
-		return fmt.Errorf("failed to create cluster directory: %w", err)
 	}
 	certs := filepath.Join(c.dir, "certs.d")
 	if err := registry.WriteHosts(certs, c.engine); err != nil {
@@ -206,6 +216,9 @@ func (c *Cluster) fetchKubectl(ctx context.Context, log io.Writer) error {
 			return errors.New("please install kubectl")
 		}
 		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(c.Kubectl()), 0o755); err != nil {
+		return fmt.Errorf("failed to create cluster directory: %w", err)
 	}
 	return c.engine.Docker("cp", "--follow-link", node+":/usr/bin/kubectl", c.Kubectl()).Run(ctx, log)
 }
