@@ -63,6 +63,9 @@ func MakeService(fn *v1alpha1.Function, image string) *servingv1.Service {
 					Spec: servingv1.RevisionSpec{PodSpec: podSpec(fn, image)},
 				},
 			},
+			RouteSpec: servingv1.RouteSpec{
+				Traffic: []servingv1.TrafficTarget{{LatestRevision: new(true), Percent: new(int64(100))}},
+			},
 		},
 	}
 	svc.Labels[netapi.VisibilityLabelKey] = serving.VisibilityClusterLocal
@@ -97,11 +100,16 @@ func isServiceUpToDate(desired, existing *servingv1.Service) bool {
 		!hasAdditions(desired, existing)
 }
 
-// hasAdditions says whether somebody has put more into a list than is desired,
-// which DeepDerivative does not see. Serving adds to none of these.
+// hasAdditions says whether somebody has put something where nothing, or more
+// into a list than, is desired, which DeepDerivative does not see. Serving adds
+// to none of these.
 func hasAdditions(desired, existing *servingv1.Service) bool {
 	want, got := &desired.Spec.Template, &existing.Spec.Template
-	if len(got.Labels) != len(want.Labels) ||
+	if len(existing.Spec.Traffic) != len(desired.Spec.Traffic) ||
+		got.Name != want.Name ||
+		got.Spec.ServiceAccountName != want.Spec.ServiceAccountName ||
+		len(got.Spec.ImagePullSecrets) != len(want.Spec.ImagePullSecrets) ||
+		len(got.Labels) != len(want.Labels) ||
 		len(got.Spec.Containers) != len(want.Spec.Containers) ||
 		len(got.Spec.InitContainers) != len(want.Spec.InitContainers) ||
 		len(got.Spec.Volumes) != len(want.Spec.Volumes) {
