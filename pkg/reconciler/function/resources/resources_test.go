@@ -149,6 +149,7 @@ func TestMakeTaskRun(t *testing.T) {
 					},
 					SecurityContext: &corev1.SecurityContext{
 						RunAsUser:                new(int64(0)),
+						RunAsGroup:               new(int64(0)),
 						RunAsNonRoot:             new(false),
 						AllowPrivilegeEscalation: new(false),
 						Capabilities: &corev1.Capabilities{

@@ -126,6 +126,7 @@ func buildStep(fn *v1alpha1.Function, cfg *config.Config, build Build) pipelinev
 			// Kaniko changes owners and modes of what it unpacks: it needs root
 			// in its container, and no more than that.
 			RunAsUser:                new(int64(0)),
+			RunAsGroup:               new(int64(0)),
 			RunAsNonRoot:             new(false),
 			AllowPrivilegeEscalation: new(false),
 			Capabilities: &corev1.Capabilities{
