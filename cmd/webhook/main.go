@@ -41,8 +41,12 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 )
 
-// The names of the webhook configurations, which config/ holds.
+// The names and the port are those of the manifests in config/.
 const (
+	serviceName = "webhook"
+	secretName  = "webhook-certs"
+	port        = 8443
+
 	defaultingName       = "webhook.serverless.kiln.dev"
 	validationName       = "validation.webhook.serverless.kiln.dev"
 	configValidationName = "config.webhook.serverless.kiln.dev"
@@ -103,9 +107,9 @@ func watchConfig(ctx context.Context, cmw configmap.Watcher) func(context.Contex
 
 func main() {
 	ctx := webhook.WithOptions(signals.NewContext(), webhook.Options{
-		ServiceName: webhook.NameFromEnv(),
-		Port:        webhook.PortFromEnv(8443),
-		SecretName:  "webhook-certs",
+		ServiceName: serviceName,
+		SecretName:  secretName,
+		Port:        port,
 	})
 	// The webhook's own port serves the probes.
 	ctx = sharedmain.WithHealthProbesDisabled(ctx)

@@ -36,6 +36,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	_ "knative.dev/pkg/client/injection/kube/informers/admissionregistration/v1/mutatingwebhookconfiguration/fake"
@@ -112,7 +113,7 @@ func shippedConfig(t *testing.T) (configMaps []*corev1.ConfigMap) {
 func admission(t *testing.T, constructor func(context.Context, configmap.Watcher) *controller.Impl) (context.Context, webhook.AdmissionController) {
 	t.Helper()
 	ctx, _ := rtesting.SetupFakeContext(t)
-	ctx = webhook.WithOptions(ctx, webhook.Options{ServiceName: "webhook", SecretName: "webhook-certs"})
+	ctx = webhook.WithOptions(ctx, webhook.Options{ServiceName: serviceName, SecretName: secretName})
 	impl := constructor(ctx, configmap.NewStaticWatcher(shippedConfig(t)...))
 	return ctx, impl.Reconciler.(webhook.AdmissionController)
 }
@@ -279,7 +280,7 @@ func checkHook(t *testing.T, configuration, hook string, client admissionregistr
 	if hook != configuration {
 		t.Errorf("%s has a webhook %s", configuration, hook)
 	}
-	if client.Service == nil || client.Service.Name != "webhook" || client.Service.Namespace != "kiln-system" {
+	if client.Service == nil || client.Service.Name != serviceName || client.Service.Namespace != "kiln-system" {
 		t.Errorf("%s leads to %v", configuration, client.Service)
 	}
 	if policy == nil || *policy != admissionregistrationv1.Fail {
@@ -296,24 +297,58 @@ func namesToUpdate(role *rbacv1.ClusterRole, resource string) (names []string) {
 	return names
 }
 
+// TestServiceLeadsToWebhook follows the way of a request from the Service to
+// the port of the program, and checks that there is a Secret for its certificate.
+func TestServiceLeadsToWebhook(t *testing.T) {
+	services := typed[corev1.Service](t, "Service")
+	if len(services) != 1 || services[0].Name != serviceName || services[0].Spec.Ports[0].Port != 443 {
+		t.Fatalf("Services: %+v", services)
+	}
+	target := services[0].Spec.Ports[0].TargetPort.String()
+	var found bool
+	for _, deployment := range typed[deployment](t, "Deployment") {
+		template := deployment.Spec.Template
+		if !labels.SelectorFromSet(services[0].Spec.Selector).Matches(labels.Set(template.Labels)) {
+			continue
+		}
+		for _, p := range template.Spec.Containers[0].Ports {
+			found = found || p.Name == target && p.ContainerPort == port
+		}
+	}
+	if !found {
+		t.Errorf("no pod of the Service has a port %s that is %d", target, port)
+	}
+
+	secrets := typed[corev1.Secret](t, "Secret")
+	if len(secrets) != 1 || secrets[0].Name != secretName {
+		t.Errorf("Secrets: %+v", secrets)
+	}
+}
+
+// deployment is what the tests look at in a Deployment.
+type deployment struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		Replicas int32                  `json:"replicas"`
+		Selector metav1.LabelSelector   `json:"selector"`
+		Template corev1.PodTemplateSpec `json:"template"`
+	} `json:"spec"`
+}
+
 // TestDeploymentsAreHardened checks what the restricted Pod Security Standard
 // asks for, and what it leaves open.
 func TestDeploymentsAreHardened(t *testing.T) {
-	type podOwner struct {
-		metav1.ObjectMeta `json:"metadata"`
-		metav1.TypeMeta   `json:",inline"`
-		Spec              struct {
-			Replicas int32                  `json:"replicas"`
-			Selector metav1.LabelSelector   `json:"selector"`
-			Template corev1.PodTemplateSpec `json:"template"`
-		} `json:"spec"`
-	}
-	deployments := typed[podOwner](t, "Deployment")
+	deployments := typed[deployment](t, "Deployment")
 	if len(deployments) != 2 {
 		t.Errorf("%d Deployments, want 2", len(deployments))
 	}
 	for _, deployment := range deployments {
 		pod := deployment.Spec.Template.Spec
+		// The variables of a Service that is called webhook are none of its options.
+		if pod.EnableServiceLinks == nil || *pod.EnableServiceLinks {
+			t.Errorf("%s: the pod has service links", deployment.Name)
+		}
 		if s := pod.SecurityContext; s == nil || !*s.RunAsNonRoot || *s.RunAsUser != 65532 || s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
 			t.Errorf("%s: the pod is not restricted: %+v", deployment.Name, s)
 		}
