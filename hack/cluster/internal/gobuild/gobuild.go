@@ -101,6 +101,10 @@ func (c Command) key(ctx context.Context) (string, error) {
 
 func (c Command) build(ctx context.Context, log io.Writer, binary string) error {
 	env := []string{"GOOS=" + c.GOOS, "GOARCH=" + c.GOARCH}
+	// Fetches the modules that the command needs while another one compiles.
+	if err := run(ctx, log, c.Module, env, "go", "list", "-deps", "-f", "", c.Package); err != nil {
+		return err
+	}
 	// Compiled first and linked outside of the slot: linking uses one core, and
 	// the next command can compile meanwhile.
 	err := slot.run(ctx, c.First, func() error {
