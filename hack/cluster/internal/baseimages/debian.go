@@ -114,6 +114,8 @@ func rootfsArgs(arch string) []string {
 		// Else usrmerge is chosen, and with it all of Perl.
 		"--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr",
 		"--include=ca-certificates,libatomic1,libstdc++6",
+		// Containers get a /dev of their own.
+		"--skip=output/dev",
 		// The user that the official Node.js images have.
 		`--customize-hook=echo node:x:1000: >> "$1/etc/group"`,
 		`--customize-hook=echo node:x:1000:1000::/home/node:/bin/bash >> "$1/etc/passwd"`,

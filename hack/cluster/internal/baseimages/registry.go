@@ -72,6 +72,7 @@ func push(ctx context.Context, tag name.Tag, build func() (v1.Image, error)) (*r
 	if err != nil {
 		return nil, err
 	}
+	progress.Note(ctx, "") // What it was built from may have been cached.
 	if err := remote.Write(tag, img, remote.WithContext(ctx)); err != nil {
 		return nil, fmt.Errorf("failed to push image: %w", err)
 	}
