@@ -1,0 +1,59 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package kindcluster
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/kiln-dev/kiln/hack/cluster/internal/engine"
+)
+
+func TestConfig(t *testing.T) {
+	tests := []struct {
+		name    string
+		own     bool
+		built   bool
+		v1      bool
+		address string
+		cni     bool
+		fail    bool
+	}{
+		{name: "user's engine, kind's image"},
+		{name: "user's engine, image built", built: true, cni: true},
+		{name: "own engine, image built", own: true, built: true, address: engine.Address, cni: true},
+		{name: "own engine, control groups 1", own: true, built: true, v1: true, address: engine.Address, cni: true, fail: true},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			c := &Cluster{engine: &engine.Engine{Own: test.own}}
+			got := c.config(Image{Ref: "image", Built: test.built}, "/certs", test.v1)
+			if got.Networking.APIServerAddress != test.address {
+				t.Errorf("address = %q, want %q", got.Networking.APIServerAddress, test.address)
+			}
+			if got.Networking.DisableDefaultCNI != test.cni {
+				t.Errorf("disableDefaultCNI = %t, want %t", got.Networking.DisableDefaultCNI, test.cni)
+			}
+			if fail := strings.Contains(got.KubeadmConfigPatches[0], "failCgroupV1: false"); fail != test.fail {
+				t.Errorf("kubelet accepts control groups 1 = %t, want %t", fail, test.fail)
+			}
+			if mount := got.Nodes[0].ExtraMounts[0]; mount.HostPath != "/certs" || !mount.ReadOnly {
+				t.Errorf("mount = %+v", mount)
+			}
+		})
+	}
+}
