@@ -51,9 +51,22 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, commands[os.Args[1]]); err != nil {
-		fmt.Fprintf(os.Stderr, "cluster %s: %v\n", os.Args[1], err)
+		fmt.Fprintf(os.Stderr, "cluster %s: %s\n", os.Args[1], summary(ctx, err))
 		os.Exit(1)
 	}
+}
+
+// summary returns the last line that the user sees. What a part failed with
+// stands right above.
+func summary(ctx context.Context, err error) string {
+	var part *progress.PartError
+	switch {
+	case ctx.Err() != nil:
+		return "interrupted; the next run takes it up from here"
+	case errors.As(err, &part):
+		return "failed, with the part " + part.Part
+	}
+	return err.Error()
 }
 
 func run(ctx context.Context, command func(context.Context, *env.Host) error) error {

@@ -58,6 +58,9 @@ func up(ctx context.Context, host *env.Host) error {
 	}
 	defer unlock()
 
+	if err := engine.Check(ctx); err != nil {
+		return err
+	}
 	e, err := startEngine(ctx, host)
 	if err != nil {
 		return err

@@ -83,14 +83,19 @@ func Running(ctx context.Context) *Engine {
 	return nil
 }
 
+// Check tells, in one line, why there can be no engine on this machine.
+func Check(ctx context.Context) error {
+	if Running(ctx) != nil {
+		return nil
+	}
+	return possible(runtime.GOOS, os.Geteuid())
+}
+
 // Start returns an engine that answers, and starts one if need be. One of our
 // own is repaired, whatever state it is found in.
 func Start(ctx context.Context, store *cache.Store, log io.Writer) (*Engine, error) {
 	if e := Running(ctx); e != nil && !e.Own {
 		return e, nil
-	}
-	if err := possible(runtime.GOOS, os.Geteuid()); err != nil {
-		return nil, err
 	}
 	if err := packages.Ensure(ctx, log, tools()...); err != nil {
 		return nil, err
