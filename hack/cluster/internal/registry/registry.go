@@ -85,7 +85,7 @@ func WriteHosts(dir string, e *engine.Engine) error {
 // Build returns the path of the registry's binary.
 func Build(ctx context.Context, host *env.Host, log io.Writer) (string, error) {
 	return gobuild.Build(ctx, host.Store, log, gobuild.Command{
-		Name: "registry", Module: host.ThirdParty("registry"), GOOS: "linux", GOARCH: host.Arch, First: true,
+		Name: "registry-server", Module: host.ThirdParty("registry"), GOOS: "linux", GOARCH: host.Arch, First: true,
 	})
 }
 
