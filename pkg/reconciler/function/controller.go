@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	kubeclient "knative.dev/pkg/client/injection/kube/client"
 	configmapinformer "knative.dev/pkg/client/injection/kube/informers/core/v1/configmap/filtered"
+	podinformer "knative.dev/pkg/client/injection/kube/informers/core/v1/pod/filtered"
 	"knative.dev/pkg/configmap"
 	"knative.dev/pkg/controller"
 	"knative.dev/pkg/logging"
@@ -51,6 +52,7 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 	configMaps := configmapinformer.Get(ctx, ChildSelector)
 	taskRuns := taskruninformer.Get(ctx, ChildSelector)
 	services := serviceinformer.Get(ctx, ChildSelector)
+	pods := podinformer.Get(ctx, ChildSelector)
 
 	r := &Reconciler{
 		kiln:            kilnclient.Get(ctx),
@@ -60,6 +62,7 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 		configMapLister: configMaps.Lister(),
 		taskRunLister:   taskRuns.Lister(),
 		serviceLister:   services.Lister(),
+		podLister:       pods.Lister(),
 		logs:            podLogs{kubeclient.Get(ctx)},
 	}
 	impl := functionreconciler.NewImpl(ctx, r, func(impl *controller.Impl) controller.Options {
@@ -70,25 +73,30 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 		return controller.Options{ConfigStore: store}
 	})
 
-	watch(ctx, functions.Informer(), impl.Enqueue)
+	watch(ctx, functions.Informer(), withoutManagedFields, controller.HandleAll(impl.Enqueue))
 	for _, children := range []cache.SharedIndexInformer{configMaps.Informer(), taskRuns.Informer(), services.Informer()} {
-		watch(ctx, children, enqueueFunctionOf(impl))
+		watch(ctx, children, withoutManagedFields, controller.HandleAll(enqueueFunctionOf(impl)))
 	}
+	watch(ctx, pods.Informer(), withoutPodSpec, cache.FilteringResourceEventHandler{
+		FilterFunc: isInTrouble,
+		Handler:    controller.HandleAll(impl.EnqueueLabelOfNamespaceScopedResource("", serverless.FunctionNameLabelKey)),
+	})
 	return impl
 }
 
-// watch calls the handler for each event of the informer, which from then on
-// keeps no managed fields: nothing here reads them, and they are large.
-func watch(ctx context.Context, informer cache.SharedIndexInformer, handler func(any)) {
+// watch has the handler called for each event of the informer, which from then
+// on keeps what the transform leaves of an object.
+func watch(ctx context.Context, informer cache.SharedIndexInformer, transform cache.TransformFunc, handler cache.ResourceEventHandler) {
 	logger := logging.FromContext(ctx)
-	if err := informer.SetTransform(withoutManagedFields); err != nil {
+	if err := informer.SetTransform(transform); err != nil {
 		logger.Panicw("Failed to set the transform of an informer", "error", err)
 	}
-	if _, err := informer.AddEventHandler(controller.HandleAll(handler)); err != nil {
+	if _, err := informer.AddEventHandler(handler); err != nil {
 		logger.Panicw("Failed to watch an informer", "error", err)
 	}
 }
 
+// withoutManagedFields drops what nothing here reads, and what is large.
 func withoutManagedFields(obj any) (any, error) {
 	if o, ok := obj.(metav1.Object); ok {
 		o.SetManagedFields(nil)

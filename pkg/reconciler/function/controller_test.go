@@ -48,6 +48,7 @@ import (
 	_ "github.com/tektoncd/pipeline/pkg/client/injection/informers/factory/filtered/fake"
 	_ "github.com/tektoncd/pipeline/pkg/client/injection/informers/pipeline/v1/taskrun/filtered/fake"
 	_ "knative.dev/pkg/client/injection/kube/informers/core/v1/configmap/filtered/fake"
+	_ "knative.dev/pkg/client/injection/kube/informers/core/v1/pod/filtered/fake"
 	_ "knative.dev/pkg/client/injection/kube/informers/factory/filtered/fake"
 	_ "knative.dev/serving/pkg/client/injection/informers/factory/filtered/fake"
 	_ "knative.dev/serving/pkg/client/injection/informers/serving/v1/service/filtered/fake"

@@ -19,9 +19,11 @@ package function
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"knative.dev/pkg/apis"
 	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
@@ -92,28 +94,72 @@ func (r *Reconciler) reconcileService(ctx context.Context, fn *v1alpha1.Function
 		return nil
 	}
 	propagateService(fn, existing)
-	markService(fn, existing)
-	return nil
+	return r.markService(fn, existing)
 }
 
 // markService says how the Service, which is as desired, is doing.
-func markService(fn *v1alpha1.Function, svc *servingv1.Service) {
+func (r *Reconciler) markService(fn *v1alpha1.Function, svc *servingv1.Service) error {
+	if svc.Generation != svc.Status.ObservedGeneration {
+		// What it says is of an earlier revision. That it was created, or updated,
+		// need not be said in other words.
+		switch fn.Status.GetCondition(v1alpha1.FunctionConditionRunning).GetReason() {
+		case v1alpha1.ReasonServiceCreated, v1alpha1.ReasonServiceUpdated:
+		default:
+			fn.Status.MarkRunningUnknown(v1alpha1.ReasonServiceWaiting, "Serving has not seen the last change of service %s yet.", svc.Name)
+		}
+		return nil
+	}
 	ready := svc.Status.GetCondition(servingv1.ServiceConditionReady)
-	switch {
-	case svc.Generation != svc.Status.ObservedGeneration:
-		// What it says is of an earlier revision.
-		fn.Status.MarkRunningUnknown(v1alpha1.ReasonServiceWaiting, "Serving has not seen the last change of service %s yet.", svc.Name)
-	case ready.IsFalse() && ready.Reason == v1alpha1.ReasonRevisionMissing:
-		fn.Status.MarkRunningFailed(v1alpha1.ReasonRevisionMissing, "%s", ready.Message)
-	case ready.IsFalse():
-		fn.Status.MarkRunningFailed(v1alpha1.ReasonServiceFailed, "%s: %s", ready.Reason, ready.Message)
-	case ready.IsTrue() && svc.Status.LatestCreatedRevisionName == svc.Status.LatestReadyRevisionName:
+	if ready.IsTrue() && svc.Status.LatestCreatedRevisionName == svc.Status.LatestReadyRevisionName {
 		fn.Status.MarkRunning()
-	case ready.GetReason() == "":
+		return nil
+	}
+	trouble, err := r.findTrouble(fn, svc)
+	switch failed := failureOf(svc); {
+	case err != nil:
+		return err
+	case failed != nil && failed.Reason == v1alpha1.ReasonRevisionMissing:
+		fn.Status.MarkRunningFailed(v1alpha1.ReasonRevisionMissing, "%s", failed.Message)
+	case failed != nil:
+		fn.Status.MarkRunningFailed(v1alpha1.ReasonServiceFailed, "%s: %s", failed.Reason, failed.Message)
+	case trouble != "":
+		fn.Status.MarkRunningFailed(v1alpha1.ReasonServiceFailed, "Revision %s: %s", svc.Status.LatestCreatedRevisionName, trouble)
+	case ready.GetReason() == "" || ready.IsTrue():
 		fn.Status.MarkRunningUnknown(v1alpha1.ReasonServiceWaiting, "Service %s is not ready yet.", svc.Name)
 	default:
 		fn.Status.MarkRunningUnknown(v1alpha1.ReasonServiceWaiting, "%s: %s", ready.Reason, ready.Message)
 	}
+	return nil
+}
+
+// failureOf returns the condition that tells why the Service has failed. While
+// no revision was ever ready, Ready tells just that, and the configuration why.
+func failureOf(svc *servingv1.Service) *apis.Condition {
+	for _, t := range []apis.ConditionType{servingv1.ServiceConditionConfigurationsReady, servingv1.ServiceConditionReady} {
+		if c := svc.Status.GetCondition(t); c.IsFalse() {
+			return c
+		}
+	}
+	return nil
+}
+
+// findTrouble says why the pods of the newest revision do not start, or "".
+func (r *Reconciler) findTrouble(fn *v1alpha1.Function, svc *servingv1.Service) (string, error) {
+	pods, err := r.podLister.Pods(fn.Namespace).List(podsOf(fn, svc.Status.LatestCreatedRevisionName))
+	if err != nil {
+		return "", fmt.Errorf("failed to list Pods: %w", err)
+	}
+	// The order of a list is not always the same; what is said should be.
+	troubles := make([]string, 0, len(pods))
+	for _, pod := range pods {
+		if trouble := troubleOf(pod); trouble != "" {
+			troubles = append(troubles, trouble)
+		}
+	}
+	if len(troubles) == 0 {
+		return "", nil
+	}
+	return slices.Min(troubles), nil
 }
 
 // propagateService tells where the Function answers, and which revisions there are.

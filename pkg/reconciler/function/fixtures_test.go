@@ -123,7 +123,8 @@ func factory() rtesting.Factory {
 		r := &Reconciler{
 			kiln: w.Kiln, kube: w.Kube, tekton: w.Tekton, serving: w.Serving,
 			configMapLister: w.ConfigMapLister, taskRunLister: w.TaskRunLister, serviceLister: w.ServiceLister,
-			logs: fakeLogs(log),
+			podLister: w.PodLister,
+			logs:      fakeLogs(log),
 		}
 		return functionreconciler.NewReconciler(ctx, logging.FromContext(ctx), w.Kiln, w.FunctionLister, w.Recorder, r,
 			controller.Options{ConfigStore: fixedStore{cfg}})
@@ -268,8 +269,8 @@ func running(fn *v1alpha1.Function) {
 	fn.Status.MarkRunning()
 }
 
-// serving says that a Service answers, whatever becomes of the next image.
-func serving(fn *v1alpha1.Function) {
+// stillServing says that a Service answers, whatever becomes of the next image.
+func stillServing(fn *v1alpha1.Function) {
 	propagateService(fn, service(fn, serviceReady))
 }
 

@@ -57,6 +57,7 @@ type Reconciler struct {
 	configMapLister corev1listers.ConfigMapLister
 	taskRunLister   pipelinelisters.TaskRunLister
 	serviceLister   servinglisters.ServiceLister
+	podLister       corev1listers.PodLister
 
 	logs logReader
 }

@@ -27,6 +27,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgotesting "k8s.io/client-go/testing"
+	"knative.dev/pkg/apis"
 	rtesting "knative.dev/pkg/reconciler/testing"
 	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
 
@@ -279,7 +280,7 @@ func TestReconcileBuild(t *testing.T) {
 	failed := function(observed(configured, buildFailed(failedRun, noLogFailure)))
 	sourceEdited := edited(withSource(sourceB))
 	secondRun := taskRun(sourceEdited, builds.ReasonSourceChanged)
-	planned := edited(withSource(sourceB), observed(reconfigured, buildPlanned(builds.ReasonSourceChanged, tr1), serving))
+	planned := edited(withSource(sourceB), observed(reconfigured, buildPlanned(builds.ReasonSourceChanged, tr1), stillServing))
 	envFixed := func(options ...functionOption) *v1alpha1.Function {
 		fn := failed.DeepCopy()
 		fn.Generation = 2
@@ -410,7 +411,7 @@ func TestReconcileBuild(t *testing.T) {
 		Key:               key,
 		Objects:           []runtime.Object{planned, configMap(sourceEdited), svc1},
 		WantCreates:       []runtime.Object{secondRun},
-		WantStatusUpdates: statusUpdate(edited(withSource(sourceB), observed(reconfigured, serving, buildCreated(secondRun)))),
+		WantStatusUpdates: statusUpdate(edited(withSource(sourceB), observed(reconfigured, stillServing, buildCreated(secondRun)))),
 		WantEvents:        []string{"Normal TaskRunCreated TaskRun " + secondRun.Name + " is about to run."},
 	}, {
 		Name: "an earlier TaskRun cannot go yet: it is waited for",
@@ -445,14 +446,14 @@ func TestReconcileBuild(t *testing.T) {
 		Key:               key,
 		Objects:           []runtime.Object{again(), configMap(running1), tr1, svc1},
 		WantDeletes:       []clientgotesting.DeleteActionImpl{deletion("taskruns", tr1)},
-		WantStatusUpdates: statusUpdate(again(observed(configured, buildPlanned(builds.ReasonRebuildRequested, tr1), serving))),
+		WantStatusUpdates: statusUpdate(again(observed(configured, buildPlanned(builds.ReasonRebuildRequested, tr1), stillServing))),
 		WantEvents:        []string{"Normal TaskRunsDeleted The build starts when earlier ones are gone: " + tr1.Name + "."},
 	}, {
 		Name:              "rebuild requested: the build starts",
 		Key:               key,
 		Objects:           []runtime.Object{again(), configMap(running1), svc1},
 		WantCreates:       []runtime.Object{rebuildRun},
-		WantStatusUpdates: statusUpdate(again(observed(configured, buildCreated(rebuildRun), serving))),
+		WantStatusUpdates: statusUpdate(again(observed(configured, buildCreated(rebuildRun), stillServing))),
 		WantEvents:        []string{"Normal TaskRunCreated TaskRun " + rebuildRun.Name + " is about to run."},
 	}, {
 		Name:    "rebuild was answered: nothing happens",
@@ -595,6 +596,12 @@ func TestReconcileService(t *testing.T) {
 	created := function(observed(configured, built(tr1, digestA), serviceCreated))
 	waiting := service(running1, serviceStatus(corev1.ConditionUnknown, "RevisionMissing", "Configuration \"greeter\" is waiting for a Revision to become ready.", "greeter-00001", ""))
 	crashed := service(running1, serviceStatus(corev1.ConditionFalse, "RevisionFailed", `Revision "greeter-00002" failed with message: Container failed with: handler.js:1: SyntaxError: Unexpected token '}'.`, "greeter-00002", "greeter-00001"))
+	firstFailed := service(running1, serviceStatus(corev1.ConditionFalse, "RevisionMissing", `Configuration "greeter" does not have any ready Revision.`, "greeter-00001", ""), func(svc *servingv1.Service) {
+		svc.Status.SetConditions(append(apis.Conditions(svc.Status.Conditions), apis.Condition{
+			Type: servingv1.ServiceConditionConfigurationsReady, Status: corev1.ConditionFalse,
+			Reason: "RevisionFailed", Message: `Revision "greeter-00001" failed with message: no.`,
+		}))
+	})
 	noRevision := service(running1, serviceStatus(corev1.ConditionFalse, "RevisionMissing", `Revision "greeter-00001" referenced in traffic not found.`, "greeter-00001", ""))
 	stale := service(running1, serviceReady, func(svc *servingv1.Service) { svc.Generation = 2 })
 	halfway := service(running1, serviceStatus(corev1.ConditionTrue, "", "", "greeter-00002", "greeter-00001"))
@@ -659,6 +666,26 @@ func TestReconcileService(t *testing.T) {
 			fs.MarkRunningFailed(v1alpha1.ReasonServiceFailed, `RevisionFailed: Revision "greeter-00002" failed with message: Container failed with: handler.js:1: SyntaxError: Unexpected token '}'.`)
 		})),
 		WantEvents: []string{`Warning ServiceFailed RevisionFailed: Revision "greeter-00002" failed with message: Container failed with: handler.js:1: SyntaxError: Unexpected token '}'.`},
+	}, {
+		Name:    "the first revision has failed: its words are said, not that there is none",
+		Key:     key,
+		Objects: []runtime.Object{created, configMap(running1), tr1, firstFailed},
+		WantStatusUpdates: statusUpdate(svcStatus(firstFailed, func(fs *v1alpha1.FunctionStatus) {
+			fs.MarkRunningFailed(v1alpha1.ReasonServiceFailed, `RevisionFailed: Revision "greeter-00001" failed with message: no.`)
+		})),
+		WantEvents: []string{`Warning ServiceFailed RevisionFailed: Revision "greeter-00001" failed with message: no.`},
+	}, {
+		Name:    "the function crashes, and Serving has not noticed: its pod says why",
+		Key:     key,
+		Objects: []runtime.Object{created, configMap(running1), tr1, waiting, pod(running1, "greeter-00001", crashed2), pod(running1, "greeter-00000", crashed1)},
+		WantStatusUpdates: statusUpdate(svcStatus(waiting, func(fs *v1alpha1.FunctionStatus) {
+			fs.MarkRunningFailed(v1alpha1.ReasonServiceFailed, "Revision greeter-00001: Container failed with: handler.js:1: SyntaxError")
+		})),
+		WantEvents: []string{"Warning ServiceFailed Revision greeter-00001: Container failed with: handler.js:1: SyntaxError"},
+	}, {
+		Name:    "a pod that crashes when the Service is ready is Kubernetes' to restart",
+		Key:     key,
+		Objects: []runtime.Object{running1, configMap(running1), tr1, svc1, pod(running1, "greeter-00001", crashed2)},
 	}, {
 		Name:    "the revision is missing",
 		Key:     key,
@@ -827,7 +854,7 @@ func labelled() *v1alpha1.Function {
 // editedBack returns the running Function after an edit of the source, and one
 // that undid it while the build ran.
 func editedBack(options ...functionOption) *v1alpha1.Function {
-	fn := edited(withSource(sourceB), observed(reconfigured, buildCreated(taskRun(edited(withSource(sourceB)), builds.ReasonSourceChanged)), serving))
+	fn := edited(withSource(sourceB), observed(reconfigured, buildCreated(taskRun(edited(withSource(sourceB)), builds.ReasonSourceChanged)), stillServing))
 	fn.Generation = 3
 	fn.Spec.Source = sourceA
 	for _, option := range options {
@@ -847,7 +874,7 @@ func nextRun() *pipelinev1.TaskRun {
 }
 
 func nextBuilding() *v1alpha1.Function {
-	return edited(withSource(sourceB), observed(reconfigured, buildRunning(nextRun()), serving))
+	return edited(withSource(sourceB), observed(reconfigured, buildRunning(nextRun()), stillServing))
 }
 
 func predecessorsService() *servingv1.Service {

@@ -75,6 +75,7 @@ type World struct {
 	ConfigMapLister corev1listers.ConfigMapLister
 	TaskRunLister   pipelinelisters.TaskRunLister
 	ServiceLister   servinglisters.ServiceLister
+	PodLister       corev1listers.PodLister
 
 	Recorder record.EventRecorder
 	Row      *rtesting.TableRow
@@ -124,6 +125,7 @@ func Factory(create Make) rtesting.Factory {
 			ConfigMapLister: corev1listers.NewConfigMapLister(listed.IndexerForObjectType(&corev1.ConfigMap{})),
 			TaskRunLister:   pipelinelisters.NewTaskRunLister(listed.IndexerForObjectType(&pipelinev1.TaskRun{})),
 			ServiceLister:   servinglisters.NewServiceLister(listed.IndexerForObjectType(&servingv1.Service{})),
+			PodLister:       corev1listers.NewPodLister(listed.IndexerForObjectType(&corev1.Pod{})),
 			Recorder:        recorder,
 			Row:             row,
 		})

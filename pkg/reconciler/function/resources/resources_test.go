@@ -196,7 +196,7 @@ func TestMakeService(t *testing.T) {
 			Traffic: []servingv1.TrafficTarget{{LatestRevision: new(true), Percent: new(int64(100))}},
 		}, ConfigurationSpec: servingv1.ConfigurationSpec{Template: servingv1.RevisionTemplateSpec{
 			ObjectMeta: metav1.ObjectMeta{
-				Labels: map[string]string{"team": "a", "serverless.kiln.dev/function-name": "greeter"},
+				Labels: map[string]string{"team": "a", "serverless.kiln.dev/function-name": "greeter", "serverless.kiln.dev/function-uid": "uid"},
 				Annotations: map[string]string{
 					"autoscaling.knative.dev/min-scale": "1",
 					"autoscaling.knative.dev/max-scale": "3",

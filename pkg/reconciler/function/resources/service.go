@@ -57,6 +57,7 @@ func MakeService(fn *v1alpha1.Function, image string) *servingv1.Service {
 					ObjectMeta: metav1.ObjectMeta{
 						Labels: kmap.Union(fn.Spec.Labels, map[string]string{
 							serverless.FunctionNameLabelKey: fn.Name,
+							serverless.FunctionUIDLabelKey:  string(fn.UID),
 						}),
 						Annotations: scaleAnnotations(fn),
 					},

@@ -149,7 +149,7 @@ func kanikoArgs(fn *v1alpha1.Function, cfg *config.Config, build Build) []string
 		"--ignore-path=" + path.Dir(kanikoBinary),
 		"--snapshot-mode=redo",
 		"--use-new-run",
-		"--log-format=text",
+		"--log-format=color",
 		// Layers of dependencies are kept beside the image. Who asks for a build
 		// of unchanged inputs wants them anew.
 		"--cache=" + strconv.FormatBool(build.Reason != builds.ReasonRebuildRequested),

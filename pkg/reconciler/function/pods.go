@@ -1,0 +1,117 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package function
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"knative.dev/serving/pkg/apis/serving"
+
+	"github.com/kiln-dev/kiln/pkg/apis/serverless"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
+)
+
+// troubleOf says why the pod's function does not start, or "". Serving tells of
+// that too, but only when it happens to look at the pod, and that can be as late
+// as its progress deadline.
+func troubleOf(pod *corev1.Pod) string {
+	for i := range pod.Status.ContainerStatuses {
+		status := &pod.Status.ContainerStatuses[i]
+		if status.Name != resources.FunctionContainerName {
+			continue
+		}
+		if waiting := status.State.Waiting; waiting != nil && isStuck(waiting.Reason) {
+			return fmt.Sprintf("%s: %s", waiting.Reason, waiting.Message)
+		}
+		if crash := crashOf(status); crash != nil {
+			return "Container failed with: " + wordsOf(crash)
+		}
+	}
+	return ""
+}
+
+// isStuck says whether a container that waits for this reason waits for somebody
+// to do something about it.
+func isStuck(reason string) bool {
+	switch reason {
+	case "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
+		return true
+	}
+	return false
+}
+
+// crashOf returns the last crash of a container that has crashed at least
+// twice: the first may have been an accident. From then on a crash counts until
+// Serving finds the revision ready, as a container in a crash loop runs for a
+// moment every now and then.
+func crashOf(status *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
+	now, last := status.State.Terminated, status.LastTerminationState.Terminated
+	switch {
+	case last == nil || last.ExitCode == 0:
+		return nil
+	case now != nil && now.ExitCode != 0:
+		return now
+	case status.State.Waiting != nil || status.RestartCount > 1:
+		return last
+	default:
+		return nil
+	}
+}
+
+func wordsOf(crash *corev1.ContainerStateTerminated) string {
+	if crash.Message != "" {
+		return crash.Message
+	}
+	return fmt.Sprintf("%s (exit code %d)", crash.Reason, crash.ExitCode)
+}
+
+// isInTrouble filters the events of pods: of those that are well Serving tells.
+func isInTrouble(obj any) bool {
+	pod, ok := obj.(*corev1.Pod)
+	return ok && troubleOf(pod) != ""
+}
+
+// podsOf selects the pods of a revision of the Function.
+func podsOf(fn *v1alpha1.Function, revision string) labels.Selector {
+	return labels.SelectorFromSet(labels.Set{
+		serverless.FunctionUIDLabelKey: string(fn.UID),
+		serving.RevisionLabelKey:       revision,
+	})
+}
+
+// withoutPodSpec keeps of a pod what tells of trouble, since there are many.
+func withoutPodSpec(obj any) (any, error) {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return obj, nil
+	}
+	return &corev1.Pod{
+		TypeMeta: pod.TypeMeta,
+		ObjectMeta: metav1.ObjectMeta{
+			Name:            pod.Name,
+			Namespace:       pod.Namespace,
+			UID:             pod.UID,
+			ResourceVersion: pod.ResourceVersion,
+			Labels:          pod.Labels,
+		},
+		Status: corev1.PodStatus{ContainerStatuses: pod.Status.ContainerStatuses},
+	}, nil
+}

@@ -1,0 +1,141 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package function
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kiln-dev/kiln/pkg/apis/serverless"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+)
+
+func exited(code int32, message string) *corev1.ContainerStateTerminated {
+	return &corev1.ContainerStateTerminated{ExitCode: code, Reason: "Error", Message: message}
+}
+
+var (
+	syntaxError = exited(1, "handler.js:1: SyntaxError")
+
+	// crashed1 has crashed once, and crashed2 twice.
+	crashed1 = corev1.ContainerStatus{Name: "function", State: corev1.ContainerState{Terminated: syntaxError}}
+	crashed2 = corev1.ContainerStatus{
+		Name: "function", RestartCount: 1,
+		State:                corev1.ContainerState{Terminated: syntaxError},
+		LastTerminationState: corev1.ContainerState{Terminated: syntaxError},
+	}
+)
+
+func pod(fn *v1alpha1.Function, revision string, statuses ...corev1.ContainerStatus) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: revision + "-deployment", Namespace: namespace,
+			Labels: map[string]string{
+				serverless.FunctionNameLabelKey: fn.Name,
+				serverless.FunctionUIDLabelKey:  string(fn.UID),
+				"serving.knative.dev/revision":  revision,
+			},
+		},
+		Status: corev1.PodStatus{ContainerStatuses: statuses},
+	}
+}
+
+func TestTroubleOf(t *testing.T) {
+	waiting := func(reason, message string) corev1.ContainerState {
+		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}
+	}
+	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	last := func(t *corev1.ContainerStateTerminated) corev1.ContainerState {
+		return corev1.ContainerState{Terminated: t}
+	}
+	tests := map[string]struct {
+		status corev1.ContainerStatus
+		want   string
+	}{
+		"being created":       {corev1.ContainerStatus{Name: "function", State: waiting("ContainerCreating", "")}, ""},
+		"runs":                {corev1.ContainerStatus{Name: "function", State: running}, ""},
+		"crashed once":        {crashed1, ""},
+		"crashed, runs again": {corev1.ContainerStatus{Name: "function", RestartCount: 1, State: running, LastTerminationState: last(syntaxError)}, ""},
+		"crashed twice":       {crashed2, "Container failed with: handler.js:1: SyntaxError"},
+		"crashed, in back-off": {
+			corev1.ContainerStatus{Name: "function", RestartCount: 1, State: waiting("CrashLoopBackOff", "back-off 10s"), LastTerminationState: last(syntaxError)},
+			"Container failed with: handler.js:1: SyntaxError",
+		},
+		"in a crash loop, runs for a moment": {
+			corev1.ContainerStatus{Name: "function", RestartCount: 2, State: running, LastTerminationState: last(syntaxError)},
+			"Container failed with: handler.js:1: SyntaxError",
+		},
+		"ended well": {
+			corev1.ContainerStatus{Name: "function", RestartCount: 2, State: running, LastTerminationState: last(exited(0, ""))}, "",
+		},
+		"without words": {
+			corev1.ContainerStatus{
+				Name: "function", RestartCount: 3, State: waiting("CrashLoopBackOff", ""),
+				LastTerminationState: last(&corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"}),
+			},
+			"Container failed with: OOMKilled (exit code 137)",
+		},
+		"a Secret is missing": {
+			corev1.ContainerStatus{Name: "function", State: waiting("CreateContainerConfigError", `secret "token" not found`)},
+			`CreateContainerConfigError: secret "token" not found`,
+		},
+		"image not pulled": {
+			corev1.ContainerStatus{Name: "function", State: waiting("ImagePullBackOff", "Back-off pulling image")},
+			"ImagePullBackOff: Back-off pulling image",
+		},
+		"image not pulled yet":   {corev1.ContainerStatus{Name: "function", State: waiting("ErrImagePull", "timeout")}, ""},
+		"somebody's own sidecar": {corev1.ContainerStatus{Name: "queue-proxy", RestartCount: 9, LastTerminationState: last(syntaxError)}, ""},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := pod(running1, "greeter-00001", tc.status)
+			if got := troubleOf(p); got != tc.want {
+				t.Errorf("troubleOf() = %q, want %q", got, tc.want)
+			}
+			if got := isInTrouble(p); got != (tc.want != "") {
+				t.Errorf("isInTrouble() = %v", got)
+			}
+		})
+	}
+	if isInTrouble(&corev1.ConfigMap{}) {
+		t.Error("isInTrouble(ConfigMap) = true")
+	}
+}
+
+func TestWithoutPodSpec(t *testing.T) {
+	want := pod(running1, "greeter-00001", crashed2)
+	full := want.DeepCopy()
+	full.Annotations = map[string]string{"a": "b"}
+	full.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet"}}
+	full.Spec.Containers = []corev1.Container{{Name: "function"}}
+	full.Status.PodIP = "10.0.0.1"
+	got, err := withoutPodSpec(full)
+	if err != nil {
+		t.Fatal("withoutPodSpec() =", err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("withoutPodSpec() (-want, +got):\n%s", diff)
+	}
+	other := &corev1.ConfigMap{}
+	if got, err := withoutPodSpec(other); err != nil || got != other {
+		t.Errorf("withoutPodSpec(ConfigMap) = %v, %v", got, err)
+	}
+}
