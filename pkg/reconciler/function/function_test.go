@@ -645,11 +645,15 @@ func TestReconcileService(t *testing.T) {
 	}, {
 		Name:    "Serving has not seen the last change: what it says does not count",
 		Key:     key,
-		Objects: []runtime.Object{created, configMap(running1), tr1, stale},
+		Objects: []runtime.Object{running1, configMap(running1), tr1, stale},
 		WantStatusUpdates: statusUpdate(svcStatus(stale, func(fs *v1alpha1.FunctionStatus) {
 			fs.MarkRunningUnknown(v1alpha1.ReasonServiceWaiting, "Serving has not seen the last change of service greeter yet.")
 		})),
 		WantEvents: []string{"Normal ServiceWaiting Serving has not seen the last change of service greeter yet."},
+	}, {
+		Name:    "Serving has not seen the change of ours: that is no news",
+		Key:     key,
+		Objects: []runtime.Object{function(observed(configured, built(tr1, digestA), serviceUpdated)), configMap(running1), tr1, stale},
 	}, {
 		Name:    "Service is ready with an earlier revision: that is not Running",
 		Key:     key,
