@@ -31,7 +31,8 @@ readonly api=${module}/pkg/apis/serverless/v1alpha1
 readonly client=${module}/pkg/client
 
 echo "deep copies"
-go tool deepcopy-gen --go-header-file "${header}" --output-file zz_generated.deepcopy.go "${api}"
+go tool deepcopy-gen --go-header-file "${header}" --output-file zz_generated.deepcopy.go \
+  "${api}" "${module}/pkg/apis/config"
 
 # Stale files of a renamed type must not survive.
 rm -rf pkg/client
@@ -54,12 +55,8 @@ go tool injection-gen --go-header-file "${header}" --input-dirs "${api}" \
   --listers-package "${client}/listers" \
   --output-package "${client}/injection" --output-dir pkg/client/injection
 
-if compgen -G "config/*function*crd*.yaml" >/dev/null || compgen -G "config/300-*.yaml" >/dev/null; then
-  echo "CRD schema"
-  go tool controller-gen schemapatch:manifests=config output:dir=config paths=./pkg/apis/...
-fi
+echo "CRD schema"
+go tool controller-gen schemapatch:manifests=config output:dir=config paths=./pkg/apis/serverless/...
 
-if compgen -G "config/config-*.yaml" >/dev/null; then
-  echo "ConfigMap checksums"
-  go tool hash-gen config/config-*.yaml
-fi
+echo "ConfigMap checksums"
+go tool hash-gen config/config-*.yaml
