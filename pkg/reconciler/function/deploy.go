@@ -20,6 +20,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -118,8 +119,6 @@ func (r *Reconciler) markService(fn *v1alpha1.Function, svc *servingv1.Service) 
 	switch failed := failureOf(svc); {
 	case err != nil:
 		return err
-	case failed != nil && failed.Reason == v1alpha1.ReasonRevisionMissing:
-		fn.Status.MarkRunningFailed(v1alpha1.ReasonRevisionMissing, "%s", failed.Message)
 	case failed != nil:
 		fn.Status.MarkRunningFailed(v1alpha1.ReasonServiceFailed, "%s: %s", failed.Reason, failed.Message)
 	case trouble != "":
@@ -132,13 +131,15 @@ func (r *Reconciler) markService(fn *v1alpha1.Function, svc *servingv1.Service) 
 	return nil
 }
 
-// failureOf returns the condition that tells why the Service has failed. While
-// no revision was ever ready, Ready tells just that, and the configuration why.
+// failureOf returns the condition that tells why the Service has failed. A route
+// that misses its configuration, or a ready revision, waits for it: where none
+// will come the configuration tells why.
 func failureOf(svc *servingv1.Service) *apis.Condition {
-	for _, t := range []apis.ConditionType{servingv1.ServiceConditionConfigurationsReady, servingv1.ServiceConditionReady} {
-		if c := svc.Status.GetCondition(t); c.IsFalse() {
-			return c
-		}
+	if c := svc.Status.GetCondition(servingv1.ServiceConditionConfigurationsReady); c.IsFalse() {
+		return c
+	}
+	if c := svc.Status.GetCondition(servingv1.ServiceConditionRoutesReady); c.IsFalse() && !strings.HasSuffix(c.Reason, "Missing") {
+		return c
 	}
 	return nil
 }

@@ -377,14 +377,29 @@ func serviceReady(svc *servingv1.Service) {
 	serviceStatus(corev1.ConditionTrue, "", "", "greeter-00001", "greeter-00001")(svc)
 }
 
+// serviceStatus is what Serving says of a Service whose configuration is as told.
 func serviceStatus(status corev1.ConditionStatus, reason, message, created, ready string) serviceOption {
 	return func(svc *servingv1.Service) {
-		svc.Status.SetConditions(apis.Conditions{{Type: apis.ConditionReady, Status: status, Reason: reason, Message: message}})
+		svc.Status.SetConditions(apis.Conditions{
+			{Type: servingv1.ServiceConditionConfigurationsReady, Status: status, Reason: reason, Message: message},
+			{Type: servingv1.ServiceConditionReady, Status: status, Reason: reason, Message: message},
+		})
 		svc.Status.LatestCreatedRevisionName = created
 		svc.Status.LatestReadyRevisionName = ready
 		url := &apis.URL{Scheme: "http", Host: "greeter.default.svc.cluster.local"}
 		svc.Status.URL = url
 		svc.Status.Address = &duckv1.Addressable{URL: url}
+	}
+}
+
+// routeFailed makes the route the reason why the Service is not ready.
+func routeFailed(reason, message string) serviceOption {
+	return func(svc *servingv1.Service) {
+		svc.Status.SetConditions(apis.Conditions{
+			{Type: servingv1.ServiceConditionConfigurationsReady, Status: corev1.ConditionUnknown},
+			{Type: servingv1.ServiceConditionRoutesReady, Status: corev1.ConditionFalse, Reason: reason, Message: message},
+			{Type: servingv1.ServiceConditionReady, Status: corev1.ConditionFalse, Reason: reason, Message: message},
+		})
 	}
 }
 

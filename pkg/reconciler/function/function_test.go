@@ -596,13 +596,15 @@ func TestReconcileService(t *testing.T) {
 	created := function(observed(configured, built(tr1, digestA), serviceCreated))
 	waiting := service(running1, serviceStatus(corev1.ConditionUnknown, "RevisionMissing", "Configuration \"greeter\" is waiting for a Revision to become ready.", "greeter-00001", ""))
 	crashed := service(running1, serviceStatus(corev1.ConditionFalse, "RevisionFailed", `Revision "greeter-00002" failed with message: Container failed with: handler.js:1: SyntaxError: Unexpected token '}'.`, "greeter-00002", "greeter-00001"))
-	firstFailed := service(running1, serviceStatus(corev1.ConditionFalse, "RevisionMissing", `Configuration "greeter" does not have any ready Revision.`, "greeter-00001", ""), func(svc *servingv1.Service) {
-		svc.Status.SetConditions(append(apis.Conditions(svc.Status.Conditions), apis.Condition{
-			Type: servingv1.ServiceConditionConfigurationsReady, Status: corev1.ConditionFalse,
-			Reason: "RevisionFailed", Message: `Revision "greeter-00001" failed with message: no.`,
-		}))
+	firstFailed := service(running1, serviceStatus(corev1.ConditionFalse, "RevisionFailed", `Revision "greeter-00001" failed with message: no.`, "greeter-00001", ""), func(svc *servingv1.Service) {
+		for i := range svc.Status.Conditions {
+			if c := &svc.Status.Conditions[i]; c.Type == apis.ConditionReady {
+				c.Reason, c.Message = "RevisionMissing", `Configuration "greeter" does not have any ready Revision.`
+			}
+		}
 	})
-	noRevision := service(running1, serviceStatus(corev1.ConditionFalse, "RevisionMissing", `Revision "greeter-00001" referenced in traffic not found.`, "greeter-00001", ""))
+	lagging := service(running1, routeFailed("ConfigurationMissing", `Configuration "greeter" referenced in traffic not found.`))
+	unrouted := service(running1, routeFailed("IngressFailed", "no ingress"))
 	stale := service(running1, serviceReady, func(svc *servingv1.Service) { svc.Generation = 2 })
 	halfway := service(running1, serviceStatus(corev1.ConditionTrue, "", "", "greeter-00002", "greeter-00001"))
 	foreignService := service(running1, serviceReady, func(svc *servingv1.Service) {
@@ -691,13 +693,21 @@ func TestReconcileService(t *testing.T) {
 		Key:     key,
 		Objects: []runtime.Object{running1, configMap(running1), tr1, svc1, pod(running1, "greeter-00001", crashed2)},
 	}, {
-		Name:    "the revision is missing",
+		Name:    "the route's cache lags behind: that is no failure",
 		Key:     key,
-		Objects: []runtime.Object{created, configMap(running1), tr1, noRevision},
-		WantStatusUpdates: statusUpdate(svcStatus(noRevision, func(fs *v1alpha1.FunctionStatus) {
-			fs.MarkRunningFailed(v1alpha1.ReasonRevisionMissing, `Revision "greeter-00001" referenced in traffic not found.`)
+		Objects: []runtime.Object{created, configMap(running1), tr1, lagging},
+		WantStatusUpdates: statusUpdate(svcStatus(lagging, func(fs *v1alpha1.FunctionStatus) {
+			fs.MarkRunningUnknown(v1alpha1.ReasonServiceWaiting, `ConfigurationMissing: Configuration "greeter" referenced in traffic not found.`)
 		})),
-		WantEvents: []string{`Warning RevisionMissing Revision "greeter-00001" referenced in traffic not found.`},
+		WantEvents: []string{`Normal ServiceWaiting ConfigurationMissing: Configuration "greeter" referenced in traffic not found.`},
+	}, {
+		Name:    "the route has failed",
+		Key:     key,
+		Objects: []runtime.Object{created, configMap(running1), tr1, unrouted},
+		WantStatusUpdates: statusUpdate(svcStatus(unrouted, func(fs *v1alpha1.FunctionStatus) {
+			fs.MarkRunningFailed(v1alpha1.ReasonServiceFailed, "IngressFailed: no ingress")
+		})),
+		WantEvents: []string{"Warning ServiceFailed IngressFailed: no ingress"},
 	}, {
 		Name:          "a Service of that name is not ours: it is left alone",
 		Key:           key,

@@ -101,8 +101,6 @@ const (
 	// ReasonServiceFailed (False): the service reports a failure; the message
 	// holds its words.
 	ReasonServiceFailed = "ServiceFailed"
-	// ReasonRevisionMissing (False): the service's revision does not exist.
-	ReasonRevisionMissing = "RevisionMissing"
 )
 
 // ReasonNotOwned (False, any condition): an object of the name Kiln needs
