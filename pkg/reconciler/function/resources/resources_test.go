@@ -18,6 +18,7 @@ package resources
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -184,6 +185,32 @@ func TestMakeTaskRun(t *testing.T) {
 	again.Rebuild, again.Reason = "x", builds.ReasonRebuildRequested
 	if got := MakeTaskRun(function(), testConfig(), again).Annotations["serverless.kiln.dev/rebuild"]; got != "x" {
 		t.Errorf("rebuild annotation = %q, want x", got)
+	}
+}
+
+func TestKanikoArgs(t *testing.T) {
+	want := []string{
+		"--force",
+		"--context=dir:///kiln-build",
+		"--dockerfile=/kiln-build/Dockerfile",
+		"--destination=push.example.com/fn/default/greeter:" + tag,
+		"--digest-file=$(results.IMAGE_DIGEST.path)",
+		"--image-url-file=$(results.IMAGE_URL.path)",
+		"--ignore-path=/ko-app",
+		"--snapshot-mode=redo",
+		"--use-new-run",
+		"--log-format=color",
+		"--cache=true",
+		"--insecure-registry=push.example.com",
+		"--insecure-registry=10.0.0.1:5000",
+	}
+	if diff := cmp.Diff(want, kanikoArgs(function(), testConfig(), testBuild())); diff != "" {
+		t.Errorf("kanikoArgs() (-want, +got):\n%s", diff)
+	}
+	again := testBuild()
+	again.Reason = builds.ReasonRebuildRequested
+	if got := kanikoArgs(function(), testConfig(), again); !slices.Contains(got, "--cache=false") {
+		t.Errorf("kanikoArgs() of a build that was asked for = %v, want no cache", got)
 	}
 }
 
