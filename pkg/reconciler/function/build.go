@@ -166,11 +166,11 @@ func (r *Reconciler) startBuild(ctx context.Context, fn *v1alpha1.Function, want
 			fn.Status.MarkBuildUnknown(v1alpha1.ReasonWaitingForDeletion, "TaskRun %s is being deleted.", tr.Name)
 			return nil
 		}
-	case isRejected(err):
-		fn.Status.MarkBuildFailed(v1alpha1.ReasonTaskRunFailed, "TaskRun %s cannot be created: %v", desired.Name, err)
-		return retry(fmt.Errorf("failed to create TaskRun: %w", err))
 	case err != nil:
-		return fmt.Errorf("failed to create TaskRun: %w", err)
+		if isRejected(err) {
+			fn.Status.MarkBuildFailed(v1alpha1.ReasonTaskRunFailed, "TaskRun %s cannot be created: %v", desired.Name, err)
+		}
+		return retry(fmt.Errorf("failed to create TaskRun: %w", err))
 	}
 	r.followBuild(ctx, fn, want, tr)
 	return nil

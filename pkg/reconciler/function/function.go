@@ -197,7 +197,13 @@ func isGone(err error) bool {
 // isRejected says whether the API server, or an admission policy, will not have
 // an object. That is for somebody to fix, and is told by a condition.
 func isRejected(err error) bool {
-	return isInvalid(err) || apierrs.IsForbidden(err)
+	return isInvalid(err) || apierrs.IsForbidden(err) && !isNamespaceLeaving(err)
+}
+
+// isNamespaceLeaving says whether an object is refused since its namespace is
+// being deleted, with the Function.
+func isNamespaceLeaving(err error) bool {
+	return apierrs.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
 // isInvalid says whether an object is refused for what it is, so that it is
@@ -207,11 +213,15 @@ func isInvalid(err error) bool {
 	return apierrs.IsInvalid(err) || apierrs.IsBadRequest(err) || apierrs.IsRequestEntityTooLargeError(err)
 }
 
-// retry returns the error of a write, made permanent where trying again cannot
-// help.
+// retry returns the error of a write in the form that has it tried again only
+// where that can help.
 func retry(err error) error {
-	if isInvalid(err) {
+	switch {
+	case isNamespaceLeaving(err):
+		return controller.NewSkipKey(err.Error())
+	case isInvalid(err):
 		return controller.NewPermanentError(err)
+	default:
+		return err
 	}
-	return err
 }

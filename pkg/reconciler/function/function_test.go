@@ -24,6 +24,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgotesting "k8s.io/client-go/testing"
@@ -220,6 +221,14 @@ func TestReconcileConfiguration(t *testing.T) {
 			"Warning ConfigMapFailed ConfigMap " + configMap(function()).Name + " cannot be created: " + quota.Error(),
 			"Warning InternalError failed to create ConfigMap: " + quota.Error(),
 		},
+	}, {
+		Name:              "the namespace is being deleted: nothing is said, and it is not tried again",
+		Key:               key,
+		Objects:           []runtime.Object{function()},
+		WithReactors:      []clientgotesting.ReactionFunc{fail("create", "configmaps", namespaceLeaving())},
+		WantErr:           true,
+		WantCreates:       []runtime.Object{configMap(function())},
+		WantStatusUpdates: statusUpdate(function(observed())),
 	}, {
 		Name:         "ConfigMap cannot be updated",
 		Key:          key,
@@ -824,6 +833,12 @@ func fail(verb, resource string, err error) clientgotesting.ReactionFunc {
 	return func(action clientgotesting.Action) (bool, runtime.Object, error) {
 		return action.Matches(verb, resource) && action.GetSubresource() == "", nil, err
 	}
+}
+
+func namespaceLeaving() error {
+	err := apierrs.NewForbidden(corev1.Resource("configmaps"), "x", nil)
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	return err
 }
 
 // race makes a TaskRun appear just before ours is created.
