@@ -20,7 +20,6 @@ package components
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"strings"
 
@@ -64,9 +63,9 @@ type Built struct {
 // Download fetches the modules of everything that Build compiles, so that
 // compiling does not wait for the network.
 func Download(ctx context.Context, host *env.Host, log io.Writer) error {
-	for _, module := range []string{"ko", tekton.module, serving.module, traefik.module, "kaniko"} {
-		if err := gobuild.Download(ctx, log, host.ThirdParty(module)); err != nil {
-			return fmt.Errorf("failed to download modules of %s: %w", module, err)
+	for _, module := range []string{"ko", tekton.module, serving.module, traefik.module} {
+		if err := fetch(ctx, log, host.ThirdParty(module), tools); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -104,8 +103,8 @@ func Build(ctx context.Context, host *env.Host, registry env.Registry) (*Built, 
 		})
 	}
 	g.Go(func() error {
-		return host.Reporter.Part(gctx, "Kaniko", func(ctx context.Context, log io.Writer) error {
-			return b.warmKaniko(ctx, log)
+		return host.Reporter.Part(gctx, "Kaniko image", func(ctx context.Context, log io.Writer) error {
+			return b.kaniko(ctx, log)
 		})
 	})
 	if err := g.Wait(); err != nil {

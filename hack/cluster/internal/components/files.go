@@ -26,6 +26,9 @@ import (
 	"github.com/kiln-dev/kiln/hack/cluster/internal/env"
 )
 
+// kanikoPath is how Kiln's manifests refer to its Kaniko image.
+const kanikoPath = "ko://github.com/kiln-dev/kiln/third_party/kaniko"
+
 // systemNamespace is where Kiln is installed.
 const systemNamespace = "kiln-system"
 
@@ -62,18 +65,25 @@ func environment(cluster *env.Cluster, built *Built) []byte {
 		}
 	}
 	var out bytes.Buffer
-	for _, v := range [][2]string{
-		{"KUBECONFIG", cluster.Output("kubeconfig")},
-		{"KO_DOCKER_REPO", cluster.Registry.Push + "/kiln"},
-		{"KO_DEFAULTBASEIMAGE", built.Base.Static},
-		{"KO_DEFAULTPLATFORMS", "linux/" + cluster.Arch},
-		// It keeps binaries, so that ko only links what has changed.
-		{"KOCACHE", cluster.Store.Path("ko-binaries")},
-	} {
-		fmt.Fprintf(&out, "export %s=%s\n", v[0], quote(v[1]))
+	for _, variable := range append(kilnEnv(&cluster.Host, cluster.Registry),
+		"KUBECONFIG="+cluster.Output("kubeconfig"),
+		"KO_DEFAULTBASEIMAGE="+built.Base.Static,
+		"KO_DEFAULTPLATFORMS=linux/"+cluster.Arch,
+	) {
+		name, value, _ := strings.Cut(variable, "=")
+		fmt.Fprintf(&out, "export %s=%s\n", name, quote(value))
 	}
 	fmt.Fprintf(&out, "export PATH=%s:\"$PATH\"\n", quote(strings.Join(path, ":")))
 	return out.Bytes()
+}
+
+// kilnEnv returns the environment in which ko builds Kiln's images.
+func kilnEnv(host *env.Host, registry env.Registry) []string {
+	return []string{
+		"KO_DOCKER_REPO=" + registry.Push + "/kiln",
+		// It keeps binaries, so that ko only links what has changed.
+		"KOCACHE=" + host.Store.Path("ko-binaries"),
+	}
 }
 
 // quote quotes a string for the shell.

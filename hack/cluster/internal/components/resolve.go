@@ -42,7 +42,7 @@ import (
 
 // recipe is part of every key. It changes when manifests are to be made anew
 // although no other input has changed.
-const recipe = "1"
+const recipe = "2"
 
 // source is a directory with manifests.
 type source struct {
@@ -98,7 +98,7 @@ func (b *builder) resolve(ctx context.Context, log io.Writer, c component) (mani
 	if err != nil {
 		return manifests{}, err
 	}
-	resolved, err := b.cached(ctx, log, c, key, raw)
+	resolved, err := b.cached(ctx, log, key, func() (string, error) { return b.build(ctx, log, c, raw) })
 	if err != nil {
 		return manifests{}, err
 	}
@@ -108,11 +108,15 @@ func (b *builder) resolve(ctx context.Context, log io.Writer, c component) (mani
 
 // cached returns the resolved manifests from the cache. The registry may have
 // lost an image since they were made; then they are made once more.
-func (b *builder) cached(ctx context.Context, log io.Writer, c component, key string, raw []byte) ([]byte, error) {
+func (b *builder) cached(ctx context.Context, log io.Writer, key string, build func() (string, error)) ([]byte, error) {
 	for attempt := 0; ; attempt++ {
 		dir, err := b.host.Store.Get(ctx, "manifests", key, func(dir string) error {
 			progress.Note(ctx, "")
-			return b.build(ctx, log, c, raw, filepath.Join(dir, "resolved.yaml"))
+			resolved, err := build()
+			if err != nil {
+				return err
+			}
+			return os.WriteFile(filepath.Join(dir, "resolved.yaml"), []byte(resolved), 0o644)
 		})
 		if err != nil {
 			return nil, err
@@ -208,35 +212,77 @@ func moduleDir(ctx context.Context, folder, module string) (string, error) {
 	return m.Dir, nil
 }
 
-// build builds the images that the manifests name, pushes them and writes the
-// manifests with their digests to path.
-func (b *builder) build(ctx context.Context, log io.Writer, c component, raw []byte, path string) error {
+// build builds the images that the manifests name, pushes them and returns the
+// manifests with their digests.
+func (b *builder) build(ctx context.Context, log io.Writer, c component, raw []byte) (string, error) {
 	folder := b.host.ThirdParty(c.module)
-	if err := gobuild.Download(ctx, log, folder); err != nil {
-		return fmt.Errorf("failed to download modules: %w", err)
+	if err := b.compile(ctx, log, folder, tools); err != nil {
+		return "", err
 	}
-	var resolved string
-	err := gobuild.Exclusive(ctx, func() (err error) {
-		resolved, err = b.runKo(ctx, folder, c.module, raw)
-		return err
-	})
+	return b.runKo(ctx, command.New("--base-import-paths", "--ldflags=-s -w").In(folder).
+		With("KO_DOCKER_REPO="+b.registry.Push+"/"+c.module), raw)
+}
+
+// kaniko builds Kiln's Kaniko image as installing Kiln does, which then finds it done.
+func (b *builder) kaniko(ctx context.Context, log io.Writer) error {
+	folder := b.host.ThirdParty("kaniko")
+	key, err := cache.Key(
+		cache.Text(recipe, b.host.Arch, b.ko, b.registry.Push, b.base.Static),
+		cache.File(filepath.Join(b.host.Root, ".ko.yaml")),
+		cache.Dir(folder))
 	if err != nil {
-		return fmt.Errorf("failed to build images: %w", err)
+		return err
 	}
-	if err := os.WriteFile(path, []byte(resolved), 0o644); err != nil {
-		return fmt.Errorf("failed to write manifests: %w", err)
+	_, err = b.cached(ctx, log, key, func() (string, error) {
+		if err := b.compile(ctx, log, folder, "."); err != nil {
+			return "", err
+		}
+		return b.runKo(ctx, command.New().In(b.host.Root).With(kilnEnv(b.host, b.registry)...), []byte("image: "+kanikoPath+"\n"))
+	})
+	return err
+}
+
+// tools are the commands that a go.mod names as such.
+const tools = "tool"
+
+// fetch downloads the modules that packages need.
+func fetch(ctx context.Context, log io.Writer, folder, packages string) error {
+	if err := list(folder, packages).Run(ctx, log); err != nil {
+		return fmt.Errorf("failed to download modules: %w", err)
 	}
 	return nil
 }
 
-// runKo resolves references to Go packages in manifests.
-func (b *builder) runKo(ctx context.Context, dir, repo string, manifests []byte) (string, error) {
-	return command.New(b.ko, "resolve", "--base-import-paths", "--sbom=none", "--platform=linux/"+b.host.Arch, "--filename=-").
-		In(dir).
-		With(gobuild.Environ()...).
-		With("KO_DOCKER_REPO="+b.registry.Push+"/"+repo, "KO_DEFAULTBASEIMAGE="+b.base.Static).
-		Reading(bytes.NewReader(manifests)).
-		Output(ctx)
+// compile compiles packages. While ko links them and pushes, others can compile.
+func (b *builder) compile(ctx context.Context, log io.Writer, folder, packages string) error {
+	if err := fetch(ctx, log, folder, packages); err != nil {
+		return err
+	}
+	err := gobuild.Exclusive(ctx, func() error {
+		return list(folder, packages, "-trimpath", "-export").With("GOOS=linux", "GOARCH="+b.host.Arch).Run(ctx, log)
+	})
+	if err != nil {
+		return fmt.Errorf("failed to compile: %w", err)
+	}
+	return nil
+}
+
+// list lists packages and what they depend on.
+func list(folder, packages string, flags ...string) *command.Command {
+	args := append([]string{"go", "list", "-deps", "-f", ""}, flags...)
+	return command.New(append(args, packages)...).In(folder).With(gobuild.Environ()...)
+}
+
+// runKo resolves references to Go packages in manifests. The command is what
+// ko is given beside what is always the same.
+func (b *builder) runKo(ctx context.Context, c *command.Command, manifests []byte) (string, error) {
+	c.Args = append([]string{b.ko, "resolve", "--sbom=none", "--platform=linux/" + b.host.Arch, "--filename=-"}, c.Args...)
+	out, err := c.With(gobuild.Environ()...).With("KO_DEFAULTBASEIMAGE=" + b.base.Static).
+		Reading(bytes.NewReader(manifests)).Output(ctx)
+	if err != nil {
+		return "", fmt.Errorf("failed to build images: %w", err)
+	}
+	return out, nil
 }
 
 // reference matches the references by digest in manifests.
@@ -270,12 +316,4 @@ func (b *builder) held(ctx context.Context, manifests []byte) error {
 		})
 	}
 	return g.Wait()
-}
-
-// warmKaniko compiles Kaniko, so that installing Kiln only has to link it.
-func (b *builder) warmKaniko(ctx context.Context, log io.Writer) error {
-	_, err := gobuild.Build(ctx, b.host.Store, log, gobuild.Command{
-		Name: "kaniko", Module: b.host.ThirdParty("kaniko"), GOOS: "linux", GOARCH: b.host.Arch,
-	})
-	return err
 }
