@@ -17,6 +17,7 @@ limitations under the License.
 package function
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,9 +63,13 @@ func (r *Reconciler) build(ctx context.Context, fn *v1alpha1.Function, want *pla
 	}
 	switch decision.Action {
 	case builds.Start:
-		return r.startBuild(ctx, fn, want, decision.Reason, taskRuns)
+		return r.startBuild(ctx, fn, want, decision.Reason, buildsOf(fn, taskRuns))
 	case builds.Follow:
-		r.followBuild(ctx, fn, want, taskRunNamed(taskRuns, decision.Build))
+		tr, err := r.healTaskRun(ctx, fn, want.request.Tag, taskRunNamed(taskRuns, decision.Build))
+		if err != nil {
+			return err
+		}
+		r.followBuild(ctx, fn, want, tr)
 	case builds.Use:
 		useImage(ctx, fn, want, decision.Reason)
 	case builds.Stay:
@@ -108,14 +113,26 @@ func (r *Reconciler) liveTaskRuns(ctx context.Context, fn *v1alpha1.Function) ([
 		return taskRuns, nil
 	case err != nil:
 		return nil, fmt.Errorf("failed to get TaskRun: %w", err)
-	case ownershipOf(lost, fn) == foreign:
+	case !metav1.IsControlledBy(lost, fn):
 		return taskRuns, nil
 	}
-	lost.Labels = resources.BuildLabels(fn, fn.Status.Build.ImageTag, lost.Labels)
-	if lost, err = client.Update(ctx, lost, metav1.UpdateOptions{}); err != nil {
-		return nil, fmt.Errorf("failed to update TaskRun: %w", err)
+	if lost, err = r.healTaskRun(ctx, fn, fn.Status.Build.ImageTag, lost); err != nil {
+		return nil, err
 	}
 	return append(taskRuns, lost), nil
+}
+
+// healTaskRun returns the TaskRun with what somebody has taken from its metadata.
+func (r *Reconciler) healTaskRun(ctx context.Context, fn *v1alpha1.Function, tag string, tr *pipelinev1.TaskRun) (*pipelinev1.TaskRun, error) {
+	healed := tr.DeepCopy()
+	if !heal(healed, &metav1.ObjectMeta{Labels: resources.BuildLabels(fn, tag)}, fn) {
+		return tr, nil
+	}
+	healed, err := r.tekton.TektonV1().TaskRuns(fn.Namespace).Update(ctx, healed, metav1.UpdateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("failed to update TaskRun: %w", err)
+	}
+	return healed, nil
 }
 
 // deleteObsolete deletes the TaskRuns that the Function has no use for any
@@ -135,7 +152,7 @@ func (r *Reconciler) deleteObsolete(ctx context.Context, fn *v1alpha1.Function, 
 
 // startBuild creates the TaskRun once no other of the Function exists, so that
 // there are never two. The deletion of the last of them wakes the Function.
-func (r *Reconciler) startBuild(ctx context.Context, fn *v1alpha1.Function, want *plan, reason string, earlier []*pipelinev1.TaskRun) error {
+func (r *Reconciler) startBuild(ctx context.Context, fn *v1alpha1.Function, want *plan, reason string, earlier []builds.Build) error {
 	build := resources.Build{Request: want.request, Reason: reason, Attempt: 1, Files: want.files}
 	if last := fn.Status.Build; last != nil && reason == builds.ReasonBuildDeleted {
 		build.Reason, build.Attempt = last.Reason, last.Attempts+1
@@ -316,11 +333,13 @@ func rememberedState(b *v1alpha1.BuildStatus) builds.State {
 	}
 }
 
-// buildsOf tells of the TaskRuns that are the Function's.
+// buildsOf tells of the TaskRuns that are the Function's. One that has lost its
+// owner reference still is when the status names it.
 func buildsOf(fn *v1alpha1.Function, taskRuns []*pipelinev1.TaskRun) []builds.Build {
 	existing := make([]builds.Build, 0, len(taskRuns))
 	for _, tr := range taskRuns {
-		if ref := metav1.GetControllerOfNoCopy(tr); ref != nil && ref.UID != fn.UID {
+		orphaned := metav1.GetControllerOfNoCopy(tr) == nil && isRemembered(fn, tr)
+		if !orphaned && !metav1.IsControlledBy(tr, fn) {
 			continue
 		}
 		status := buildStatus(fn, tr)
@@ -389,10 +408,16 @@ func buildStatus(fn *v1alpha1.Function, tr *pipelinev1.TaskRun) *v1alpha1.BuildS
 		// It serves the Function as it is now, whichever generation asked first.
 		status.Generation = max(status.Generation, fn.Generation)
 	}
-	if last := fn.Status.Build; last != nil && last.TaskRunName == tr.Name {
-		status.Failure = last.Failure
+	if isRemembered(fn, tr) {
+		status.Failure = fn.Status.Build.Failure
+		status.ImageTag = cmp.Or(status.ImageTag, fn.Status.Build.ImageTag)
 	}
 	return status
+}
+
+// isRemembered says whether the status is of the TaskRun.
+func isRemembered(fn *v1alpha1.Function, tr *pipelinev1.TaskRun) bool {
+	return fn.Status.Build != nil && fn.Status.Build.TaskRunName == tr.Name
 }
 
 // generationOf returns the newest generation of the Function that the TaskRun
@@ -402,8 +427,8 @@ func generationOf(fn *v1alpha1.Function, tr *pipelinev1.TaskRun) int64 {
 	if err != nil {
 		generation = 0
 	}
-	if last := fn.Status.Build; last != nil && last.TaskRunName == tr.Name {
-		generation = max(generation, last.Generation)
+	if isRemembered(fn, tr) {
+		generation = max(generation, fn.Status.Build.Generation)
 	}
 	return generation
 }
@@ -416,10 +441,10 @@ func taskRunNamed(taskRuns []*pipelinev1.TaskRun, name string) *pipelinev1.TaskR
 	return taskRuns[i]
 }
 
-func namesOf(taskRuns []*pipelinev1.TaskRun) string {
-	names := make([]string, 0, len(taskRuns))
-	for _, tr := range taskRuns {
-		names = append(names, tr.Name)
+func namesOf(existing []builds.Build) string {
+	names := make([]string, 0, len(existing))
+	for _, b := range existing {
+		names = append(names, b.Name)
 	}
 	slices.Sort(names)
 	return strings.Join(names, ", ")

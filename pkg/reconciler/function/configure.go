@@ -181,7 +181,7 @@ func (r *Reconciler) deleteOtherConfigMaps(ctx context.Context, fn *v1alpha1.Fun
 	}
 	deleted := false
 	for _, cm := range all {
-		if cm.Name == name || ownershipOf(cm, fn) != owned {
+		if cm.Name == name || cm.DeletionTimestamp != nil || !metav1.IsControlledBy(cm, fn) {
 			continue
 		}
 		if err := r.kube.CoreV1().ConfigMaps(fn.Namespace).Delete(ctx, cm.Name, deleteOptions(cm)); err != nil && !isGone(err) {

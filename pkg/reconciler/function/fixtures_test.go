@@ -233,7 +233,7 @@ func buildPlanned(reason string, earlier ...*pipelinev1.TaskRun) functionOption 
 		fn.Status.Build = &v1alpha1.BuildStatus{
 			Reason: reason, Generation: want.Generation, ImageTag: want.Tag, Rebuild: want.Rebuild,
 		}
-		fn.Status.MarkBuildUnknown(v1alpha1.ReasonTaskRunsDeleted, "The build starts when earlier ones are gone: %s.", namesOf(earlier))
+		fn.Status.MarkBuildUnknown(v1alpha1.ReasonTaskRunsDeleted, "The build starts when earlier ones are gone: %s.", namesOf(buildsOf(fn, earlier)))
 	}
 }
 

@@ -18,6 +18,7 @@ package function
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
@@ -33,6 +34,7 @@ import (
 	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds"
 	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
@@ -245,6 +247,17 @@ func TestReconcileConfiguration(t *testing.T) {
 		WantErr:      true,
 		WantDeletes:  []clientgotesting.DeleteActionImpl{deletion("configmaps", configMap(function(withSource(sourceB))))},
 		WantEvents:   []string{"Warning InternalError failed to delete ConfigMap: inducing failure for delete configmaps"},
+	}, {
+		Name:              "status was written meanwhile: it is written again",
+		Key:               key,
+		Objects:           []runtime.Object{function()},
+		WithReactors:      []clientgotesting.ReactionFunc{failOnce("update", "functions", apierrs.NewConflict(v1alpha1.Resource("functions"), name, nil))},
+		WantCreates:       []runtime.Object{configMap(function()), firstRun},
+		WantStatusUpdates: slices.Repeat(statusUpdate(function(observed(configured, buildCreated(firstRun)))), 2),
+		WantEvents: []string{
+			"Normal ConfigMapCreated ConfigMap " + configMap(function()).Name + " holds what the build needs.",
+			"Normal TaskRunCreated TaskRun " + firstRun.Name + " is about to run.",
+		},
 	}, {
 		Name:              "status cannot be written",
 		Key:               key,
@@ -499,6 +512,23 @@ func TestReconcileBuild(t *testing.T) {
 		Objects:       []runtime.Object{function(observed(configured, buildRunning(runningRun))), configMap(building)},
 		OtherTestData: map[string]any{ktesting.Unlisted: []runtime.Object{unlabelled(runningRun)}},
 		WantUpdates:   update(runningRun),
+	}, {
+		Name:        "TaskRun that has lost its owner reference and a label is adopted again",
+		Key:         key,
+		Objects:     []runtime.Object{function(observed(configured, buildRunning(runningRun))), configMap(building), orphaned(runningRun)},
+		WantUpdates: update(runningRun),
+	}, {
+		Name:         "TaskRun cannot be adopted again for now",
+		Key:          key,
+		Objects:      []runtime.Object{function(observed(configured, buildRunning(runningRun))), configMap(building), orphaned(runningRun)},
+		WithReactors: []clientgotesting.ReactionFunc{rtesting.InduceFailure("update", "taskruns")},
+		WantErr:      true,
+		WantUpdates:  update(runningRun),
+		WantEvents:   []string{"Warning InternalError failed to update TaskRun: inducing failure for update taskruns"},
+	}, {
+		Name:    "what somebody else has labelled as ours is left alone",
+		Key:     key,
+		Objects: []runtime.Object{running1, configMap(running1), tr1, svc1, labelledTaskRun(), labelledConfigMap()},
 	}, {
 		Name:              "status was lost: the TaskRun there is counts",
 		Key:               key,
@@ -835,6 +865,18 @@ func fail(verb, resource string, err error) clientgotesting.ReactionFunc {
 	}
 }
 
+// failOnce makes the verb fail the first time, of a subresource too.
+func failOnce(verb, resource string, err error) clientgotesting.ReactionFunc {
+	failed := false
+	return func(action clientgotesting.Action) (bool, runtime.Object, error) {
+		if failed || !action.Matches(verb, resource) {
+			return false, nil, nil
+		}
+		failed = true
+		return true, nil, err
+	}
+}
+
 func namespaceLeaving() error {
 	err := apierrs.NewForbidden(corev1.Resource("configmaps"), "x", nil)
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
@@ -855,6 +897,27 @@ func foreignTaskRun() *pipelinev1.TaskRun {
 	tr := firstRun.DeepCopy()
 	tr.OwnerReferences, tr.Labels = nil, nil
 	return tr
+}
+
+func orphaned(tr *pipelinev1.TaskRun) *pipelinev1.TaskRun {
+	tr = tr.DeepCopy()
+	tr.OwnerReferences = nil
+	delete(tr.Labels, serverless.ImageTagLabelKey)
+	return tr
+}
+
+// labelledTaskRun and labelledConfigMap carry the labels of the Function's own,
+// as copies of these do.
+func labelledTaskRun() *pipelinev1.TaskRun {
+	tr := firstRun.DeepCopy()
+	tr.Name, tr.OwnerReferences = "copy", nil
+	return tr
+}
+
+func labelledConfigMap() *corev1.ConfigMap {
+	cm := configMap(function())
+	cm.Name, cm.OwnerReferences = "copy", nil
+	return cm
 }
 
 func unlabelled(tr *pipelinev1.TaskRun) *pipelinev1.TaskRun {

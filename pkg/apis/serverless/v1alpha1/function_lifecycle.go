@@ -135,6 +135,9 @@ func (fn *Function) IsFailed() bool {
 		fn.Status.GetCondition(FunctionConditionReady).IsFalse()
 }
 
+// Where a step marks those that wait for it, it marks itself last: Ready takes
+// the reason of the condition marked last, and should tell of the step.
+
 // InitializeConditions sets the conditions that are missing to Unknown.
 func (fs *FunctionStatus) InitializeConditions() {
 	functionConditionSet.Manage(fs).InitializeConditions()
@@ -143,9 +146,7 @@ func (fs *FunctionStatus) InitializeConditions() {
 // ResetConditions sets all conditions to Unknown, so that a new generation does
 // not keep a True, or a False, of an earlier one.
 func (fs *FunctionStatus) ResetConditions() {
-	m := functionConditionSet.Manage(fs)
-	m.MarkUnknown(FunctionConditionConfigurationReady, "", "")
-	fs.markWaitingForConfiguration()
+	fs.MarkConfigurationUnknown("", "")
 }
 
 // MarkConfigurationReady says that what the build needs is written.
@@ -156,21 +157,21 @@ func (fs *FunctionStatus) MarkConfigurationReady(reason, messageFormat string, m
 // MarkConfigurationUnknown says what the configuration waits for, and that build
 // and service wait for it.
 func (fs *FunctionStatus) MarkConfigurationUnknown(reason, messageFormat string, messageA ...any) {
-	functionConditionSet.Manage(fs).MarkUnknown(FunctionConditionConfigurationReady, reason, messageFormat, messageA...)
 	fs.markWaitingForConfiguration()
+	functionConditionSet.Manage(fs).MarkUnknown(FunctionConditionConfigurationReady, reason, messageFormat, messageA...)
 }
 
 // MarkConfigurationFailed says that the Function cannot be configured, and
 // that build and service wait for that.
 func (fs *FunctionStatus) MarkConfigurationFailed(reason, messageFormat string, messageA ...any) {
-	functionConditionSet.Manage(fs).MarkFalse(FunctionConditionConfigurationReady, reason, messageFormat, messageA...)
 	fs.markWaitingForConfiguration()
+	functionConditionSet.Manage(fs).MarkFalse(FunctionConditionConfigurationReady, reason, messageFormat, messageA...)
 }
 
 func (fs *FunctionStatus) markWaitingForConfiguration() {
+	fs.markWaitingForBuild()
 	functionConditionSet.Manage(fs).MarkUnknown(FunctionConditionBuildReady, ReasonWaitingForConfiguration,
 		"The build waits for ConfigurationReady.")
-	fs.markWaitingForBuild()
 }
 
 // MarkBuildReady says that the image of the current generation is there.
@@ -181,15 +182,15 @@ func (fs *FunctionStatus) MarkBuildReady(reason, messageFormat string, messageA 
 // MarkBuildUnknown says where the build stands while it is not done, and that
 // the service waits for it.
 func (fs *FunctionStatus) MarkBuildUnknown(reason, messageFormat string, messageA ...any) {
-	functionConditionSet.Manage(fs).MarkUnknown(FunctionConditionBuildReady, reason, messageFormat, messageA...)
 	fs.markWaitingForBuild()
+	functionConditionSet.Manage(fs).MarkUnknown(FunctionConditionBuildReady, reason, messageFormat, messageA...)
 }
 
 // MarkBuildFailed says why the image could not be built, and that the service
 // waits for it.
 func (fs *FunctionStatus) MarkBuildFailed(reason, messageFormat string, messageA ...any) {
-	functionConditionSet.Manage(fs).MarkFalse(FunctionConditionBuildReady, reason, messageFormat, messageA...)
 	fs.markWaitingForBuild()
+	functionConditionSet.Manage(fs).MarkFalse(FunctionConditionBuildReady, reason, messageFormat, messageA...)
 }
 
 func (fs *FunctionStatus) markWaitingForBuild() {

@@ -90,7 +90,7 @@ func MakeTaskRun(fn *v1alpha1.Function, cfg *config.Config, build Build) *pipeli
 			},
 		},
 	}
-	tr.Labels = BuildLabels(fn, build.Tag, nil)
+	tr.Labels = BuildLabels(fn, build.Tag)
 	tr.Annotations = map[string]string{
 		serverless.GenerationAnnotationKey:   strconv.FormatInt(build.Generation, 10),
 		serverless.BuildReasonAnnotationKey:  build.Reason,
@@ -106,9 +106,9 @@ func MakeTaskRun(fn *v1alpha1.Function, cfg *config.Config, build Build) *pipeli
 }
 
 // BuildLabels returns the labels of the TaskRun that builds the image of the
-// given tag, together with those that others have put on it.
-func BuildLabels(fn *v1alpha1.Function, tag string, others map[string]string) map[string]string {
-	return kmap.Union(others, objectMeta(fn, "").Labels, map[string]string{serverless.ImageTagLabelKey: tag})
+// given tag.
+func BuildLabels(fn *v1alpha1.Function, tag string) map[string]string {
+	return kmap.Union(objectMeta(fn, "").Labels, map[string]string{serverless.ImageTagLabelKey: tag})
 }
 
 // buildStep returns the step in which Kaniko unpacks the base image over its
