@@ -176,7 +176,9 @@ type BuildStatus struct {
 	// +optional
 	Reason string `json:"reason,omitempty"`
 
-	// Generation is the generation of the Function that asked for the build.
+	// Generation is the newest generation of the Function that the build was to
+	// serve: the one that asked for it, or a later one that did not change what
+	// is built.
 	// +optional
 	Generation int64 `json:"generation,omitempty"`
 
