@@ -23,14 +23,18 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
+	"runtime"
 	"strings"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"github.com/kiln-dev/kiln/hack/cluster/internal/cache"
+	"github.com/kiln-dev/kiln/hack/cluster/internal/command"
+	"github.com/kiln-dev/kiln/hack/cluster/internal/packages"
 )
 
 const (
@@ -44,26 +48,17 @@ const (
 
 // debian makes the image with Debian's userland.
 func (b *builder) debian(ctx context.Context, log io.Writer) (stored, error) {
-	key, err := cache.Key(cache.Text(recipe, b.host.Arch), cache.Text(rootfsArgs(b.host.Arch)...), cache.Text(string(b.trusted)))
+	key, err := cache.Key(cache.Text(recipe, runtime.GOOS, b.host.Arch), cache.Text(rootfsArgs(b.host.Arch)...), cache.Text(string(b.trusted)))
 	if err != nil {
 		return stored{}, err
 	}
 	return b.ensure(ctx, b.repo+"/debian", key, suite, func() (v1.Image, error) {
-		archive, err := b.rootfs(ctx, log)
+		base, own, err := b.userlandImage(ctx, log)
 		if err != nil {
 			return nil, err
 		}
-		rootfs, err := newLayer(func() (io.ReadCloser, error) { return os.Open(archive) })
-		if err != nil {
-			return nil, err
-		}
-		layers := []v1.Layer{rootfs}
 		config := v1.Config{Cmd: []string{"bash"}, Env: []string{"PATH=" + searchPath}}
-
-		own, err := bundleOf(archive)
-		if err != nil {
-			return nil, err
-		}
+		var layers []v1.Layer
 		if extra := difference(b.trusted, own); len(extra) > 0 {
 			layer, err := trustLayer(own, extra)
 			if err != nil {
@@ -72,8 +67,45 @@ func (b *builder) debian(ctx context.Context, log io.Writer) (stored, error) {
 			layers = append(layers, layer)
 			config.Env = append(config.Env, "NODE_EXTRA_CA_CERTS="+extraBundle)
 		}
-		return b.assemble(config, nil, layers...)
+		return b.assemble(config, base, layers...)
 	})
+}
+
+// userlandImage returns an image with Debian's userland, and the CA
+// certificates in it. Where Debian's tools do not run, there is a user's
+// Docker, and what it can pull.
+func (b *builder) userlandImage(ctx context.Context, log io.Writer) (v1.Image, []byte, error) {
+	if runtime.GOOS != "linux" {
+		img, err := b.publicImage(ctx)
+		return img, nil, err
+	}
+	archive, err := b.rootfs(ctx, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	own, err := bundleOf(archive)
+	if err != nil {
+		return nil, nil, err
+	}
+	layer, err := newLayer(func() (io.ReadCloser, error) { return os.Open(archive) })
+	if err != nil {
+		return nil, nil, err
+	}
+	img, err := b.assemble(v1.Config{}, nil, layer)
+	return img, own, err
+}
+
+// publicImage returns Debian's own image, which has no CA certificates.
+func (b *builder) publicImage(ctx context.Context) (v1.Image, error) {
+	ref, err := name.ParseReference("debian:" + suite + "-slim")
+	if err != nil {
+		return nil, fmt.Errorf("failed to name image: %w", err)
+	}
+	img, err := remote.Image(ref, remote.WithContext(ctx), remote.WithPlatform(v1.Platform{OS: "linux", Architecture: b.host.Arch}))
+	if err != nil {
+		return nil, fmt.Errorf("failed to pull image %s: %w", ref, err)
+	}
+	return img, nil
 }
 
 // trustLayer adds certificates to the bundle that programs read, and as a file
@@ -93,14 +125,18 @@ func (b *builder) rootfs(ctx context.Context, log io.Writer) (string, error) {
 		return "", err
 	}
 	dir, err := b.host.Store.Get(ctx, "base-rootfs", key, func(dir string) error {
-		cmd := exec.CommandContext(ctx, "mmdebstrap", append(args, filepath.Join(dir, archiveFile))...)
-		// It clamps the times of files, so that the archive depends on the packages only.
-		cmd.Env = append(os.Environ(), "SOURCE_DATE_EPOCH=0")
-		cmd.Stdout, cmd.Stderr = log, log
-		if err := cmd.Run(); err != nil {
-			return fmt.Errorf("failed to run mmdebstrap: %w", err)
+		if err := packages.Ensure(ctx, log, "mmdebstrap"); err != nil {
+			return err
 		}
-		return nil
+		args := append([]string{"mmdebstrap"}, args...)
+		// It clamps the times of files, so that the archive depends on the packages only.
+		cmd := command.New(append(args, filepath.Join(dir, archiveFile))...).With("SOURCE_DATE_EPOCH=0")
+		if os.Geteuid() == 0 {
+			// What it leaves when it is killed goes with the unfinished entry. The
+			// directory may be closed to the user ids it works with otherwise.
+			cmd = cmd.With("TMPDIR=" + dir)
+		}
+		return cmd.Run(ctx, log)
 	})
 	return filepath.Join(dir, archiveFile), err
 }

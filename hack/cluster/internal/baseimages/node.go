@@ -27,13 +27,14 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/kiln-dev/kiln/hack/cluster/internal/cache"
+	"github.com/kiln-dev/kiln/hack/cluster/internal/command"
+	"github.com/kiln-dev/kiln/hack/cluster/internal/packages"
 )
 
 // npmPackage is a package of npm's registry, pinned by the hash of its content.
@@ -99,7 +100,7 @@ func (b *builder) node(ctx context.Context, log io.Writer, debian stored, r rele
 		if err != nil {
 			return nil, err
 		}
-		layer, err := nodeLayer(ctx, log, node, npm)
+		layer, err := b.nodeLayer(ctx, log, node, npm)
 		if err != nil {
 			return nil, err
 		}
@@ -116,20 +117,14 @@ func (b *builder) node(ctx context.Context, log io.Writer, debian stored, r rele
 }
 
 // nodeLayer downloads the packages and lays them out as the official images do.
-func nodeLayer(ctx context.Context, log io.Writer, node, npm npmPackage) (v1.Layer, error) {
-	dir, err := os.MkdirTemp("", "kiln-node-")
-	if err != nil {
-		return nil, fmt.Errorf("failed to create directory: %w", err)
-	}
-	defer os.RemoveAll(dir)
-
+func (b *builder) nodeLayer(ctx context.Context, log io.Writer, node, npm npmPackage) (v1.Layer, error) {
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)
 	for _, p := range []struct {
 		npmPackage
 		place func(string) (string, bool)
 	}{{node, placeNode}, {npm, placeNPM}} {
-		archive, err := p.download(ctx, log, dir)
+		archive, err := b.fetch(ctx, log, p.npmPackage)
 		if err != nil {
 			return nil, err
 		}
@@ -170,29 +165,44 @@ func placeNPM(name string) (string, bool) {
 	return "usr/local/lib/node_modules/npm/" + name, true
 }
 
+// fetch returns the path of a package's archive.
+func (b *builder) fetch(ctx context.Context, log io.Writer, p npmPackage) (string, error) {
+	key, err := cache.Key(cache.Text(p.name, p.version, p.integrity))
+	if err != nil {
+		return "", err
+	}
+	dir, err := b.host.Store.Get(ctx, "npm-packages", key, func(dir string) error {
+		if err := packages.Ensure(ctx, log, "npm"); err != nil {
+			return err
+		}
+		return p.download(ctx, log, dir)
+	})
+	return filepath.Join(dir, p.archive()), err
+}
+
+// archive returns the name that npm gives the package's archive.
+func (p npmPackage) archive() string { return p.name + "-" + p.version + ".tgz" }
+
 // download fetches the package into dir with npm, which knows the user's
 // registry and proxy, and checks that it is the pinned one.
-func (p npmPackage) download(ctx context.Context, log io.Writer, dir string) (string, error) {
-	cmd := exec.CommandContext(ctx, "npm", "pack", "--silent", "--pack-destination", dir, p.name+"@"+p.version)
-	cmd.Dir = dir
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("failed to download %s@%s with npm: %w", p.name, p.version, err)
-	}
-	archive := filepath.Join(dir, p.name+"-"+p.version+".tgz")
-	f, err := os.Open(archive)
+func (p npmPackage) download(ctx context.Context, log io.Writer, dir string) error {
+	err := command.New("npm", "pack", "--silent", "--pack-destination", dir, p.name+"@"+p.version).In(dir).Run(ctx, log)
 	if err != nil {
-		return "", fmt.Errorf("failed to open package: %w", err)
+		return fmt.Errorf("failed to download %s@%s: %w", p.name, p.version, err)
+	}
+	f, err := os.Open(filepath.Join(dir, p.archive()))
+	if err != nil {
+		return fmt.Errorf("failed to open package: %w", err)
 	}
 	defer f.Close()
 	sum := sha512.New()
 	if _, err := io.Copy(sum, f); err != nil {
-		return "", fmt.Errorf("failed to read package: %w", err)
+		return fmt.Errorf("failed to read package: %w", err)
 	}
 	if got := "sha512-" + base64.StdEncoding.EncodeToString(sum.Sum(nil)); got != p.integrity {
-		return "", fmt.Errorf("failed to verify %s@%s: its hash is %s, want %s", p.name, p.version, got, p.integrity)
+		return fmt.Errorf("failed to verify %s@%s: its hash is %s, want %s", p.name, p.version, got, p.integrity)
 	}
-	return archive, nil
+	return nil
 }
 
 // copyEntries appends the files of a package that have a place to an archive.

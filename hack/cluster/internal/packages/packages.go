@@ -25,6 +25,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/kiln-dev/kiln/hack/cluster/internal/command"
 )
@@ -40,9 +41,15 @@ var debian = map[string]string{
 	"nft":        "nftables",
 }
 
+// installing is held while packages are installed: apt-get does not wait for
+// another run of itself.
+var installing sync.Mutex
+
 // Ensure installs the packages of the tools that are missing. Where it cannot,
 // its error tells the user what to do.
 func Ensure(ctx context.Context, log io.Writer, tools ...string) error {
+	installing.Lock()
+	defer installing.Unlock()
 	missing := Missing(tools...)
 	if len(missing) == 0 {
 		return nil
