@@ -78,7 +78,8 @@ func (r *Reconciler) build(ctx context.Context, fn *v1alpha1.Function, want *pla
 	return nil
 }
 
-// isCurrent says whether the Function is as the API server has it. Where it is
+// isCurrent says whether the Function is as the API server has it: its status,
+// too, which may know of a build that the cache has not heard of. Where it is
 // not, the watch will tell of the change.
 func (r *Reconciler) isCurrent(ctx context.Context, fn *v1alpha1.Function) (bool, error) {
 	live, err := r.kiln.ServerlessV1alpha1().Functions(fn.Namespace).Get(ctx, fn.Name, metav1.GetOptions{})
@@ -88,8 +89,7 @@ func (r *Reconciler) isCurrent(ctx context.Context, fn *v1alpha1.Function) (bool
 	if err != nil {
 		return false, fmt.Errorf("failed to get Function: %w", err)
 	}
-	return live.UID == fn.UID && live.Generation == fn.Generation && live.DeletionTimestamp == nil &&
-		live.Annotations[serverless.RebuildAnnotationKey] == fn.Annotations[serverless.RebuildAnnotationKey], nil
+	return live.UID == fn.UID && live.ResourceVersion == fn.ResourceVersion, nil
 }
 
 // liveTaskRuns returns the Function's TaskRuns as the API server has them,

@@ -52,17 +52,8 @@ type plan struct {
 // says what the user, or the administrator, is to fix.
 func makePlan(ctx context.Context, fn *v1alpha1.Function) (*plan, bool) {
 	cfg := config.FromContextOrDefaults(ctx)
-	configured, ok := cfg.Runtimes[fn.Spec.Runtime]
+	configured, runtime, ok := runtimeOf(cfg, fn)
 	if !ok {
-		fn.Status.MarkConfigurationFailed(v1alpha1.ReasonRuntimeUnknown,
-			"Runtime %q is not in config-runtimes, which has: %s.", fn.Spec.Runtime, strings.Join(cfg.Runtimes.Names(), ", "))
-		return nil, false
-	}
-	runtime, ok := runtimes.For(configured.Language)
-	if !ok {
-		fn.Status.MarkConfigurationFailed(v1alpha1.ReasonRuntimeUnknown,
-			"Runtime %q in config-runtimes is of language %q, which Kiln does not know; it knows: %s.",
-			fn.Spec.Runtime, configured.Language, strings.Join(runtimes.Languages(), ", "))
 		return nil, false
 	}
 	// A spec that was accepted stays so when the configuration becomes stricter.
@@ -106,6 +97,24 @@ func makePlan(ctx context.Context, fn *v1alpha1.Function) (*plan, bool) {
 		files:   files,
 		runtime: runtime,
 	}, true
+}
+
+// runtimeOf returns the Function's runtime, as it is configured and as Kiln knows
+// its language.
+func runtimeOf(cfg *config.Config, fn *v1alpha1.Function) (config.Runtime, runtimes.Runtime, bool) {
+	configured, ok := cfg.Runtimes[fn.Spec.Runtime]
+	if !ok {
+		fn.Status.MarkConfigurationFailed(v1alpha1.ReasonRuntimeUnknown,
+			"Runtime %q is not in config-runtimes, which has: %s.", fn.Spec.Runtime, strings.Join(cfg.Runtimes.Names(), ", "))
+		return configured, runtimes.Runtime{}, false
+	}
+	runtime, ok := runtimes.For(configured.Language)
+	if !ok {
+		fn.Status.MarkConfigurationFailed(v1alpha1.ReasonRuntimeUnknown,
+			"Runtime %q in config-runtimes is of language %q, which Kiln does not know; it knows: %s.",
+			fn.Spec.Runtime, configured.Language, strings.Join(runtimes.Languages(), ", "))
+	}
+	return configured, runtime, ok
 }
 
 // configure writes the ConfigMap that the build reads, and deletes those of
