@@ -17,7 +17,6 @@ limitations under the License.
 package test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -104,12 +103,12 @@ func dumpPods(ctx context.Context, c *Clients, namespace string, w io.Writer) {
 		fmt.Fprintf(w, "Pod %s: %s\n", pod.Name, pod.Status.Phase)
 		for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 			fmt.Fprintf(w, "Container %s of %s: %+v\n", status.Name, pod.Name, status.State)
-			dumpLog(w, containerLog(ctx, c, &pod, status.Name), "")
+			dumpLog(w, containerLog(ctx, c, &pod, status.Name), func(string) bool { return true })
 		}
 	}
 }
 
-// dumpController writes what the controller's log says about the namespace.
+// dumpController writes what worries the controller about the namespace.
 func dumpController(ctx context.Context, c *Clients, namespace string, w io.Writer) {
 	list, err := c.Kube.CoreV1().Pods(SystemNamespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -122,7 +121,10 @@ func dumpController(ctx context.Context, c *Clients, namespace string, w io.Writ
 		}
 		fmt.Fprintf(w, "%s on %s\n", pod.Name, namespace)
 		for _, container := range pod.Spec.Containers {
-			dumpLog(w, containerLog(ctx, c, &pod, container.Name), namespace)
+			dumpLog(w, containerLog(ctx, c, &pod, container.Name), func(line string) bool {
+				// That a reconcile succeeded, or an event was sent, is in the status and the events.
+				return strings.Contains(line, namespace) && !strings.Contains(line, `"severity":"INFO"`)
+			})
 		}
 	}
 }
@@ -140,11 +142,14 @@ func containerLog(ctx context.Context, c *Clients, pod *corev1.Pod, container st
 	return log
 }
 
-// dumpLog writes the last lines of a log that hold the text.
-func dumpLog(w io.Writer, log []byte, text string) {
-	lines := slices.DeleteFunc(bytes.Split(bytes.TrimSpace(log), []byte("\n")), func(line []byte) bool {
-		return !bytes.Contains(line, []byte(text))
-	})
+// dumpLog writes the last lines of a log that are wanted.
+func dumpLog(w io.Writer, log []byte, wanted func(line string) bool) {
+	var lines []string
+	for line := range strings.Lines(string(log)) {
+		if wanted(line) {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
 	for _, line := range lines[max(0, len(lines)-int(dumpLines)):] {
 		fmt.Fprintf(w, "\t| %s\n", line)
 	}

@@ -139,8 +139,8 @@ func follow(ctx context.Context, clients *test.Clients, name string, w io.Writer
 
 type conditionLine struct{ condition, text string }
 
-// conditionLines returns a line for each condition, in the order in which they
-// come True.
+// conditionLines returns a line for each condition that has something to say,
+// in the order in which they come True.
 func conditionLines(fn *v1alpha1.Function) []conditionLine {
 	var lines []conditionLine
 	for _, kind := range []apis.ConditionType{
@@ -150,7 +150,8 @@ func conditionLines(fn *v1alpha1.Function) []conditionLine {
 		v1alpha1.FunctionConditionReady,
 	} {
 		condition := fn.Status.GetCondition(kind)
-		if condition == nil {
+		if condition == nil || kind == v1alpha1.FunctionConditionReady && condition.IsUnknown() {
+			// While Ready is Unknown it repeats the one that it waits for.
 			continue
 		}
 		text := fmt.Sprintf("%-9s%-24s%s", condition.Status, condition.Reason, firstLine(condition.Message))
@@ -208,7 +209,7 @@ func next(fn *v1alpha1.Function, file string, w io.Writer) {
 		{"kubectl logs -l serving.knative.dev/service=" + fn.Name + " -c user-container", "what the function logs"},
 		{"kubectl delete -f " + file, "remove the function and all that belongs to it"},
 		{"make run", "install your changes of Kiln and try again"},
-		{"make cluster-down", "remove the cluster"},
+		{"make cluster-down", "remove the local cluster"},
 	} {
 		fmt.Fprintf(w, "  %-72s # %s\n", line[0], line[1])
 	}
