@@ -28,9 +28,7 @@ var tekton = component{
 	module:    "tekton",
 	namespace: "tekton-pipelines",
 	sources: []source{
-		{module: "github.com/tektoncd/pipeline", dir: "config"},
-		{module: "github.com/tektoncd/pipeline", dir: "config/100-namespace"},
-		{module: "github.com/tektoncd/pipeline", dir: "config/300-crds"},
+		{module: "github.com/tektoncd/pipeline", dirs: []string{"config", "config/100-namespace", "config/300-crds"}},
 	},
 	edit: func(o object, images *baseimages.Set) {
 		if o.kind() == "Deployment" {
@@ -48,9 +46,9 @@ var serving = component{
 	module:    "serving",
 	namespace: "knative-serving",
 	sources: []source{
-		{module: "knative.dev/serving", dir: "config/core", deep: true},
-		{module: "knative.dev/networking", dir: "config"},
-		{module: "knative.dev/caching", dir: "config"},
+		{module: "knative.dev/serving", dirs: []string{"config/core"}, deep: true},
+		{module: "knative.dev/networking", dirs: []string{"config"}},
+		{module: "knative.dev/caching", dirs: []string{"config"}},
 	},
 	edit: func(o object, _ *baseimages.Set) {
 		if o.kind() != "ConfigMap" {
@@ -72,6 +70,6 @@ var traefik = component{
 	name:      "Traefik",
 	module:    "traefik",
 	namespace: "traefik",
-	sources:   []source{{dir: "config"}},
+	sources:   []source{{dirs: []string{"config"}}},
 	edit:      func(object, *baseimages.Set) {},
 }

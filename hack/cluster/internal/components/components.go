@@ -26,6 +26,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kiln-dev/kiln/hack/cluster/internal/baseimages"
+	"github.com/kiln-dev/kiln/hack/cluster/internal/cache"
 	"github.com/kiln-dev/kiln/hack/cluster/internal/env"
 	"github.com/kiln-dev/kiln/hack/cluster/internal/gobuild"
 )
@@ -64,7 +65,14 @@ type Built struct {
 // compiling does not wait for the network.
 func Download(ctx context.Context, host *env.Host, log io.Writer) error {
 	for _, module := range []string{"ko", tekton.module, serving.module, traefik.module} {
-		if err := fetch(ctx, log, host.ThirdParty(module), tools); err != nil {
+		folder := host.ThirdParty(module)
+		key, err := cache.Key(cache.Dir(folder))
+		if err != nil {
+			return err
+		}
+		// The entry is empty: it tells that there is nothing to do, which go takes seconds to find out.
+		_, err = host.Store.Get(ctx, "downloads", key, func(string) error { return fetch(ctx, log, folder, tools) })
+		if err != nil {
 			return err
 		}
 	}

@@ -44,13 +44,13 @@ import (
 // although no other input has changed.
 const recipe = "2"
 
-// source is a directory with manifests.
+// source tells where manifests are.
 type source struct {
-	// module is the module that has it, by default the component's own folder.
+	// module is the module that has them, by default the component's own folder.
 	module string
-	// dir is its path in the module.
-	dir string
-	// deep tells that the directories in it count, too.
+	// dirs are the directories in the module.
+	dirs []string
+	// deep tells that the directories in these count, too.
 	deep bool
 }
 
@@ -167,13 +167,27 @@ func (s source) read(ctx context.Context, folder string) ([]object, error) {
 		}
 		root = dir
 	}
-	root = filepath.Join(root, filepath.FromSlash(s.dir))
 	var out []object
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	for _, dir := range s.dirs {
+		objects, err := readDir(filepath.Join(root, filepath.FromSlash(dir)), s.deep)
+		if err != nil {
+			return nil, fmt.Errorf("failed to read manifests: %w", err)
+		}
+		if len(objects) == 0 {
+			return nil, fmt.Errorf("failed to find manifests in %s of %s", dir, root)
+		}
+		out = append(out, objects...)
+	}
+	return out, nil
+}
+
+// readDir returns the objects in the YAML files of a directory.
+func readDir(root string, deep bool) (out []object, err error) {
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && path != root && !s.deep:
+		case d.IsDir() && path != root && !deep:
 			return filepath.SkipDir
 		case d.IsDir() || filepath.Ext(path) != ".yaml":
 			return nil
@@ -189,13 +203,7 @@ func (s source) read(ctx context.Context, folder string) ([]object, error) {
 		out = append(out, objects...)
 		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("failed to read manifests: %w", err)
-	}
-	if len(out) == 0 {
-		return nil, fmt.Errorf("failed to find manifests in %s", root)
-	}
-	return out, nil
+	return out, err
 }
 
 // moduleDir returns where the module cache has the version of a module that a
