@@ -24,11 +24,11 @@ cluster := cluster-up
 # What makes kubectl, ko and Go programs work with the cluster.
 on_cluster = set -o pipefail; . build/cluster/env;
 # Kiln's shipped ConfigMaps know no registry; the overlay tells them the cluster's.
-resolve = ko resolve $(ko_flags) -R -f config/ >build/cluster/overlay/kiln.yaml && kubectl kustomize build/cluster/overlay
+resolve = ko resolve $(ko_flags) -R -f config/ 2>build/install.log >build/cluster/overlay/kiln.yaml && kubectl kustomize build/cluster/overlay
 else ifeq ($(CLUSTER),current)
 cluster := build/bin/ko
 on_cluster = set -o pipefail; export PATH="$(CURDIR)/build/bin:$$PATH" GOFLAGS=-trimpath;
-resolve = ko resolve $(ko_flags) -R -f config/
+resolve = ko resolve $(ko_flags) -R -f config/ 2>build/install.log
 else
 $(error CLUSTER is "$(CLUSTER)"; it must be kind or current)
 endif
@@ -62,10 +62,10 @@ cluster-status: ## Tell how the local kind cluster is; fail if it does not run.
 
 .PHONY: install
 install: $(cluster) ## Build Kiln and install it, or update it.
-	@mkdir -p build
-	@$(on_cluster) $(resolve) | kubectl apply --server-side --force-conflicts -f - >build/install.log || { cat build/install.log; exit 1; }
+	@mkdir -p build && echo "Building and installing Kiln."
+	@$(on_cluster) { $(resolve) | kubectl apply --server-side --force-conflicts -f - >>build/install.log; } || { cat build/install.log; exit 1; }
 	@$(on_cluster) kubectl rollout status --namespace=kiln-system --timeout=3m deployment >build/install.log || { cat build/install.log; exit 1; }
-	@$(on_cluster) $(wait) --for='jsonpath={.webhooks[*].clientConfig.caBundle}' >/dev/null \
+	@$(on_cluster) $(wait) --for='jsonpath={.webhooks[*].clientConfig.caBundle}' >build/install.log \
 		mutatingwebhookconfiguration,validatingwebhookconfiguration --selector=app.kubernetes.io/part-of=kiln
 	@echo "Kiln is installed."
 
