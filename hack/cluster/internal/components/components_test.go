@@ -113,7 +113,7 @@ func TestSlim(t *testing.T) {
 	slim(o)
 	c := o.containers()[0]
 	want := map[string]any{
-		"requests": map[string]any{"cpu": "10m", "memory": "32Mi"},
+		"requests": map[string]any{"cpu": "50m", "memory": "32Mi"},
 		"limits":   map[string]any{"memory": "600Mi"},
 	}
 	if diff := cmp.Diff(want, c["resources"]); diff != "" {

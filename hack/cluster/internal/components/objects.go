@@ -147,7 +147,8 @@ func slim(o object) {
 		return
 	}
 	for _, c := range o.containers() {
-		set(c, map[string]any{"cpu": "10m", "memory": "32Mi"}, "resources", "requests")
+		// Enough of a share to be served beside builds when both cores are busy.
+		set(c, map[string]any{"cpu": "50m", "memory": "32Mi"}, "resources", "requests")
 		if limits, ok := at(c, "resources", "limits").(map[string]any); ok {
 			delete(limits, "cpu")
 		}

@@ -59,7 +59,7 @@ type source struct {
 type manifests struct {
 	component component
 	objects   []object
-	// key tells what they were made from.
+	// key is the hash of the objects.
 	key string
 }
 
@@ -81,20 +81,17 @@ type builder struct {
 	base     *baseimages.Set
 }
 
-// resolve returns the manifests of a component, and makes its images unless
-// the registry holds all of them.
+// resolve returns the manifests of a component as they suit this cluster, and
+// makes its images unless the registry holds all of them.
 func (b *builder) resolve(ctx context.Context, log io.Writer, c component) (manifests, error) {
-	objects, err := b.adapted(ctx, c)
-	if err != nil {
-		return manifests{}, err
-	}
-	raw, err := encode(objects)
+	folder := b.host.ThirdParty(c.module)
+	raw, err := c.read(ctx, folder)
 	if err != nil {
 		return manifests{}, err
 	}
 	key, err := cache.Key(
 		cache.Text(recipe, b.host.Arch, b.ko, b.registry.Push, b.base.Static, string(raw)),
-		cache.Dir(b.host.ThirdParty(c.module)))
+		cache.Dir(folder))
 	if err != nil {
 		return manifests{}, err
 	}
@@ -102,8 +99,29 @@ func (b *builder) resolve(ctx context.Context, log io.Writer, c component) (mani
 	if err != nil {
 		return manifests{}, err
 	}
-	objects, err = decode(resolved)
-	return manifests{component: c, objects: inOrder(objects), key: key}, err
+	return b.adapt(c, resolved)
+}
+
+// adapt makes resolved manifests suit this cluster. It comes after the images
+// are built, so that they need not be built again for it.
+func (b *builder) adapt(c component, resolved []byte) (manifests, error) {
+	objects, err := decode(resolved)
+	if err != nil {
+		return manifests{}, err
+	}
+	objects = slices.DeleteFunc(objects, unwanted)
+	images := &baseimages.Set{Debian: atNodes(b.base.Debian, b.registry)}
+	for _, o := range objects {
+		slim(o)
+		c.edit(o, images)
+	}
+	objects = inOrder(objects)
+	final, err := encode(objects)
+	if err != nil {
+		return manifests{}, err
+	}
+	key, err := cache.Key(cache.Text(string(final)))
+	return manifests{component: c, objects: objects, key: key}, err
 }
 
 // cached returns the resolved manifests from the cache. The registry may have
@@ -136,25 +154,17 @@ func (b *builder) cached(ctx context.Context, log io.Writer, key string, build f
 	}
 }
 
-// adapted returns the objects of a component as they suit this cluster.
-func (b *builder) adapted(ctx context.Context, c component) ([]object, error) {
-	images := &baseimages.Set{Debian: atNodes(b.base.Debian, b.registry)}
+// read returns the manifests of a component as their project has them.
+func (c component) read(ctx context.Context, folder string) ([]byte, error) {
 	var out []object
 	for _, s := range c.sources {
-		objects, err := s.read(ctx, b.host.ThirdParty(c.module))
+		objects, err := s.read(ctx, folder)
 		if err != nil {
 			return nil, err
 		}
-		for _, o := range objects {
-			if unwanted(o) {
-				continue
-			}
-			slim(o)
-			c.edit(o, images)
-			out = append(out, o)
-		}
+		out = append(out, objects...)
 	}
-	return out, nil
+	return encode(out)
 }
 
 // read returns the objects in the source, in the order of their files.

@@ -134,7 +134,11 @@ func (c *Cluster) Create(ctx context.Context, image Image, log io.Writer) error 
 	if err := registry.WriteHosts(certs, c.engine); err != nil {
 		return err
 	}
-	config, err := yaml.Marshal(c.config(image, certs, cgroupV1()))
+	patches := filepath.Join(c.dir, "patches")
+	if err := writePatches(patches); err != nil {
+		return err
+	}
+	config, err := yaml.Marshal(c.config(image, certs, patches, cgroupV1()))
 	if err != nil {
 		return fmt.Errorf("failed to encode configuration: %w", err)
 	}
@@ -224,7 +228,7 @@ func (c *Cluster) fetchKubectl(ctx context.Context, log io.Writer) error {
 }
 
 // config returns kind's configuration.
-func (c *Cluster) config(image Image, certs string, v1 bool) kindConfig {
+func (c *Cluster) config(image Image, certs, patches string, v1 bool) kindConfig {
 	kubelet := "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nserializeImagePulls: false\n"
 	if v1 {
 		// Without it, kubelet refuses to start there.
@@ -235,10 +239,13 @@ func (c *Cluster) config(image Image, certs string, v1 bool) kindConfig {
 		Kind:       "Cluster",
 		Name:       Name,
 		Nodes: []kindNode{{
-			Role:        "control-plane",
-			ExtraMounts: []kindMount{{HostPath: certs, ContainerPath: "/etc/containerd/certs.d", ReadOnly: true}},
+			Role: "control-plane",
+			ExtraMounts: []kindMount{
+				{HostPath: certs, ContainerPath: "/etc/containerd/certs.d", ReadOnly: true},
+				{HostPath: patches, ContainerPath: patchesInNode, ReadOnly: true},
+			},
 		}},
-		KubeadmConfigPatches: []string{kubelet},
+		KubeadmConfigPatches: []string{kubelet, "kind: InitConfiguration\npatches:\n  directory: " + patchesInNode + "\n"},
 	}
 	if c.engine.Own {
 		config.Networking.APIServerAddress = engine.Address

@@ -17,6 +17,9 @@ limitations under the License.
 package kindcluster
 
 import (
+	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -41,7 +44,7 @@ func TestConfig(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			c := &Cluster{engine: &engine.Engine{Own: test.own}}
-			got := c.config(Image{Ref: "image", Built: test.built}, "/certs", test.v1)
+			got := c.config(Image{Ref: "image", Built: test.built}, "/certs", "/patches", test.v1)
 			if got.Networking.APIServerAddress != test.address {
 				t.Errorf("address = %q, want %q", got.Networking.APIServerAddress, test.address)
 			}
@@ -55,5 +58,22 @@ func TestConfig(t *testing.T) {
 				t.Errorf("mount = %+v", mount)
 			}
 		})
+	}
+}
+
+func TestPatches(t *testing.T) {
+	dir := t.TempDir()
+	if err := writePatches(dir); err != nil {
+		t.Fatal("writePatches() =", err)
+	}
+	// kubeadm takes the part to patch from the name of the file.
+	for _, part := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "corednsdeployment"} {
+		data, err := os.ReadFile(filepath.Join(dir, part+"+strategic.json"))
+		if err != nil {
+			t.Error("ReadFile() =", err)
+		}
+		if !json.Valid(data) || !strings.Contains(string(data), `{"requests": {"cpu": "`) {
+			t.Errorf("patch of %s = %s", part, data)
+		}
 	}
 }
