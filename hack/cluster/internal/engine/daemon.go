@@ -135,6 +135,9 @@ func (d *daemon) config(mtu int, wrapper string) config {
 
 // start makes sure that the engine runs.
 func (d *daemon) start(ctx context.Context) error {
+	if err := d.ours(); err != nil {
+		return err
+	}
 	if d.net.ready(ctx) && ownEngine().answers(ctx) {
 		return nil
 	}
@@ -170,6 +173,25 @@ func (d *daemon) start(ctx context.Context) error {
 		return fmt.Errorf("failed to write configuration: %w", err)
 	}
 	return d.launch(ctx)
+}
+
+// ours returns an error if an engine runs that was started with another cache:
+// its cluster is somebody else's, or this user's with other settings.
+func (d *daemon) ours() error {
+	data, err := os.ReadFile(configFile)
+	if err != nil {
+		return nil // There is none.
+	}
+	var c config
+	if err := json.Unmarshal(data, &c); err != nil || c.DataRoot == d.dataRoot() {
+		return nil // A file that was not written to its end belongs to nothing that runs.
+	}
+	for _, find := range []func() ([]int, error){d.daemons, d.shims} {
+		if pids, err := find(); err != nil || len(pids) > 0 {
+			return errors.Join(err, fmt.Errorf("there is a cluster already that keeps its data in %s: please set XDG_CACHE_HOME as it was set for that", filepath.Dir(filepath.Dir(c.DataRoot))))
+		}
+	}
+	return nil
 }
 
 // launch starts dockerd and waits until it answers.
@@ -251,6 +273,9 @@ func hasCapability(status string, number uint) bool {
 
 // stop removes the engine and all that it made, but for its images.
 func (d *daemon) stop(ctx context.Context) error {
+	if err := d.ours(); err != nil {
+		return err
+	}
 	clean := d.stopContainers(ctx)
 	if err := d.clear(ctx); err != nil {
 		return err
