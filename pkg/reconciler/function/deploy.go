@@ -19,9 +19,9 @@ package function
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"knative.dev/pkg/apis"
@@ -115,14 +115,21 @@ func (r *Reconciler) markService(fn *v1alpha1.Function, svc *servingv1.Service) 
 		fn.Status.MarkRunning()
 		return nil
 	}
-	trouble, err := r.findTrouble(fn, svc)
-	switch failed := failureOf(svc); {
-	case err != nil:
-		return err
+	revision := svc.Status.LatestCreatedRevisionName
+	pods, err := r.podLister.Pods(fn.Namespace).List(podsOf(fn, revision))
+	if err != nil {
+		return fmt.Errorf("failed to list Pods: %w", err)
+	}
+	trouble, unscheduled, failed := firstOf(pods, troubleOf), firstOf(pods, unscheduledOf), failureOf(svc)
+	switch {
+	case trouble != "":
+		fn.Status.MarkRunningFailed(v1alpha1.ReasonServiceFailed, "Revision %s: %s", revision, trouble)
+	case unscheduled != "":
+		// Serving calls that a failure. It is none of the Function's, and is over
+		// as soon as there is room.
+		fn.Status.MarkRunningUnknown(v1alpha1.ReasonMinimumReplicasUnavailable, "Revision %s: %s", revision, unscheduled)
 	case failed != nil:
 		fn.Status.MarkRunningFailed(v1alpha1.ReasonServiceFailed, "%s: %s", failed.Reason, failed.Message)
-	case trouble != "":
-		fn.Status.MarkRunningFailed(v1alpha1.ReasonServiceFailed, "Revision %s: %s", svc.Status.LatestCreatedRevisionName, trouble)
 	case ready.GetReason() == "" || ready.IsTrue():
 		fn.Status.MarkRunningUnknown(v1alpha1.ReasonServiceWaiting, "Service %s is not ready yet.", svc.Name)
 	default:
@@ -144,23 +151,16 @@ func failureOf(svc *servingv1.Service) *apis.Condition {
 	return nil
 }
 
-// findTrouble says why the pods of the newest revision do not start, or "".
-func (r *Reconciler) findTrouble(fn *v1alpha1.Function, svc *servingv1.Service) (string, error) {
-	pods, err := r.podLister.Pods(fn.Namespace).List(podsOf(fn, svc.Status.LatestCreatedRevisionName))
-	if err != nil {
-		return "", fmt.Errorf("failed to list Pods: %w", err)
-	}
-	// The order of a list is not always the same; what is said should be.
-	troubles := make([]string, 0, len(pods))
+// firstOf returns what the function says of the pods, if it says anything. The
+// order of a list is not always the same; what is said should be.
+func firstOf(pods []*corev1.Pod, say func(*corev1.Pod) string) string {
+	first := ""
 	for _, pod := range pods {
-		if trouble := troubleOf(pod); trouble != "" {
-			troubles = append(troubles, trouble)
+		if said := say(pod); said != "" && (first == "" || said < first) {
+			first = said
 		}
 	}
-	if len(troubles) == 0 {
-		return "", nil
-	}
-	return slices.Min(troubles), nil
+	return first
 }
 
 // propagateService tells where the Function answers, and which revisions there are.

@@ -728,6 +728,14 @@ func TestReconcileService(t *testing.T) {
 		})),
 		WantEvents: []string{"Warning ServiceFailed Revision greeter-00001: Container failed with: handler.js:1: SyntaxError"},
 	}, {
+		Name:    "there is no room for a pod: that is no failure of the Function",
+		Key:     key,
+		Objects: []runtime.Object{created, configMap(running1), tr1, firstFailed, unscheduled(running1, "greeter-00001")},
+		WantStatusUpdates: statusUpdate(svcStatus(firstFailed, func(fs *v1alpha1.FunctionStatus) {
+			fs.MarkRunningUnknown(v1alpha1.ReasonMinimumReplicasUnavailable, "Revision greeter-00001: 0/1 nodes are available: 1 Insufficient cpu.")
+		})),
+		WantEvents: []string{"Normal MinimumReplicasUnavailable Revision greeter-00001: 0/1 nodes are available: 1 Insufficient cpu."},
+	}, {
 		Name:    "a pod that crashes when the Service is ready is Kubernetes' to restart",
 		Key:     key,
 		Objects: []runtime.Object{running1, configMap(running1), tr1, svc1, pod(running1, "greeter-00001", crashed2)},

@@ -98,6 +98,9 @@ const (
 	ReasonServiceUpdated = "ServiceUpdated"
 	// ReasonServiceWaiting (Unknown): the service is not ready yet.
 	ReasonServiceWaiting = "ServiceWaiting"
+	// ReasonMinimumReplicasUnavailable (Unknown): no node takes the service's
+	// pods; the message says what is missing.
+	ReasonMinimumReplicasUnavailable = "MinimumReplicasUnavailable"
 	// ReasonServiceFailed (False): the service reports a failure; the message
 	// holds its words.
 	ReasonServiceFailed = "ServiceFailed"
