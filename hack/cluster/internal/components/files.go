@@ -94,7 +94,7 @@ func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + 
 func overlayOf(registry env.Registry, built *Built) (map[string][]byte, error) {
 	runtimes := map[string]string{}
 	for major, image := range built.Base.Node {
-		runtimes["nodejs"+major] = "baseImage: " + atPods(image, registry) + "\ndependencyFile: package.json\nlanguage: nodejs\n"
+		runtimes["nodejs"+major] = "baseImage: " + atPods(image, registry) + "\nlanguage: nodejs\n"
 	}
 	patches := []object{
 		configPatch("config-registry", map[string]string{
