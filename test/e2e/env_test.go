@@ -32,6 +32,7 @@ import (
 	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/util/retry"
@@ -105,7 +106,12 @@ func example(t *testing.T, file string) *v1alpha1.Function {
 func function(source string) *v1alpha1.Function {
 	return &v1alpha1.Function{
 		ObjectMeta: metav1.ObjectMeta{Name: "fn"},
-		Spec:       v1alpha1.FunctionSpec{Runtime: "nodejs24", Source: source},
+		Spec: v1alpha1.FunctionSpec{
+			Runtime: "nodejs24",
+			Source:  source,
+			// Many functions, old revisions among them, share a small node.
+			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5m")}},
+		},
 	}
 }
 
@@ -201,6 +207,16 @@ func (e *env) wantAnswer(fn *v1alpha1.Function, body, want string) {
 	}
 	if answer.Status != http.StatusOK || answer.Body != want {
 		e.Errorf("%s answered %+v, want %q", fn.Status.URL, answer, want)
+	}
+}
+
+// wantAnswerSoon wants that a Function whose service was deleted and made again
+// gives an answer in the end. Serving calls the new one ready while the routes
+// of the old one are still there, and about to go.
+func (e *env) wantAnswerSoon(fn *v1alpha1.Function, want string) {
+	e.Helper()
+	if _, err := e.probe(fn, want).Stop(e.ctx); err != nil {
+		e.Fatal(err)
 	}
 }
 
