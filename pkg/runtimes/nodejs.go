@@ -17,9 +17,12 @@ limitations under the License.
 package runtimes
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
+	"unicode/utf8"
 )
 
 // readPackageJSON implements Runtime.readDependencies for npm. Peer
@@ -34,12 +37,38 @@ func readPackageJSON(text string) (string, bool, error) {
 		PeerDependencies     map[string]any `json:"peerDependencies"`
 	}
 	if err := json.Unmarshal([]byte(text), &manifest); err != nil {
-		return "", false, err
+		return "", false, explainJSON([]byte(text), err)
 	}
 	if manifest == nil {
-		return "", false, errors.New("not a JSON object")
+		return "", false, errors.New("must be a JSON object: it is null")
 	}
 	return text, len(manifest.Dependencies)+len(manifest.OptionalDependencies)+len(manifest.PeerDependencies) > 0, nil
+}
+
+// explainJSON says where the text stops being what it should be.
+func explainJSON(text []byte, err error) error {
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+		line, column := position(text, int(syntax.Offset))
+		return fmt.Errorf("must be a JSON object: line %d, column %d: %w", line, column, err)
+	}
+	mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	switch {
+	case !ok:
+		return err
+	case mismatch.Field == "":
+		return fmt.Errorf("must be a JSON object: it is of type %s", mismatch.Value)
+	default:
+		return fmt.Errorf("%s must be a JSON object: it is of type %s", mismatch.Field, mismatch.Value)
+	}
+}
+
+// position turns a count of bytes into the line and column, from 1, of the last
+// of them.
+func position(text []byte, offset int) (line, column int) {
+	before := text[:min(max(offset-1, 0), len(text))]
+	line = 1 + bytes.Count(before, []byte("\n"))
+	column = 1 + utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:])
+	return line, column
 }
 
 // explainNPM implements Runtime.explainBuildFailure for npm, which begins the

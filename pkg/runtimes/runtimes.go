@@ -121,7 +121,7 @@ type Function struct {
 func (r Runtime) BuildContext(fn Function) (map[string]string, error) {
 	dependencies, install, err := r.readDependencies(fn.Dependencies)
 	if err != nil {
-		return nil, fmt.Errorf("failed to read %s: %w", r.DependencyFile, err)
+		return nil, fmt.Errorf("%s %w", r.DependencyFile, err)
 	}
 	text := fn.Dockerfile
 	if strings.TrimSpace(text) == "" {
@@ -140,6 +140,14 @@ func (r Runtime) BuildContext(fn Function) (map[string]string, error) {
 		files[name] = r.read(name)
 	}
 	return files, nil
+}
+
+// CheckDependencies says what is wrong with the text of a dependency file.
+func (r Runtime) CheckDependencies(text string) error {
+	if _, _, err := r.readDependencies(text); err != nil {
+		return fmt.Errorf("%s %w", r.DependencyFile, err)
+	}
+	return nil
 }
 
 // DockerfileTemplate returns the template of the Dockerfile, in the syntax of

@@ -130,10 +130,10 @@ func TestBuildContextErrors(t *testing.T) {
 		fn   Function
 		want string
 	}{
-		{"cut off", Function{Dependencies: `{"dependencies":`}, "failed to read package.json: unexpected end of JSON input"},
-		{"array", Function{Dependencies: "[]"}, "failed to read package.json: json: cannot unmarshal array"},
-		{"null", Function{Dependencies: "null"}, "failed to read package.json: not a JSON object"},
-		{"dependencies are a list", Function{Dependencies: `{"dependencies":["ms"]}`}, "failed to read package.json: json: "},
+		{"cut off", Function{Dependencies: `{"dependencies":`}, "package.json must be a JSON object: line 1, column 16: unexpected end of JSON input"},
+		{"array", Function{Dependencies: "[]"}, "package.json must be a JSON object: it is of type array"},
+		{"null", Function{Dependencies: "null"}, "package.json must be a JSON object: it is null"},
+		{"dependencies are a list", Function{Dependencies: `{"dependencies":["ms"]}`}, "package.json dependencies must be a JSON object: it is of type array"},
 		{"template syntax", Function{Dockerfile: "FROM {{"}, "failed to parse Dockerfile template: "},
 		{"template field", Function{Dockerfile: "FROM {{.Image}}"}, "failed to render Dockerfile template: "},
 	}
@@ -219,4 +219,14 @@ func TestNode(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("node --test: %v\n%s", err, out)
 	}
+}
+
+// FuzzCheckDependencies checks that no text makes the search for an error's place panic.
+func FuzzCheckDependencies(f *testing.F) {
+	for _, seed := range []string{"{}", "[", "{\"é\"", "nul", "\n\n}", `{"dependencies":1}`} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(_ *testing.T, text string) {
+		_ = languages["nodejs"].CheckDependencies(text)
+	})
 }

@@ -66,8 +66,8 @@ func TestShippedBuild(t *testing.T) {
 func TestShippedRuntimes(t *testing.T) {
 	shipped, example := ConfigMapsFromTestFile(t, RuntimesConfigName, "nodejs22", "nodejs24")
 	want := Runtimes{
-		"nodejs22": {BaseImage: "node:22-bookworm-slim", DependencyFile: "package.json", Language: "nodejs"},
-		"nodejs24": {BaseImage: "node:24-bookworm-slim", DependencyFile: "package.json", Language: "nodejs"},
+		"nodejs22": {BaseImage: "node:22-bookworm-slim", Language: "nodejs"},
+		"nodejs24": {BaseImage: "node:24-bookworm-slim", Language: "nodejs"},
 	}
 	for name, configMap := range map[string]*corev1.ConfigMap{"shipped": shipped, "example": example} {
 		got, err := NewRuntimesFromConfigMap(configMap)
@@ -152,21 +152,21 @@ func TestBuildFromMap(t *testing.T) {
 
 func TestRuntimesFromMap(t *testing.T) {
 	got, err := NewRuntimesFromMap(map[string]string{
-		"_anything":  "{",
-		"nodejs24":   "{baseImage: 'localhost:5000/node:24', dependencyFile: package.json, language: nodejs, deprecated: true}",
-		"python3.13": "baseImage: python:3.13\ndependencyFile: requirements.txt\nlanguage: python\ndockerfile: |\n  FROM {{ .BaseImage }}\n",
+		"_anything": "{",
+		"nodejs24":  "{baseImage: 'localhost:5000/node:24', language: nodejs, deprecated: true}",
+		"nodejs25":  "baseImage: node:25\nlanguage: nodejs\ndockerfile: |\n  FROM {{ .BaseImage }}\n",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := Runtimes{
-		"nodejs24":   {BaseImage: "localhost:5000/node:24", DependencyFile: "package.json", Language: "nodejs", Deprecated: true},
-		"python3.13": {BaseImage: "python:3.13", DependencyFile: "requirements.txt", Language: "python", Dockerfile: "FROM {{ .BaseImage }}\n"},
+		"nodejs24": {BaseImage: "localhost:5000/node:24", Language: "nodejs", Deprecated: true},
+		"nodejs25": {BaseImage: "node:25", Language: "nodejs", Dockerfile: "FROM {{ .BaseImage }}\n"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"nodejs24", "python3.13"}, got.Names()); diff != "" {
+	if diff := cmp.Diff([]string{"nodejs24", "nodejs25"}, got.Names()); diff != "" {
 		t.Errorf("Names (-want +got):\n%s", diff)
 	}
 	if got, err := NewRuntimesFromMap(nil); err != nil || got == nil || len(got) != 0 {
@@ -186,7 +186,7 @@ func TestErrors(t *testing.T) {
 		_, err := NewBuildFromMap(data)
 		return err
 	}
-	const node = "baseImage: node:24\ndependencyFile: package.json\nlanguage: nodejs\n"
+	const node = "baseImage: node:24\nlanguage: nodejs\n"
 
 	tests := map[string]struct {
 		parse      func(map[string]string) error
@@ -208,18 +208,17 @@ func TestErrors(t *testing.T) {
 		"source size too big":  {functions, FunctionsConfigName, "max-source-size", "1Mi", nil, []string{`"1Mi"`, "1Ki and 896Ki"}},
 		"source size negative": {functions, FunctionsConfigName, "max-source-size", "-1", nil, []string{`"-1"`}},
 
-		"runtime key":         {runtimes, RuntimesConfigName, "Node", node, nil, []string{`"Node" is not the name`}},
-		"unknown field":       {runtimes, RuntimesConfigName, "nodejs24", node + "image: x\n", nil, []string{`"image"`}},
-		"field twice":         {runtimes, RuntimesConfigName, "nodejs24", node + "language: x\n", nil, []string{"language"}},
-		"not YAML":            {runtimes, RuntimesConfigName, "nodejs24", "{", nil, nil},
-		"not a mapping":       {runtimes, RuntimesConfigName, "nodejs24", "node:24", nil, nil},
-		"base image missing":  {runtimes, RuntimesConfigName, "nodejs24", "dependencyFile: a\nlanguage: b", nil, []string{"baseImage", "required"}},
-		"base image bad":      {runtimes, RuntimesConfigName, "nodejs24", "baseImage: NODE:24\ndependencyFile: a\nlanguage: b", nil, []string{"baseImage", "NODE:24"}},
-		"dependency file":     {runtimes, RuntimesConfigName, "nodejs24", "baseImage: node\ndependencyFile: a/b\nlanguage: b", nil, []string{"dependencyFile", "a/b"}},
-		"dependency file dot": {runtimes, RuntimesConfigName, "nodejs24", "baseImage: node\ndependencyFile: ..\nlanguage: b", nil, []string{"dependencyFile"}},
-		"Dockerfile for deps": {runtimes, RuntimesConfigName, "nodejs24", "baseImage: node\ndependencyFile: Dockerfile\nlanguage: b", nil, []string{"dependencyFile", "Dockerfile"}},
-		"language missing":    {runtimes, RuntimesConfigName, "nodejs24", "baseImage: node\ndependencyFile: a", nil, []string{"language"}},
-		"empty value":         {runtimes, RuntimesConfigName, "nodejs24", "", nil, []string{"baseImage", "required"}},
+		"runtime key":        {runtimes, RuntimesConfigName, "Node", node, nil, []string{`"Node" is not the name`}},
+		"unknown field":      {runtimes, RuntimesConfigName, "nodejs24", node + "image: x\n", nil, []string{`"image"`}},
+		"field twice":        {runtimes, RuntimesConfigName, "nodejs24", node + "language: x\n", nil, []string{"language"}},
+		"not YAML":           {runtimes, RuntimesConfigName, "nodejs24", "{", nil, nil},
+		"not a mapping":      {runtimes, RuntimesConfigName, "nodejs24", "node:24", nil, nil},
+		"base image missing": {runtimes, RuntimesConfigName, "nodejs24", "language: nodejs", nil, []string{"baseImage", "required"}},
+		"base image bad":     {runtimes, RuntimesConfigName, "nodejs24", "baseImage: NODE:24\nlanguage: nodejs", nil, []string{"baseImage", "NODE:24"}},
+		"language missing":   {runtimes, RuntimesConfigName, "nodejs24", "baseImage: node", nil, []string{"language", `""`}},
+		"language unknown":   {runtimes, RuntimesConfigName, "nodejs24", "baseImage: node\nlanguage: cobol", nil, []string{"language", "cobol", "nodejs"}},
+		"Dockerfile":         {runtimes, RuntimesConfigName, "nodejs24", "baseImage: node\nlanguage: nodejs\ndockerfile: FROM {{.Image}}", nil, []string{"dockerfile", "Image"}},
+		"empty value":        {runtimes, RuntimesConfigName, "nodejs24", "", nil, []string{"baseImage", "required"}},
 
 		"blank image":     {build, BuildConfigName, "kaniko-image", " ", nil, []string{"required"}},
 		"bad image":       {build, BuildConfigName, "kaniko-image", "a b", nil, []string{"a b"}},

@@ -26,16 +26,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kiln-dev/kiln/pkg/runtimes"
 )
 
-const (
-	// RuntimesConfigName is the name of the ConfigMap with the runtimes.
-	RuntimesConfigName = "config-runtimes"
-
-	// dockerfileKey is where a function's ConfigMap holds its Dockerfile, so no
-	// dependency file can have that name.
-	dockerfileKey = "Dockerfile"
-)
+// RuntimesConfigName is the name of the ConfigMap with the runtimes.
+const RuntimesConfigName = "config-runtimes"
 
 // Runtimes are the runtimes that Functions can name.
 type Runtimes map[string]Runtime
@@ -45,10 +41,8 @@ type Runtime struct {
 	// BaseImage is the image that functions' images are built upon.
 	BaseImage string `json:"baseImage"`
 
-	// DependencyFile is the name of the file that holds a Function's deps.
-	DependencyFile string `json:"dependencyFile"`
-
-	// Language picks the wrapper that calls the function, and the Dockerfile.
+	// Language picks the wrapper that calls the function, the name of the file
+	// that holds its deps, and the Dockerfile.
 	Language string `json:"language"`
 
 	// Dockerfile replaces the Dockerfile template of the language.
@@ -67,7 +61,7 @@ func (r Runtimes) Names() []string {
 // begin with an underscore is the name of a runtime, its value is YAML. There
 // is no runtime that is not in the ConfigMap.
 func NewRuntimesFromMap(data map[string]string) (Runtimes, error) {
-	runtimes := make(Runtimes, len(data))
+	known := make(Runtimes, len(data))
 	for _, key := range slices.Sorted(maps.Keys(data)) {
 		if strings.HasPrefix(key, "_") {
 			continue
@@ -76,9 +70,9 @@ func NewRuntimesFromMap(data map[string]string) (Runtimes, error) {
 		if err != nil {
 			return nil, inConfigMap(RuntimesConfigName, fmt.Errorf("failed to parse %q: %w", key, err))
 		}
-		runtimes[key] = runtime
+		known[key] = runtime
 	}
-	return runtimes, nil
+	return known, nil
 }
 
 // NewRuntimesFromConfigMap parses the ConfigMap config-runtimes.
@@ -99,14 +93,11 @@ func parseRuntime(key, value string) (Runtime, error) {
 		return r, fmt.Errorf("baseImage: %w", err)
 	}
 	r.BaseImage = image
-	if problems := validation.IsConfigMapKey(r.DependencyFile); len(problems) > 0 {
-		return r, fmt.Errorf("dependencyFile: %q is not a file name: %s", r.DependencyFile, strings.Join(problems, "; "))
+	if _, ok := runtimes.For(r.Language); !ok {
+		return r, fmt.Errorf("language: Kiln does not know %q; it knows %s", r.Language, strings.Join(runtimes.Languages(), ", "))
 	}
-	if r.DependencyFile == dockerfileKey {
-		return r, fmt.Errorf("dependencyFile: %q is the name of another file", r.DependencyFile)
-	}
-	if problems := validation.IsDNS1123Label(r.Language); len(problems) > 0 {
-		return r, fmt.Errorf("language: %q is not the name of a language: %s", r.Language, strings.Join(problems, "; "))
+	if err := runtimes.ValidateDockerfile(r.Dockerfile); err != nil {
+		return r, fmt.Errorf("dockerfile: %w", err)
 	}
 	return r, nil
 }

@@ -83,8 +83,8 @@ func testConfig(edits ...func(*config.Config)) *config.Config {
 		Build:     build,
 		Registry:  registry,
 		Runtimes: config.Runtimes{
-			"nodejs22": {BaseImage: "node:22", DependencyFile: "package.json", Language: "nodejs"},
-			"nodejs24": {BaseImage: "node:24", DependencyFile: "package.json", Language: "nodejs"},
+			"nodejs22": {BaseImage: "node:22", Language: "nodejs"},
+			"nodejs24": {BaseImage: "node:24", Language: "nodejs"},
 		},
 	}
 	for _, edit := range edits {

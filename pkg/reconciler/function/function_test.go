@@ -326,7 +326,7 @@ func TestReconcileBuild(t *testing.T) {
 
 	rejected := apierrs.NewBadRequest(`admission webhook "validation.webhook.pipeline.tekton.dev" denied the request`)
 	newBase := testConfig(func(cfg *config.Config) {
-		cfg.Runtimes["nodejs24"] = config.Runtime{BaseImage: "node:24.1", DependencyFile: "package.json", Language: "nodejs"}
+		cfg.Runtimes["nodejs24"] = config.Runtime{BaseImage: "node:24.1", Language: "nodejs"}
 	})
 
 	rtesting.TableTest{{

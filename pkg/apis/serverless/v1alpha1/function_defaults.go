@@ -20,6 +20,7 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"knative.dev/pkg/apis"
 
@@ -27,16 +28,27 @@ import (
 )
 
 // SetDefaults fills in what the author left out, from the config in the
-// context. It implements apis.Defaultable.
+// context. A Function that was accepted keeps its defaults until its spec is
+// edited, so that a changed configuration reaches none that is left alone. It
+// implements apis.Defaultable.
 func (fn *Function) SetDefaults(ctx context.Context) {
-	if apis.IsInStatusUpdate(ctx) {
+	if apis.IsInStatusUpdate(ctx) || fn.isDefaulted() && !apis.IsInCreate(ctx) && !apis.IsInUpdate(ctx) {
 		return
 	}
 	cfg := config.FromContextOrDefaults(ctx).Functions
 	if base := baseline(ctx); base != nil {
+		if base.isDefaulted() && equality.Semantic.DeepEqual(base.Spec, fn.Spec) {
+			return
+		}
 		fn.Spec.Resources = yieldDefaults(fn.Spec.Resources, base.Spec.Resources, cfg.DefaultResources)
 	}
 	fn.Spec.setDefaults(cfg)
+}
+
+// isDefaulted says whether the Function has been through SetDefaults, which
+// leaves none of these out.
+func (fn *Function) isDefaulted() bool {
+	return fn.Spec.Runtime != "" && fn.Spec.MinReplicas != nil && fn.Spec.MaxReplicas != nil
 }
 
 func (fs *FunctionSpec) setDefaults(cfg *config.Functions) {

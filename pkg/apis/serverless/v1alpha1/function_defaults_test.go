@@ -130,7 +130,7 @@ func TestSetDefaults(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			ctx := withFunctions(t, test.config)
+			ctx := apis.WithinCreate(withFunctions(t, test.config))
 			fn := &Function{Spec: test.in}
 			fn.SetDefaults(ctx)
 			if diff := cmp.Diff(test.want, fn.Spec); diff != "" {
@@ -176,6 +176,37 @@ func TestSetDefaultsOnUpdate(t *testing.T) {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	})
+}
+
+// TestSetDefaultsLeavesAlone changes the configuration after a Function was
+// accepted: that must not make a new revision of it.
+func TestSetDefaultsLeavesAlone(t *testing.T) {
+	accepted := &Function{}
+	accepted.SetDefaults(apis.WithinCreate(withFunctions(t, nil)))
+	changed := withFunctions(t, map[string]string{"default-cpu-limit": "1", "default-runtime": "nodejs22", "default-min-replicas": "3"})
+	withLimit := *accepted.Spec.DeepCopy()
+	withLimit.Resources.Limits[corev1.ResourceCPU] = resource.MustParse("1")
+	withLimit.Source = "edited"
+
+	tests := map[string]struct {
+		ctx  context.Context
+		edit func(*Function)
+		want FunctionSpec
+	}{
+		"in a reconcile":           {changed, func(*Function) {}, accepted.Spec},
+		"in an update of metadata": {apis.WithinUpdate(changed, accepted), func(fn *Function) { fn.Labels = map[string]string{"a": "b"} }, accepted.Spec},
+		"until the spec is edited": {apis.WithinUpdate(changed, accepted), func(fn *Function) { fn.Spec.Source = "edited" }, withLimit},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			fn := accepted.DeepCopy()
+			test.edit(fn)
+			fn.SetDefaults(test.ctx)
+			if diff := cmp.Diff(test.want, fn.Spec); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
 }
 
 func TestSetDefaultsOfStatusUpdate(t *testing.T) {

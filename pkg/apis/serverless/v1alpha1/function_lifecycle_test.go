@@ -199,3 +199,32 @@ func TestReadyAndFailedCountForTheCurrentGenerationOnly(t *testing.T) {
 		}
 	}
 }
+
+func TestReadyTellsOfTheStepThatIsNotDone(t *testing.T) {
+	fs := &FunctionStatus{}
+	fs.InitializeConditions()
+	steps := []struct {
+		do   func()
+		want string
+	}{
+		{func() { fs.MarkConfigurationUnknown(ReasonWaitingForDeletion, "") }, ReasonWaitingForDeletion},
+		{func() { fs.MarkConfigurationFailed(ReasonInvalidSpec, "") }, ReasonInvalidSpec},
+		{func() { fs.ResetConditions() }, ""},
+		{func() {
+			fs.MarkConfigurationReady(ReasonConfigMapCreated, "")
+			fs.MarkBuildUnknown(ReasonTaskRunRunning, "")
+		}, ReasonTaskRunRunning},
+		{func() { fs.MarkBuildFailed(ReasonBuildTimeout, "") }, ReasonBuildTimeout},
+		{func() {
+			fs.MarkBuildReady(ReasonTaskRunSucceeded, "")
+			fs.MarkRunningUnknown(ReasonServiceWaiting, "")
+		}, ReasonServiceWaiting},
+		{func() { fs.MarkRunningFailed(ReasonServiceFailed, "") }, ReasonServiceFailed},
+	}
+	for i, step := range steps {
+		step.do()
+		if got := fs.GetCondition(FunctionConditionReady).GetReason(); got != step.want {
+			t.Errorf("reason of Ready after step %d = %q, want %q", i, got, step.want)
+		}
+	}
+}

@@ -17,15 +17,11 @@ limitations under the License.
 package v1alpha1
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -34,13 +30,11 @@ import (
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
+	"github.com/kiln-dev/kiln/pkg/runtimes"
 )
 
-// packageJSON is the dependency file that must be a JSON object.
-const packageJSON = "package.json"
-
 // Environment variables that Kiln sets, beside those that Knative does.
-var kilnEnv = []string{"FUNC_NAME", "FUNC_NAMESPACE", "FUNC_RUNTIME"}
+var kilnEnv = []string{runtimes.EnvFunctionName, runtimes.EnvFunctionNamespace, runtimes.EnvFunctionRuntime}
 
 // Validate returns what is wrong with the Function, or nil. What depends on
 // configuration is checked against the config in the context. It implements
@@ -83,20 +77,20 @@ func validateName(name string) *apis.FieldError {
 }
 
 // validateRuntime takes every runtime where none are known, as in a client.
-func (fs *FunctionSpec) validateRuntime(ctx context.Context, runtimes config.Runtimes) *apis.FieldError {
+func (fs *FunctionSpec) validateRuntime(ctx context.Context, known config.Runtimes) *apis.FieldError {
 	if fs.Runtime == "" {
 		return apis.ErrMissingField("runtime")
 	}
-	if runtimes == nil {
+	if known == nil {
 		return nil
 	}
-	runtime, ok := runtimes[fs.Runtime]
+	runtime, ok := known[fs.Runtime]
 	switch {
-	case !ok && len(runtimes) == 0:
+	case !ok && len(known) == 0:
 		return apis.ErrGeneric(fmt.Sprintf("unknown runtime %q: no runtime is configured", fs.Runtime), "runtime")
 	case !ok:
 		return apis.ErrGeneric(fmt.Sprintf("unknown runtime %q: choose one of %s",
-			fs.Runtime, strings.Join(runtimes.Names(), ", ")), "runtime")
+			fs.Runtime, strings.Join(known.Names(), ", ")), "runtime")
 	case runtime.Deprecated && (apis.IsInCreate(ctx) || apis.IsInUpdate(ctx)):
 		// A warning is for people who apply, not for the reconciler.
 		return apis.ErrGeneric(fmt.Sprintf("runtime %q is deprecated", fs.Runtime), "runtime").At(apis.WarningLevel)
@@ -115,40 +109,16 @@ func (fs *FunctionSpec) validateSource(most int64) *apis.FieldError {
 	return nil
 }
 
-func (fs *FunctionSpec) validateDeps(runtimes config.Runtimes) *apis.FieldError {
-	if strings.TrimSpace(fs.Deps) == "" || runtimes[fs.Runtime].DependencyFile != packageJSON {
+// validateDeps takes everything where the runtime's language is not known.
+func (fs *FunctionSpec) validateDeps(known config.Runtimes) *apis.FieldError {
+	language, ok := runtimes.For(known[fs.Runtime].Language)
+	if !ok {
 		return nil
 	}
-	if err := checkJSONObject([]byte(fs.Deps)); err != nil {
-		return apis.ErrGeneric(fmt.Sprintf("%s must be a JSON object: %v", packageJSON, err), "deps")
+	if err := language.CheckDependencies(fs.Deps); err != nil {
+		return apis.ErrGeneric(err.Error(), "deps")
 	}
 	return nil
-}
-
-// checkJSONObject says where the text stops being a JSON object.
-func checkJSONObject(text []byte) error {
-	var object map[string]json.RawMessage
-	err := json.Unmarshal(text, &object)
-	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
-		line, column := position(text, int(syntax.Offset))
-		return fmt.Errorf("line %d, column %d: %w", line, column, err)
-	}
-	if mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return fmt.Errorf("it is of type %s", mismatch.Value)
-	}
-	if err == nil && object == nil {
-		return errors.New("it is null")
-	}
-	return err
-}
-
-// position turns a count of bytes into the line and column, from 1, of the last
-// of them.
-func position(text []byte, offset int) (line, column int) {
-	before := text[:min(max(offset-1, 0), len(text))]
-	line = 1 + bytes.Count(before, []byte("\n"))
-	column = 1 + utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:])
-	return line, column
 }
 
 func (fs *FunctionSpec) validateReplicas() *apis.FieldError {
