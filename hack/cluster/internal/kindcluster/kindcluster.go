@@ -18,6 +18,7 @@ limitations under the License.
 package kindcluster
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -127,23 +128,29 @@ func (c *Cluster) Repair(ctx context.Context, log io.Writer) error {
 
 // Create makes the cluster, in the place of what may be left of another.
 func (c *Cluster) Create(ctx context.Context, image Image, log io.Writer) error {
+	err := c.replace(ctx, image, log)
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	if id, _ := c.container(ctx); id == "" {
+		return err // kind has cleared away what it could not make.
+	}
+	// What a run that was killed had asked docker for came in between.
+	fmt.Fprintln(log, err)
+	return c.replace(ctx, image, log)
+}
+
+// replace deletes the cluster and makes another one.
+func (c *Cluster) replace(ctx context.Context, image Image, log io.Writer) error {
 	if err := c.Delete(ctx, log); err != nil {
 		return err
 	}
-	certs := filepath.Join(c.dir, "certs.d")
-	if err := registry.WriteHosts(certs, c.engine); err != nil {
-		return err
-	}
-	patches := filepath.Join(c.dir, "patches")
-	if err := writePatches(patches); err != nil {
-		return err
-	}
-	config, err := yaml.Marshal(c.config(image, certs, patches, cgroupV1()))
+	config, err := c.prepare(image)
 	if err != nil {
-		return fmt.Errorf("failed to encode configuration: %w", err)
+		return err
 	}
 	create := command.New(c.kind, "create", "cluster", "--name", Name, "--image", image.Ref,
-		"--kubeconfig", c.Kubeconfig(), "--config", "-").With(c.engine.Env...).Reading(strings.NewReader(string(config)))
+		"--kubeconfig", c.Kubeconfig(), "--config", "-").With(c.engine.Env...).Reading(bytes.NewReader(config))
 	if err := create.Run(ctx, log); err != nil {
 		return err
 	}
@@ -158,6 +165,22 @@ func (c *Cluster) Create(ctx context.Context, image Image, log io.Writer) error 
 		return fmt.Errorf("failed to note creation: %w", err)
 	}
 	return nil
+}
+
+// prepare writes the files that the node will mount and returns kind's configuration.
+func (c *Cluster) prepare(image Image) ([]byte, error) {
+	certs, patches := filepath.Join(c.dir, "certs.d"), filepath.Join(c.dir, "patches")
+	if err := registry.WriteHosts(certs, c.engine); err != nil {
+		return nil, err
+	}
+	if err := writePatches(patches); err != nil {
+		return nil, err
+	}
+	config, err := yaml.Marshal(c.config(image, certs, patches, cgroupV1()))
+	if err != nil {
+		return nil, fmt.Errorf("failed to encode configuration: %w", err)
+	}
+	return config, nil
 }
 
 // Delete deletes the cluster, or what there is of it.

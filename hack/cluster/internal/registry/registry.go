@@ -101,9 +101,6 @@ func Start(ctx context.Context, host *env.Host, e *engine.Engine, binary string,
 			return err
 		}
 	}
-	if err := Stop(ctx, e, log); err != nil {
-		return err
-	}
 	storage := host.Store.Path("registry")
 	if err := os.MkdirAll(storage, 0o755); err != nil {
 		return fmt.Errorf("failed to create registry storage: %w", err)
@@ -113,10 +110,22 @@ func Start(ctx context.Context, host *env.Host, e *engine.Engine, binary string,
 			return err
 		}
 	}
-	if err := e.Docker(runArgs(e, image, key, storage)...).Run(ctx, log); err != nil {
-		return err
+	if err := replace(ctx, e, runArgs(e, image, key, storage), log); err != nil {
+		// What a run that was killed had asked docker for may have come in between.
+		fmt.Fprintln(log, err)
+		if err := replace(ctx, e, runArgs(e, image, key, storage), log); err != nil {
+			return err
+		}
 	}
 	return wait(ctx, e)
+}
+
+// replace removes the registry's container and runs another one.
+func replace(ctx context.Context, e *engine.Engine, run []string, log io.Writer) error {
+	if err := Stop(ctx, e, log); err != nil {
+		return err
+	}
+	return e.Docker(run...).Run(ctx, log)
 }
 
 // runArgs returns the arguments that run the registry.
