@@ -23,6 +23,7 @@ import (
 	"context"
 	"encoding/pem"
 	"io"
+	"log"
 	"maps"
 	"net/http/httptest"
 	"os"
@@ -42,7 +43,7 @@ import (
 
 func newBuilder(t *testing.T) *builder {
 	t.Helper()
-	server := httptest.NewServer(registry.New())
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	t.Cleanup(server.Close)
 	return &builder{
 		host:    &env.Host{Arch: "arm64"},

@@ -18,10 +18,18 @@ package components
 
 import (
 	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"github.com/kiln-dev/kiln/hack/cluster/internal/baseimages"
 	"github.com/kiln-dev/kiln/hack/cluster/internal/cache"
@@ -202,8 +210,8 @@ func TestFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal("overlayOf() =", err)
 	}
-	registry := mustDecode(t, string(files["config-registry.yaml"]))[0]
-	if got := text(registry, "data", "push"); got != "registry.local:5000" {
+	push := mustDecode(t, string(files["config-registry.yaml"]))[0]
+	if got := text(push, "data", "push"); got != "registry.local:5000" {
 		t.Errorf("push = %q", got)
 	}
 	runtimes := mustDecode(t, string(files["config-runtimes.yaml"]))[0]
@@ -225,5 +233,65 @@ func TestRetry(t *testing.T) {
 		return nil
 	}); err != nil || calls != 2 {
 		t.Errorf("retry() = %v after %d calls", err, calls)
+	}
+}
+
+func TestCachedMakesAgainWhatTheRegistryLost(t *testing.T) {
+	store, err := cache.At(t.TempDir())
+	if err != nil {
+		t.Fatal("At() =", err)
+	}
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	defer server.Close()
+	address := strings.TrimPrefix(server.URL, "http://")
+	b := &builder{host: &env.Host{Store: store}, registry: env.Registry{Push: address}}
+
+	repo, err := name.NewRepository(address + "/tekton/nop")
+	if err != nil {
+		t.Fatal("NewRepository() =", err)
+	}
+	digest, err := empty.Image.Digest()
+	if err != nil {
+		t.Fatal("Digest() =", err)
+	}
+	builds := 0
+	build := func() (string, error) {
+		builds++
+		// This registry does not take a tag away with its manifest, so each push has its own.
+		return "image: " + repo.Digest(digest.String()).Name() + "\n", remote.Write(repo.Tag(fmt.Sprint(builds)), empty.Image)
+	}
+	for _, step := range []struct {
+		name string
+		do   func() error
+		want int
+	}{
+		{"nothing cached", func() error { return nil }, 1},
+		{"cached", func() error { return nil }, 1},
+		{"image lost", func() error { return remote.Delete(repo.Digest(digest.String())) }, 2},
+	} {
+		if err := step.do(); err != nil {
+			t.Fatalf("%s: %v", step.name, err)
+		}
+		if _, err := b.cached(t.Context(), io.Discard, "key", build); err != nil {
+			t.Fatalf("%s: cached() = %v", step.name, err)
+		}
+		if builds != step.want {
+			t.Errorf("%s: builds = %d, want %d", step.name, builds, step.want)
+		}
+	}
+}
+
+func TestAdapt(t *testing.T) {
+	b := &builder{base: &baseimages.Set{Debian: "localhost:5001/debian"}, registry: env.Registry{Push: "localhost:5001", Nodes: "registry.local:5000"}}
+	m, err := b.adapt(tekton, []byte(stream+"---\nkind: HorizontalPodAutoscaler\nmetadata: {name: worker}\n"))
+	if err != nil {
+		t.Fatal("adapt() =", err)
+	}
+	if len(m.objects) != 4 {
+		t.Errorf("objects = %d, want 4: no autoscaler", len(m.objects))
+	}
+	want := []any{"-shell-image", "registry.local:5000/debian", "-other"}
+	if diff := cmp.Diff(want, m.objects[3].containers()[0]["args"]); diff != "" {
+		t.Error("args (-want, +got):", diff)
 	}
 }
