@@ -95,12 +95,14 @@ func (r *Reconciler) reconcileService(ctx context.Context, fn *v1alpha1.Function
 		return nil
 	}
 	propagateService(fn, existing)
-	return r.markService(fn, existing)
+	return r.markService(ctx, fn, existing)
 }
 
 // markService says how the Service, which is as desired, is doing.
-func (r *Reconciler) markService(fn *v1alpha1.Function, svc *servingv1.Service) error {
-	if svc.Generation != svc.Status.ObservedGeneration {
+func (r *Reconciler) markService(ctx context.Context, fn *v1alpha1.Function, svc *servingv1.Service) error {
+	ready := svc.Status.GetCondition(servingv1.ServiceConditionReady)
+	switch {
+	case svc.Generation != svc.Status.ObservedGeneration:
 		// What it says is of an earlier revision. That it was created, or updated,
 		// need not be said in other words.
 		switch fn.Status.GetCondition(v1alpha1.FunctionConditionRunning).GetReason() {
@@ -108,26 +110,30 @@ func (r *Reconciler) markService(fn *v1alpha1.Function, svc *servingv1.Service) 
 		default:
 			fn.Status.MarkRunningUnknown(v1alpha1.ReasonServiceWaiting, "Serving has not seen the last change of service %s yet.", svc.Name)
 		}
-		return nil
-	}
-	ready := svc.Status.GetCondition(servingv1.ServiceConditionReady)
-	if ready.IsTrue() && svc.Status.LatestCreatedRevisionName == svc.Status.LatestReadyRevisionName {
+	case ready.IsTrue() && svc.Status.LatestCreatedRevisionName == svc.Status.LatestReadyRevisionName:
 		fn.Status.MarkRunning()
+	default:
+		return r.markUnready(ctx, fn, svc)
+	}
+	return nil
+}
+
+// markUnready says why the Service is not ready.
+func (r *Reconciler) markUnready(ctx context.Context, fn *v1alpha1.Function, svc *servingv1.Service) error {
+	if trouble, err := r.findTrouble(fn, svc); err != nil {
+		return err
+	} else if trouble != "" {
+		fn.Status.MarkRunningFailed(v1alpha1.ReasonServiceFailed, "Revision %s: %s", svc.Status.LatestCreatedRevisionName, trouble)
 		return nil
 	}
-	revision := svc.Status.LatestCreatedRevisionName
-	pods, err := r.podLister.Pods(fn.Namespace).List(podsOf(fn, revision))
-	if err != nil {
-		return fmt.Errorf("failed to list Pods: %w", err)
+	ready, failed := svc.Status.GetCondition(servingv1.ServiceConditionReady), failureOf(svc)
+	if failed != nil && failed.Reason == revisionFailed {
+		excused, err := r.excuse(ctx, fn, svc.Status.LatestCreatedRevisionName)
+		if err != nil || excused {
+			return err
+		}
 	}
-	trouble, unscheduled, failed := firstOf(pods, troubleOf), firstOf(pods, unscheduledOf), failureOf(svc)
 	switch {
-	case trouble != "":
-		fn.Status.MarkRunningFailed(v1alpha1.ReasonServiceFailed, "Revision %s: %s", revision, trouble)
-	case unscheduled != "":
-		// Serving calls that a failure. It is none of the Function's, and is over
-		// as soon as there is room.
-		fn.Status.MarkRunningUnknown(v1alpha1.ReasonMinimumReplicasUnavailable, "Revision %s: %s", revision, unscheduled)
 	case failed != nil:
 		fn.Status.MarkRunningFailed(v1alpha1.ReasonServiceFailed, "%s: %s", failed.Reason, failed.Message)
 	case ready.GetReason() == "" || ready.IsTrue():
@@ -136,6 +142,33 @@ func (r *Reconciler) markService(fn *v1alpha1.Function, svc *servingv1.Service) 
 		fn.Status.MarkRunningUnknown(v1alpha1.ReasonServiceWaiting, "%s: %s", ready.Reason, ready.Message)
 	}
 	return nil
+}
+
+// revisionFailed is the reason that the configuration of a Service gives when
+// its newest revision has failed.
+const revisionFailed = "RevisionFailed"
+
+// excuse says whether a revision that Serving calls failed has not. Serving
+// takes a pod that waits for room on a node for a failure, which it is not, and
+// the Service tells of that for a while after the pod has found some.
+func (r *Reconciler) excuse(ctx context.Context, fn *v1alpha1.Function, name string) (bool, error) {
+	revision, err := r.serving.ServingV1().Revisions(fn.Namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrs.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("failed to get Revision: %w", err)
+	}
+	available := revision.Status.GetCondition(servingv1.RevisionConditionResourcesAvailable)
+	switch {
+	case available.IsFalse() && available.Reason == corev1.PodReasonUnschedulable:
+		fn.Status.MarkRunningUnknown(v1alpha1.ReasonMinimumReplicasUnavailable, "Revision %s: %s", name, available.Message)
+	case !revision.Status.GetCondition(servingv1.RevisionConditionReady).IsFalse():
+		fn.Status.MarkRunningUnknown(v1alpha1.ReasonServiceWaiting, "Revision %s is not ready yet.", name)
+	default:
+		return false, nil
+	}
+	return true, nil
 }
 
 // failureOf returns the condition that tells why the Service has failed. A route
@@ -151,16 +184,20 @@ func failureOf(svc *servingv1.Service) *apis.Condition {
 	return nil
 }
 
-// firstOf returns what the function says of the pods, if it says anything. The
-// order of a list is not always the same; what is said should be.
-func firstOf(pods []*corev1.Pod, say func(*corev1.Pod) string) string {
+// findTrouble says why the pods of the newest revision do not start, or "".
+func (r *Reconciler) findTrouble(fn *v1alpha1.Function, svc *servingv1.Service) (string, error) {
+	pods, err := r.podLister.Pods(fn.Namespace).List(podsOf(fn, svc.Status.LatestCreatedRevisionName))
+	if err != nil {
+		return "", fmt.Errorf("failed to list Pods: %w", err)
+	}
+	// The order of a list is not always the same; what is said should be.
 	first := ""
 	for _, pod := range pods {
-		if said := say(pod); said != "" && (first == "" || said < first) {
-			first = said
+		if trouble := troubleOf(pod); trouble != "" && (first == "" || trouble < first) {
+			first = trouble
 		}
 	}
-	return first
+	return first, nil
 }
 
 // propagateService tells where the Function answers, and which revisions there are.

@@ -642,6 +642,7 @@ func TestReconcileService(t *testing.T) {
 			}
 		}
 	})
+	unschedulable := revision(corev1.ConditionFalse, corev1.ConditionFalse, "Unschedulable", "0/1 nodes are available: 1 Insufficient cpu.")
 	lagging := service(running1, routeFailed("ConfigurationMissing", `Configuration "greeter" referenced in traffic not found.`))
 	unrouted := service(running1, routeFailed("IngressFailed", "no ingress"))
 	stale := service(running1, serviceReady, func(svc *servingv1.Service) { svc.Generation = 2 })
@@ -728,13 +729,40 @@ func TestReconcileService(t *testing.T) {
 		})),
 		WantEvents: []string{"Warning ServiceFailed Revision greeter-00001: Container failed with: handler.js:1: SyntaxError"},
 	}, {
-		Name:    "there is no room for a pod: that is no failure of the Function",
-		Key:     key,
-		Objects: []runtime.Object{created, configMap(running1), tr1, firstFailed, unscheduled(running1, "greeter-00001")},
+		Name:          "there is no room for a pod: that is no failure of the Function",
+		Key:           key,
+		Objects:       []runtime.Object{created, configMap(running1), tr1, firstFailed},
+		OtherTestData: map[string]any{ktesting.Unlisted: []runtime.Object{unschedulable}},
 		WantStatusUpdates: statusUpdate(svcStatus(firstFailed, func(fs *v1alpha1.FunctionStatus) {
 			fs.MarkRunningUnknown(v1alpha1.ReasonMinimumReplicasUnavailable, "Revision greeter-00001: 0/1 nodes are available: 1 Insufficient cpu.")
 		})),
 		WantEvents: []string{"Normal MinimumReplicasUnavailable Revision greeter-00001: 0/1 nodes are available: 1 Insufficient cpu."},
+	}, {
+		Name:          "the Service has not noticed that there is room now",
+		Key:           key,
+		Objects:       []runtime.Object{created, configMap(running1), tr1, firstFailed},
+		OtherTestData: map[string]any{ktesting.Unlisted: []runtime.Object{revision(corev1.ConditionUnknown, corev1.ConditionUnknown, "Deploying", "")}},
+		WantStatusUpdates: statusUpdate(svcStatus(firstFailed, func(fs *v1alpha1.FunctionStatus) {
+			fs.MarkRunningUnknown(v1alpha1.ReasonServiceWaiting, "Revision greeter-00001 is not ready yet.")
+		})),
+		WantEvents: []string{"Normal ServiceWaiting Revision greeter-00001 is not ready yet."},
+	}, {
+		Name:          "a revision that has failed is not excused",
+		Key:           key,
+		Objects:       []runtime.Object{created, configMap(running1), tr1, firstFailed},
+		OtherTestData: map[string]any{ktesting.Unlisted: []runtime.Object{revision(corev1.ConditionFalse, corev1.ConditionFalse, "ExceededQuota", "no")}},
+		WantStatusUpdates: statusUpdate(svcStatus(firstFailed, func(fs *v1alpha1.FunctionStatus) {
+			fs.MarkRunningFailed(v1alpha1.ReasonServiceFailed, `RevisionFailed: Revision "greeter-00001" failed with message: no.`)
+		})),
+		WantEvents: []string{`Warning ServiceFailed RevisionFailed: Revision "greeter-00001" failed with message: no.`},
+	}, {
+		Name:              "the revision cannot be read",
+		Key:               key,
+		Objects:           []runtime.Object{running1, configMap(running1), tr1, firstFailed},
+		WithReactors:      []clientgotesting.ReactionFunc{rtesting.InduceFailure("get", "revisions")},
+		WantErr:           true,
+		WantStatusUpdates: statusUpdate(svcStatus(firstFailed, func(*v1alpha1.FunctionStatus) {})),
+		WantEvents:        []string{"Warning InternalError failed to get Revision: inducing failure for get revisions"},
 	}, {
 		Name:    "a pod that crashes when the Service is ready is Kubernetes' to restart",
 		Key:     key,
@@ -975,6 +1003,16 @@ func nextRun() *pipelinev1.TaskRun {
 
 func nextBuilding() *v1alpha1.Function {
 	return edited(withSource(sourceB), observed(reconfigured, buildRunning(nextRun()), stillServing))
+}
+
+// revision returns the first revision of the Service.
+func revision(ready, available corev1.ConditionStatus, reason, message string) *servingv1.Revision {
+	r := &servingv1.Revision{ObjectMeta: metav1.ObjectMeta{Name: "greeter-00001", Namespace: namespace}}
+	r.Status.SetConditions(apis.Conditions{
+		{Type: servingv1.RevisionConditionReady, Status: ready, Reason: reason, Message: message},
+		{Type: servingv1.RevisionConditionResourcesAvailable, Status: available, Reason: reason, Message: message},
+	})
+	return r
 }
 
 func predecessorsService() *servingv1.Service {

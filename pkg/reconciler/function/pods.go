@@ -48,16 +48,6 @@ func troubleOf(pod *corev1.Pod) string {
 	return ""
 }
 
-// unscheduledOf says why no node takes the pod, or "".
-func unscheduledOf(pod *corev1.Pod) string {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return c.Message
-		}
-	}
-	return ""
-}
-
 // isStuck says whether a container that waits for this reason waits for somebody
 // to do something about it.
 func isStuck(reason string) bool {
@@ -122,9 +112,6 @@ func withoutPodSpec(obj any) (any, error) {
 			ResourceVersion: pod.ResourceVersion,
 			Labels:          pod.Labels,
 		},
-		Status: corev1.PodStatus{
-			Conditions:        pod.Status.Conditions,
-			ContainerStatuses: pod.Status.ContainerStatuses,
-		},
+		Status: corev1.PodStatus{ContainerStatuses: pod.Status.ContainerStatuses},
 	}, nil
 }

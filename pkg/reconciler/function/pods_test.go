@@ -58,30 +58,6 @@ func pod(fn *v1alpha1.Function, revision string, statuses ...corev1.ContainerSta
 	}
 }
 
-// unscheduled returns a pod that no node takes.
-func unscheduled(fn *v1alpha1.Function, revision string) *corev1.Pod {
-	p := pod(fn, revision)
-	p.Status.Conditions = []corev1.PodCondition{{
-		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/1 nodes are available: 1 Insufficient cpu.",
-	}}
-	return p
-}
-
-func TestFirstOf(t *testing.T) {
-	one, two := pod(running1, "greeter-00001", crashed2), unscheduled(running1, "greeter-00001")
-	three := pod(running1, "greeter-00001", corev1.ContainerStatus{
-		Name: "function", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "InvalidImageName"}},
-	})
-	for _, pods := range [][]*corev1.Pod{{one, two, three}, {three, one, two}} {
-		if got, want := firstOf(pods, troubleOf), troubleOf(one); got != want {
-			t.Errorf("firstOf(troubleOf) = %q, want %q", got, want)
-		}
-		if got, want := firstOf(pods, unscheduledOf), "0/1 nodes are available: 1 Insufficient cpu."; got != want {
-			t.Errorf("firstOf(unscheduledOf) = %q, want %q", got, want)
-		}
-	}
-}
-
 func TestTroubleOf(t *testing.T) {
 	waiting := func(reason, message string) corev1.ContainerState {
 		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}
@@ -146,7 +122,6 @@ func TestTroubleOf(t *testing.T) {
 
 func TestWithoutPodSpec(t *testing.T) {
 	want := pod(running1, "greeter-00001", crashed2)
-	want.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}}
 	full := want.DeepCopy()
 	full.Annotations = map[string]string{"a": "b"}
 	full.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet"}}
