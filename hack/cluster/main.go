@@ -26,9 +26,12 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/kiln-dev/kiln/hack/cluster/internal/cache"
+	"github.com/kiln-dev/kiln/hack/cluster/internal/engine"
 	"github.com/kiln-dev/kiln/hack/cluster/internal/env"
 	"github.com/kiln-dev/kiln/hack/cluster/internal/progress"
 )
@@ -50,6 +53,8 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	// A second Ctrl-C ends the program at once.
+	context.AfterFunc(ctx, stop)
 	if err := run(ctx, commands[os.Args[1]]); err != nil {
 		fmt.Fprintf(os.Stderr, "cluster %s: %s\n", os.Args[1], summary(ctx, err))
 		os.Exit(1)
@@ -70,6 +75,9 @@ func summary(ctx context.Context, err error) string {
 }
 
 func run(ctx context.Context, command func(context.Context, *env.Host) error) error {
+	if err := setEnvironment(); err != nil {
+		return err
+	}
 	root, err := repository()
 	if err != nil {
 		return err
@@ -80,6 +88,33 @@ func run(ctx context.Context, command func(context.Context, *env.Host) error) er
 	}
 	reporter := progress.New(os.Stdout, store.Path("logs"))
 	return command(ctx, &env.Host{Root: root, Store: store, Reporter: reporter})
+}
+
+// setEnvironment makes the tools be found, and reached without a proxy what
+// runs on this machine.
+func setEnvironment() error {
+	// Where a user has become root, root's directories may not be searched.
+	path := os.Getenv("PATH") + ":/usr/local/sbin:/usr/sbin:/sbin"
+	if err := os.Setenv("PATH", path); err != nil {
+		return fmt.Errorf("failed to set PATH: %w", err)
+	}
+	for _, name := range []string{"NO_PROXY", "no_proxy"} {
+		if err := os.Setenv(name, withoutProxy(os.Getenv(name))); err != nil {
+			return fmt.Errorf("failed to set %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// withoutProxy adds the cluster's addresses to a list of those that are reached
+// without a proxy.
+func withoutProxy(list string) string {
+	for _, address := range []string{"localhost", "127.0.0.1", engine.Address, "10.96.0.0/16", "10.244.0.0/16", ".svc", ".cluster.local", ".local"} {
+		if !slices.Contains(strings.Split(list, ","), address) {
+			list = strings.TrimPrefix(list+","+address, ",")
+		}
+	}
+	return list
 }
 
 // repository returns the root of the repository that the program is run in.

@@ -65,6 +65,11 @@ func At(root string) (*Store, error) {
 	if err := os.MkdirAll(root, 0o755); err != nil {
 		return nil, fmt.Errorf("failed to create cache directory: %w", err)
 	}
+	// Mounts, and what docker tells of them, are known by their real paths.
+	root, err := filepath.EvalSymlinks(root)
+	if err != nil {
+		return nil, fmt.Errorf("failed to resolve cache directory: %w", err)
+	}
 	return &Store{root: root}, nil
 }
 

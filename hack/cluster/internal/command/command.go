@@ -26,6 +26,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+	"syscall"
 )
 
 // Command is a program to run.
@@ -38,6 +39,9 @@ type Command struct {
 	Env []string
 	// Stdin is its input, by default none.
 	Stdin io.Reader
+	// Unbroken lets it run to its end, also when the user presses Ctrl-C and
+	// when this process is killed.
+	Unbroken bool
 }
 
 // New returns a Command.
@@ -73,13 +77,21 @@ func (c *Command) run(ctx context.Context, stdout, stderr io.Writer) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	cmd := exec.CommandContext(ctx, c.Args[0], c.Args[1:]...)
+	endWithParent(cmd)
+	if c.Unbroken {
+		cmd = exec.Command(c.Args[0], c.Args[1:]...)
+		// The terminal's signals go to the group of this process.
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	}
 	cmd.Dir = c.Dir
 	cmd.Env = append(os.Environ(), c.Env...)
 	cmd.Stdin = c.Stdin
 	cmd.Stdout = stdout
 	cmd.Stderr = stderr
-	endWithParent(cmd)
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {
 			err = ctx.Err()

@@ -130,13 +130,13 @@ func signalAll(ctx context.Context, find func() ([]int, error), signal syscall.S
 // cgroupDirs returns the roots of our control groups: one a hierarchy with
 // version 1, one in all with version 2.
 func cgroupDirs() ([]string, error) {
-	var dirs []string
-	for _, pattern := range []string{"/sys/fs/cgroup/" + cgroup, "/sys/fs/cgroup/*/" + cgroup} {
-		matches, err := filepath.Glob(pattern)
-		if err != nil {
-			return nil, fmt.Errorf("failed to find control groups: %w", err)
-		}
-		dirs = append(dirs, matches...)
+	pattern := "/sys/fs/cgroup/*/" + cgroup
+	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
+		pattern = "/sys/fs/cgroup/" + cgroup
+	}
+	dirs, err := filepath.Glob(pattern)
+	if err != nil {
+		return nil, fmt.Errorf("failed to find control groups: %w", err)
 	}
 	return dirs, nil
 }

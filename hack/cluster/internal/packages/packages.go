@@ -30,6 +30,15 @@ import (
 	"github.com/kiln-dev/kiln/hack/cluster/internal/command"
 )
 
+const (
+	// lockTimeout lets apt-get wait for another one: a machine that has just
+	// been started often updates itself.
+	lockTimeout = "--option=DPkg::Lock::Timeout=600"
+	// policyFile is asked by packages whether they may start services.
+	policyFile = "/usr/sbin/policy-rc.d"
+	policy     = "#!/bin/sh\n# Of Kiln's cluster program, while it installs packages.\nexit 101\n"
+)
+
 // debian maps the tools that are called to the Debian packages that have them.
 var debian = map[string]string{
 	"dockerd":    "docker.io",
@@ -55,7 +64,7 @@ func Ensure(ctx context.Context, log io.Writer, tools ...string) error {
 		return nil
 	}
 	names := packagesOf(missing)
-	install := append([]string{"apt-get", "install", "--yes", "--no-install-recommends"}, names...)
+	install := append([]string{"apt-get", lockTimeout, "install", "--yes", "--no-install-recommends"}, names...)
 	if _, err := exec.LookPath("apt-get"); err != nil {
 		return fmt.Errorf("missing tools: %s; please install them (on Debian they are in the packages %s)",
 			strings.Join(missing, ", "), strings.Join(names, ", "))
@@ -63,20 +72,53 @@ func Ensure(ctx context.Context, log io.Writer, tools ...string) error {
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("missing tools: %s; please run: sudo %s", strings.Join(missing, ", "), strings.Join(install, " "))
 	}
+	if err := installAll(ctx, log, install); err != nil {
+		return fmt.Errorf("failed to install %s: %w", strings.Join(names, ", "), err)
+	}
+	if missing := Missing(tools...); len(missing) > 0 {
+		return fmt.Errorf("still missing after installing %s: %s", strings.Join(names, ", "), strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+// installAll installs packages. It lets the package manager end what it has
+// begun, since breaking it off would leave the machine with half a package.
+func installAll(ctx context.Context, log io.Writer, install []string) error {
+	stay, err := forbidStarting()
+	if err != nil {
+		return err
+	}
+	defer stay()
 	run := func(args ...string) error {
-		return command.New(args...).With("DEBIAN_FRONTEND=noninteractive").Run(ctx, log)
+		cmd := command.New(args...).With("DEBIAN_FRONTEND=noninteractive")
+		cmd.Unbroken = true
+		return cmd.Run(ctx, log)
 	}
 	// The lists may be there and current; fetching them takes longer than trying.
 	if run(install...) == nil {
 		return nil
 	}
-	if err := run("apt-get", "update"); err != nil {
-		return fmt.Errorf("failed to update package lists: %w", err)
+	// Whoever was here before may have been broken off.
+	if err := run("dpkg", "--configure", "-a"); err != nil {
+		return err
 	}
-	if err := run(install...); err != nil {
-		return fmt.Errorf("failed to install %s: %w", strings.Join(names, ", "), err)
+	if err := run("apt-get", lockTimeout, "update"); err != nil {
+		return err
 	}
-	return nil
+	return run(install...)
+}
+
+// forbidStarting keeps packages from starting services, until the returned
+// function is called: Docker's would be on the host, outside of our namespace.
+func forbidStarting() (func(), error) {
+	data, err := os.ReadFile(policyFile)
+	if err == nil && string(data) != policy {
+		return func() {}, nil // The machine has a policy of its own.
+	}
+	if err := os.WriteFile(policyFile, []byte(policy), 0o755); err != nil {
+		return nil, fmt.Errorf("failed to forbid the start of services: %w", err)
+	}
+	return func() { os.Remove(policyFile) }, nil
 }
 
 // Missing returns those of the tools that are not installed.
