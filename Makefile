@@ -21,28 +21,35 @@ SHELL := bash
 
 ifeq ($(CLUSTER),kind)
 cluster := cluster-up
+local := true
 # What makes kubectl, ko and Go programs work with the cluster.
 on_cluster = set -o pipefail; . build/cluster/env;
 # Kiln's shipped ConfigMaps know no registry; the overlay tells them the cluster's.
-resolve = ko resolve $(ko_flags) -R -f config/ 2>build/install.log >build/cluster/overlay/kiln.yaml && kubectl kustomize build/cluster/overlay
+resolve = ko resolve $(ko_flags) -R -f config/ 2>>build/install.log >build/cluster/overlay/kiln.yaml && kubectl kustomize build/cluster/overlay
 else ifeq ($(CLUSTER),current)
 cluster := build/bin/ko
-on_cluster = set -o pipefail; export PATH="$(CURDIR)/build/bin:$$PATH" GOFLAGS=-trimpath;
-resolve = ko resolve $(ko_flags) -R -f config/ 2>build/install.log
+local := false
+on_cluster = set -o pipefail; export PATH="$(CURDIR)/build/bin:$$PATH";
+resolve = ko resolve $(ko_flags) -R -f config/ 2>>build/install.log
+# The images of functions go below Kiln's own, unless config-registry says otherwise.
+configure = repo=$${KO_DOCKER_REPO:?}/functions; config="kubectl --namespace=kiln-system"; \
+	$$config get configmap config-registry -o jsonpath={.data.push} | grep -q . || \
+	$$config patch configmap config-registry --type=merge \
+		-p "{\"data\": {\"push\": \"$${repo%%/*}\", \"prefix\": \"$${repo#*/}\"}}" >>build/install.log;
 else
 $(error CLUSTER is "$(CLUSTER)"; it must be kind or current)
 endif
 
 ko_flags := --sbom=none
-ko_build = ko build $(ko_flags)
+# Sets the shell's variable relay to the image of the pod that calls functions.
+build_relay = relay=$$(ko build $(ko_flags) ./test/images/relay 2>build/relay.log) || { cat build/relay.log; exit 1; };
 wait = kubectl wait --timeout=3m
 
 ##@ Try it
 
 .PHONY: run
 run: install ## Bring up a cluster with Kiln, apply a Function, show it work and call it.
-	@$(on_cluster) relay=$$($(ko_build) ./test/images/relay 2>build/relay.log) || { cat build/relay.log; exit 1; }; \
-		go run ./hack/run -relay-image="$$relay"
+	@$(on_cluster) $(build_relay) go run ./hack/run -local=$(local) -relay-image="$$relay"
 
 ##@ Cluster
 
@@ -62,11 +69,12 @@ cluster-status: ## Tell how the local kind cluster is; fail if it does not run.
 
 .PHONY: install
 install: $(cluster) ## Build Kiln and install it, or update it.
-	@mkdir -p build && echo "Building and installing Kiln."
-	@$(on_cluster) { $(resolve) | kubectl apply --server-side --force-conflicts -f - >>build/install.log; } || { cat build/install.log; exit 1; }
+	@mkdir -p build && : >build/install.log && echo "Building and installing Kiln."
+	@$(on_cluster) { $(resolve) | kubectl apply --server-side --force-conflicts -f - >>build/install.log 2>&1; } || { cat build/install.log; exit 1; }
 	@$(on_cluster) kubectl rollout status --namespace=kiln-system --timeout=3m deployment >build/install.log || { cat build/install.log; exit 1; }
 	@$(on_cluster) $(wait) --for='jsonpath={.webhooks[*].clientConfig.caBundle}' >build/install.log \
 		mutatingwebhookconfiguration,validatingwebhookconfiguration --selector=app.kubernetes.io/part-of=kiln
+	@$(on_cluster) $(configure)
 	@echo "Kiln is installed."
 
 .PHONY: uninstall
@@ -93,8 +101,7 @@ test-unit: ## Run the unit tests with the race detector. Needs no cluster.
 
 .PHONY: test-e2e
 test-e2e: install ## Run the end-to-end tests on the cluster. TEST=Name runs one.
-	@$(on_cluster) relay=$$($(ko_build) ./test/images/relay 2>build/relay.log) || { cat build/relay.log; exit 1; }; \
-		go test -tags=e2e -count=1 -v -timeout=40m -parallel=$(E2E_PARALLEL) $(if $(TEST),-run='$(TEST)') ./test/e2e/... -relay-image="$$relay"
+	@$(on_cluster) $(build_relay) go test -tags=e2e -count=1 -v -timeout=40m -parallel=$(E2E_PARALLEL) $(if $(TEST),-run='$(TEST)') ./test/e2e/... -relay-image="$$relay"
 
 .PHONY: test-performance
 test-performance: install ## Measure the seconds from apply to Ready. Not part of test.

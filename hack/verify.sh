@@ -23,9 +23,18 @@ set -o pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
+# Fails here, and not in the middle of a pipe, where git does not work.
+git rev-parse --is-inside-work-tree >/dev/null
+
 # files prints the files of the repository that match the patterns, also those
 # that are not committed yet, and ends each with a zero byte.
-files() { git ls-files -z --cached --others --exclude-standard -- "$@"; }
+files() {
+  local file
+  git ls-files -z --deduplicate --cached --others --exclude-standard -- "$@" |
+    while IFS= read -r -d '' file; do
+      if [[ -e "${file}" ]]; then printf '%s\0' "${file}"; fi
+    done
+}
 
 scripts() { files '*.sh' .ci/run; }
 

@@ -29,6 +29,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	ingressclient "knative.dev/networking/pkg/client/clientset/versioned"
 	servingclient "knative.dev/serving/pkg/client/clientset/versioned"
 
 	kilnclient "github.com/kiln-dev/kiln/pkg/client/clientset/versioned"
@@ -43,6 +44,7 @@ type Clients struct {
 	Kiln     kilnclient.Interface
 	Pipeline pipelineclient.Interface
 	Serving  servingclient.Interface
+	Ingress  ingressclient.Interface
 	Metadata metadata.Interface
 
 	// Namespace is the one that the kubeconfig's context names.
@@ -83,6 +85,9 @@ func (c *Clients) connect(config *rest.Config) (err error) {
 		return err
 	}
 	if c.Serving, err = servingclient.NewForConfig(config); err != nil {
+		return err
+	}
+	if c.Ingress, err = ingressclient.NewForConfig(config); err != nil {
 		return err
 	}
 	c.Metadata, err = metadata.NewForConfig(config)

@@ -52,6 +52,20 @@ func Contents(ctx context.Context, c *Clients, namespace string) ([]string, erro
 
 // UntilEmpty waits until there is nothing left of what Contents returns.
 func UntilEmpty(ctx context.Context, c *Clients, namespace string) error {
+	for {
+		if err := untilEachEmpty(ctx, c, namespace); err != nil {
+			return err
+		}
+		// What had gone may have been made again while others went.
+		contents, err := Contents(ctx, c, namespace)
+		if err != nil || len(contents) == 0 {
+			return err
+		}
+	}
+}
+
+// untilEachEmpty waits until each kind has been seen to have nothing left.
+func untilEachEmpty(ctx context.Context, c *Clients, namespace string) error {
 	resources, err := namespacedResources(c)
 	if err != nil {
 		return err
@@ -85,7 +99,9 @@ func namespacedResources(c *Clients) ([]schema.GroupVersionResource, error) {
 	}
 	var resources []schema.GroupVersionResource
 	for resource := range found {
-		if resource.Resource != "events" {
+		// Events outlive what they tell of. Endpoints repeat EndpointSlices, and
+		// the API server warns of each request for them.
+		if resource.Resource != "events" && resource.Resource != "endpoints" {
 			resources = append(resources, resource)
 		}
 	}

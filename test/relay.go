@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"net/http"
 	"path"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,6 +30,13 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kiln-dev/kiln/test/images/relay/api"
+)
+
+const (
+	// relayLifetime is longer than all tests take.
+	relayLifetime = time.Hour
+	// stopTimeout is for an API server that does not answer any more.
+	stopTimeout = 10 * time.Second
 )
 
 // Relay is a pod that sends requests from inside the cluster. It is reached
@@ -75,13 +83,18 @@ func startRelay(ctx context.Context, c *Clients, namespace string, spec corev1.P
 	spec.AutomountServiceAccountToken = new(false)
 	spec.EnableServiceLinks = new(false)
 	spec.TerminationGracePeriodSeconds = new(int64(1))
+	// One that nobody stops, as its starter was killed, ends by itself.
+	spec.ActiveDeadlineSeconds = new(int64(relayLifetime.Seconds()))
 	spec.Containers[0].Name = "relay"
 	spec.Containers[0].ReadinessProbe = &corev1.Probe{
 		PeriodSeconds: 1,
 		ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: api.HealthPath, Port: intstr.FromInt32(api.Port)}},
 	}
 	pods := c.Kube.CoreV1().Pods(namespace)
-	pod, err := pods.Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "relay-"}, Spec: spec}, metav1.CreateOptions{})
+	pod, err := pods.Create(ctx, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "relay-", Labels: map[string]string{"app.kubernetes.io/part-of": "kiln-test"}},
+		Spec:       spec,
+	}, metav1.CreateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("failed to create relay: %w", err)
 	}
@@ -112,8 +125,10 @@ func podReady(pod *corev1.Pod) error {
 	return fmt.Errorf("pod %s is %s", pod.Name, pod.Status.Phase)
 }
 
-// Stop deletes the relay's pod.
+// Stop deletes the relay's pod, also when ctx has ended.
 func (r *Relay) Stop(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
 	err := r.clients.Kube.CoreV1().Pods(r.pod.Namespace).Delete(ctx, r.pod.Name, metav1.DeleteOptions{})
 	if err != nil {
 		return fmt.Errorf("failed to delete relay: %w", err)

@@ -27,6 +27,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -46,18 +47,19 @@ const patience = 15 * time.Minute
 func main() {
 	file := flag.String("f", "examples/greeter.yaml", "the file of the Function")
 	body := flag.String("body", `{"name": "world"}`, "what to send to the function, as JSON")
+	local := flag.Bool("local", false, "the cluster is the one of make cluster-up")
 	relayImage := flag.String("relay-image", "", "the image of test/images/relay, as ko build prints it")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *file, *body, *relayImage); err != nil {
+	if err := run(ctx, *file, *body, *relayImage, *local); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, file, body, relayImage string) error {
+func run(ctx context.Context, file, body, relayImage string, local bool) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	clients, err := test.NewClients()
@@ -70,7 +72,7 @@ func run(ctx context.Context, file, body, relayImage string) error {
 	}
 	relay, err := test.StartRelay(ctx, clients, clients.Namespace, relayImage)
 	if relay != nil {
-		defer func() { _ = relay.Stop(context.WithoutCancel(ctx)) }()
+		defer func() { _ = relay.Stop(ctx) }()
 	}
 	if err != nil {
 		return err
@@ -90,7 +92,7 @@ func run(ctx context.Context, file, body, relayImage string) error {
 	if err := call(ctx, relay, fn, body, os.Stdout); err != nil {
 		return err
 	}
-	next(fn, file, os.Stdout)
+	next(fn, file, local, os.Stdout)
 	return nil
 }
 
@@ -197,20 +199,25 @@ func call(ctx context.Context, relay *test.Relay, fn *v1alpha1.Function, body st
 }
 
 // next prints what the user may want to try.
-func next(fn *v1alpha1.Function, file string, w io.Writer) {
-	fmt.Fprint(w, "\nWhat to try next:\n\n")
-	if kubeconfig := os.Getenv("KUBECONFIG"); kubeconfig != "" {
-		fmt.Fprintf(w, "  export KUBECONFIG=%s\n", kubeconfig)
-	}
-	for _, line := range [][2]string{
+func next(fn *v1alpha1.Function, file string, local bool, w io.Writer) {
+	lines := [][2]string{
 		{"kubectl get fn -w", "watch the Functions"},
 		{"kubectl edit fn " + fn.Name, "change the source: it is built again while the old one serves"},
 		{"kubectl describe fn " + fn.Name, "conditions and events"},
 		{"kubectl logs -l serving.knative.dev/service=" + fn.Name + " -c user-container", "what the function logs"},
 		{"kubectl delete -f " + file, "remove the function and all that belongs to it"},
-		{"make run", "install your changes of Kiln and try again"},
-		{"make cluster-down", "remove the local cluster"},
-	} {
+	}
+	if local {
+		lines = slices.Concat(
+			[][2]string{{". build/cluster/env", "let kubectl work with the cluster"}},
+			lines,
+			[][2]string{
+				{"make run", "install your changes of Kiln and try again"},
+				{"make cluster-down", "remove the cluster"},
+			})
+	}
+	fmt.Fprint(w, "\nWhat to try next:\n\n")
+	for _, line := range lines {
 		fmt.Fprintf(w, "  %-72s # %s\n", line[0], line[1])
 	}
 }

@@ -24,7 +24,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 
@@ -44,53 +43,105 @@ const controllerPods = "app.kubernetes.io/name=kiln,app.kubernetes.io/component=
 // killed is the exit code of a process that was ended by SIGKILL.
 const killed = 128 + 9
 
-// TestControllerKilled kills the controller at the edges of each phase: right
-// after one child of the Function has been written, when the controller may or
-// may not have written down that it was.
-func TestControllerKilled(t *testing.T) {
+// TestController does to the controller what a cluster may do to it. One after
+// the other: each kill wants its own moment, and a second controller would do
+// the work of one that is killed.
+func TestController(t *testing.T) {
 	t.Parallel()
-	for _, moment := range []struct {
-		name  string
-		await func(*env, *v1alpha1.Function)
-	}{
-		{"Created", func(*env, *v1alpha1.Function) {}},
-		{"Configured", untilConfigMap},
-		{"BuildCreated", func(e *env, fn *v1alpha1.Function) { e.untilBuild(fn, nil) }},
-		{"Building", func(e *env, fn *v1alpha1.Function) { e.untilBuild(fn, (*pipelinev1.TaskRun).HasStarted) }},
-		{"Built", func(e *env, fn *v1alpha1.Function) { e.untilBuild(fn, (*pipelinev1.TaskRun).IsDone) }},
-		{"Deploying", untilService},
-		{"Running", func(e *env, fn *v1alpha1.Function) { e.until(fn, test.Ready) }},
-	} {
-		// One after the other: each wants its own kill at its own moment.
-		t.Run(moment.name, func(t *testing.T) {
-			e := newEnv(t)
-			kill := newKill(e)
-			fn := e.create(function(answering("alive")))
-			moment.await(e, fn)
-			kill()
-			// What is edited afterwards shows that the new controller is at work.
-			fn = e.edit(fn, setEnv("AFTER", "kill"))
-			fn = e.until(fn, test.Healed)
-			e.wantAnswer(fn, "{}", "alive")
-			e.wantBuilds(1)
-		})
+	for _, moment := range killMoments {
+		t.Run("Killed/"+moment.name, func(t *testing.T) { testKill(newEnv(t), moment) })
+	}
+	t.Run("Two", func(t *testing.T) { testTwoControllers(newEnv(t)) })
+}
+
+// killMoment is a moment at which the controller is killed: right after
+// something has been written or seen, when the controller may or may not have
+// written down that it was.
+type killMoment struct {
+	name string
+	// reach makes a Function and waits for the moment.
+	reach func(*env) *v1alpha1.Function
+	// builds is how many TaskRuns there have been in the end.
+	builds int
+}
+
+// alive is the answer of the functions of TestController.
+const alive = "alive"
+
+var killMoments = []killMoment{
+	{"Created", after(func(*env, *v1alpha1.Function) {}), 1},
+	{"Configured", after(untilConfigMap), 1},
+	{"BuildCreated", after(func(e *env, fn *v1alpha1.Function) { e.untilBuild(fn, nil) }), 1},
+	{"Building", after(func(e *env, fn *v1alpha1.Function) { e.untilBuild(fn, (*pipelinev1.TaskRun).HasStarted) }), 1},
+	{"Built", after(func(e *env, fn *v1alpha1.Function) { e.untilBuild(fn, (*pipelinev1.TaskRun).IsDone) }), 1},
+	{"Deploying", after(untilService), 1},
+	{"Running", after(func(e *env, fn *v1alpha1.Function) { e.until(fn, test.Ready) }), 1},
+	{"Failed", afterFailure, 2},
+	{"Rebuilding", afterDeletionOfBuild, 2},
+}
+
+// after reaches the moment for which await waits once the Function is created.
+func after(await func(*env, *v1alpha1.Function)) func(*env) *v1alpha1.Function {
+	return func(e *env) *v1alpha1.Function {
+		fn := e.create(function(answering(alive)))
+		await(e, fn)
+		return fn
 	}
 }
 
-// TestTwoControllers lets two controllers work at once, as a leader that has
+// afterFailure reaches the moment at which a build has failed.
+func afterFailure(e *env) *v1alpha1.Function {
+	broken := function(answering(alive))
+	broken.Spec.Deps = missingDependency
+	fn, _ := e.untilCondition(e.create(broken), buildFailed)
+	return fn
+}
+
+// afterDeletionOfBuild reaches the moment between the deletion of the TaskRun
+// of an earlier source and the creation of the next.
+func afterDeletionOfBuild(e *env) *v1alpha1.Function {
+	fn := e.until(e.create(function(answering("before"))), test.Ready)
+	first := e.onlyBuild()
+	fn = e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Source = answering(alive) })
+	untilObjects(e, clients.Pipeline.TektonV1().TaskRuns(e.namespace), func(found []*pipelinev1.TaskRun) error {
+		for _, build := range found {
+			if build.UID == first.UID && build.DeletionTimestamp == nil {
+				return errors.New("the TaskRun of the earlier source is still there")
+			}
+		}
+		return nil
+	})
+	return fn
+}
+
+// testKill kills the controller at that moment and wants that the Function
+// gets there all the same, with no build more than it needs.
+func testKill(e *env, moment killMoment) {
+	kill := newKill(e)
+	fn := moment.reach(e)
+	kill()
+	// What is edited afterwards shows that the new controller is at work.
+	fn = e.edit(fn, func(fn *v1alpha1.Function) {
+		setEnv("AFTER", "kill")(fn)
+		fn.Spec.Deps = ""
+	})
+	fn = e.until(fn, test.Healed)
+	e.wantAnswerSoon(fn, alive)
+	e.wantBuilds(moment.builds)
+}
+
+// testTwoControllers lets two controllers work at once, as a leader that has
 // lost its lease without noticing would, and wants no work done twice.
-func TestTwoControllers(t *testing.T) {
-	t.Parallel()
-	e := newEnv(t)
+func testTwoControllers(e *env) {
 	startSecondController(e)
 
 	fn := e.until(e.create(function(answering("one"))), test.Healed)
-	e.wantAnswer(fn, "{}", "one")
+	e.wantAnswerSoon(fn, "one")
 	fn = e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Source = answering("two") })
 	fn = e.until(fn, test.Healed)
-	e.wantAnswer(fn, "{}", "two")
+	e.wantAnswerSoon(fn, "two")
 	fn = e.until(e.edit(fn, setEnv("GREETING", "three")), test.Healed)
-	e.wantAnswer(fn, "{}", "two")
+	e.wantAnswerSoon(fn, "two")
 	e.wantBuilds(2)
 	e.wantRevisions(3)
 }
@@ -124,7 +175,11 @@ func newKill(e *env) (kill func()) {
 	pod := controllerPod(e)
 	killer, err := test.StartKiller(e.ctx, clients, toolNamespace, relayImage, pod.Spec.NodeName)
 	if killer != nil {
-		e.Cleanup(func() { stop(e.T, killer) })
+		e.Cleanup(func() {
+			if err := killer.Stop(e.ctx); err != nil {
+				e.Error(err)
+			}
+		})
 	}
 	if err != nil {
 		e.Fatal(err)
@@ -181,14 +236,6 @@ func replace(e *env, pod *corev1.Pod) {
 	}
 	if err := pods.Delete(e.ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}); err != nil {
 		e.Fatal(err)
-	}
-}
-
-func stop(t *testing.T, relay *test.Relay) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	if err := relay.Stop(ctx); err != nil {
-		t.Error(err)
 	}
 }
 

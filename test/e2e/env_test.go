@@ -210,9 +210,10 @@ func (e *env) wantAnswer(fn *v1alpha1.Function, body, want string) {
 	}
 }
 
-// wantAnswerSoon wants that a Function whose service was deleted and made again
-// gives an answer in the end. Serving calls the new one ready while the routes
-// of the old one are still there, and about to go.
+// wantAnswerSoon wants that a Function gives an answer in the end. It is for
+// Functions to which something is done meanwhile: when a service is deleted and
+// made again, Serving calls it ready while the routes of the old one are still
+// there, and about to go.
 func (e *env) wantAnswerSoon(fn *v1alpha1.Function, want string) {
 	e.Helper()
 	if _, err := e.probe(fn, want).Stop(e.ctx); err != nil {

@@ -37,6 +37,9 @@ var buildFailed = apis.Condition{
 	Reason: v1alpha1.ReasonTaskRunFailed,
 }
 
+// missingDependency is of a version that there will never be.
+const missingDependency = `{"dependencies": {"ms": "99.99.99"}}`
+
 // TestDependencyMissing wants npm's own words, and the old revision to serve
 // until the mistake is mended.
 func TestDependencyMissing(t *testing.T) {
@@ -47,10 +50,10 @@ func TestDependencyMissing(t *testing.T) {
 
 	fn = e.edit(fn, func(fn *v1alpha1.Function) {
 		fn.Spec.Source = "module.exports = { main: () => require('ms')('2h').toString() };\n"
-		fn.Spec.Deps = `{"dependencies": {"ms": "99.99.99"}}`
+		fn.Spec.Deps = missingDependency
 	})
 	fn, condition := e.untilCondition(fn, buildFailed)
-	wantWords(t, condition.Message, "ms@99.99.99")
+	wantWords(t, condition.Message, "No matching version found for ms@99.99.99")
 	e.wantPhase(fn, v1alpha1.FunctionFailed)
 	if failure := fn.Status.Build.Failure; failure == nil || !strings.Contains(failure.Log, "npm error") {
 		t.Errorf("build.failure is %+v, want a log with npm's words", failure)

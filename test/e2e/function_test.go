@@ -30,6 +30,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	netapi "knative.dev/networking/pkg/apis/networking"
+	netv1alpha1 "knative.dev/networking/pkg/apis/networking/v1alpha1"
 	"knative.dev/serving/pkg/apis/serving"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
@@ -123,6 +124,15 @@ func wantClusterLocal(e *env, fn *v1alpha1.Function) {
 	}
 	if route.Status.URL.String() != fn.Status.URL.String() {
 		e.Errorf("the route's url is %s, want %s alone", route.Status.URL, fn.Status.URL)
+	}
+	ingress, err := clients.Ingress.NetworkingV1alpha1().Ingresses(e.namespace).Get(e.ctx, fn.Name, metav1.GetOptions{})
+	if err != nil {
+		e.Fatal(err)
+	}
+	for _, rule := range ingress.Spec.Rules {
+		if rule.Visibility != netv1alpha1.IngressVisibilityClusterLocal {
+			e.Errorf("the ingress' rule for %v has visibility %s", rule.Hosts, rule.Visibility)
+		}
 	}
 }
 

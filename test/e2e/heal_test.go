@@ -21,6 +21,7 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 
@@ -28,11 +29,14 @@ import (
 	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	netapi "knative.dev/networking/pkg/apis/networking"
 	"knative.dev/pkg/apis"
+	"knative.dev/serving/pkg/apis/serving"
 	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
@@ -54,8 +58,10 @@ func TestChildrenOfRunningFunction(t *testing.T) {
 	}{
 		{"ConfigMap deleted", deleteConfigMap},
 		{"ConfigMap stripped", stripConfigMap},
+		{"ConfigMap replaced", replaceConfigMap},
 		{"Service edited", editService},
 		{"Service stripped", stripService},
+		{"Service made public", publishService},
 		{"Service deleted", deleteService},
 		{"status lost", loseStatus},
 		{"TaskRun stripped", stripTaskRun},
@@ -101,6 +107,38 @@ func deleteConfigMap(e *env, fn *v1alpha1.Function) {
 	})
 }
 
+// replaceConfigMap puts other data in the place of a ConfigMap, which itself is
+// immutable. It tries until it is faster than Kiln.
+func replaceConfigMap(e *env, fn *v1alpha1.Function) {
+	e.Helper()
+	configMaps := clients.Kube.CoreV1().ConfigMaps(e.namespace)
+	old := e.configMap(fn)
+	forged := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: old.Name, Labels: old.Labels, OwnerReferences: old.OwnerReferences},
+		Data:       map[string]string{"handler.js": "by hand"},
+	}
+	for {
+		if err := configMaps.Delete(e.ctx, old.Name, metav1.DeleteOptions{}); err != nil && !apierrs.IsNotFound(err) {
+			e.Fatal(err)
+		}
+		_, err := configMaps.Create(e.ctx, forged, metav1.CreateOptions{})
+		if err == nil {
+			break
+		}
+		if !apierrs.IsAlreadyExists(err) {
+			e.Fatal(err)
+		}
+	}
+	untilObjects(e, configMaps, func(found []*corev1.ConfigMap) error {
+		for _, cm := range found {
+			if cm.Name == old.Name && maps.Equal(cm.Data, old.Data) {
+				return nil
+			}
+		}
+		return fmt.Errorf("ConfigMap %s has other data", old.Name)
+	})
+}
+
 func stripConfigMap(e *env, fn *v1alpha1.Function) {
 	e.Helper()
 	strip(e, clients.Kube.CoreV1().ConfigMaps(e.namespace), e.configMap(fn).Name, fn)
@@ -109,6 +147,19 @@ func stripConfigMap(e *env, fn *v1alpha1.Function) {
 func stripService(e *env, fn *v1alpha1.Function) {
 	e.Helper()
 	strip(e, clients.Serving.ServingV1().Services(e.namespace), fn.Name, fn)
+}
+
+// publishService takes off the label that keeps a service inside the cluster.
+func publishService(e *env, fn *v1alpha1.Function) {
+	e.Helper()
+	services := clients.Serving.ServingV1().Services(e.namespace)
+	edit(e, services, fn.Name, func(service *servingv1.Service) { delete(service.Labels, netapi.VisibilityLabelKey) })
+	untilObjects(e, services, func(found []*servingv1.Service) error {
+		if len(found) != 1 || found[0].Labels[netapi.VisibilityLabelKey] != serving.VisibilityClusterLocal {
+			return errors.New("the service is public")
+		}
+		return nil
+	})
 }
 
 // strip takes off the label by which Kiln finds an object. It looks gone to
@@ -220,6 +271,53 @@ func TestBuildDeleted(t *testing.T) {
 	fn = e.until(fn, test.Healed)
 	e.wantAnswer(fn, "{}", "rebuilt")
 	e.wantBuilds(2)
+}
+
+// TestBuildStripped wants that a running TaskRun is recognized without the
+// label by which Kiln finds it, and without the owner.
+func TestBuildStripped(t *testing.T) {
+	t.Parallel()
+	for name, stripTaskRun := range map[string]func(*pipelinev1.TaskRun){
+		"Label": func(tr *pipelinev1.TaskRun) { delete(tr.Labels, serverless.FunctionUIDLabelKey) },
+		"Owner": func(tr *pipelinev1.TaskRun) { tr.OwnerReferences = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newEnv(t)
+			fn := e.create(function(answering("found")))
+			build := e.untilBuild(fn, (*pipelinev1.TaskRun).HasStarted)
+			edit(e, clients.Pipeline.TektonV1().TaskRuns(e.namespace), build.Name, stripTaskRun)
+			fn = e.until(fn, test.Healed)
+			e.wantAnswer(fn, "{}", "found")
+			e.wantBuilds(1)
+		})
+	}
+}
+
+// TestServiceWhileFailed wants that the old revision's service heals while the
+// new source cannot be built.
+func TestServiceWhileFailed(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	fn := e.until(e.create(function(answering("old"))), test.Ready)
+	fn = e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Deps = missingDependency })
+	fn, _ = e.untilCondition(fn, buildFailed)
+
+	deleteService(e, fn)
+	e.wantAnswerSoon(fn, "old")
+	editService(e, fn)
+	e.wantAnswerSoon(fn, "old")
+	publishService(e, fn)
+
+	fn = e.edit(fn, func(fn *v1alpha1.Function) {
+		fn.Spec.Source, fn.Spec.Deps = answering("new"), ""
+	})
+	// While the new source is built, too.
+	e.untilBuild(fn, func(tr *pipelinev1.TaskRun) bool { return !tr.IsDone() })
+	deleteService(e, fn)
+	fn = e.until(fn, test.Healed)
+	e.wantAnswerSoon(fn, "new")
+	e.wantBuilds(3)
 }
 
 // TestConfigMapDeletedWhileBuilding wants that the build gets what it needs,
