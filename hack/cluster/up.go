@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -40,7 +41,7 @@ import (
 
 // lock lets only one run at a time change the cluster.
 func lock(ctx context.Context, host *env.Host) (func(), error) {
-	path := host.Store.Path("cluster.lock")
+	path := lockFile(host)
 	soon, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	if unlock, err := cache.Lock(soon, path); err == nil || ctx.Err() != nil {
@@ -48,6 +49,16 @@ func lock(ctx context.Context, host *env.Host) (func(), error) {
 	}
 	host.Reporter.Printf("        another run is at work on the cluster: waiting for it to end")
 	return cache.Lock(ctx, path)
+}
+
+// lockFile returns the file to lock: root has one for the machine, since its
+// engine is one for the machine, whatever cache is used.
+func lockFile(host *env.Host) string {
+	const machine = "/run/lock"
+	if _, err := os.Stat(machine); err == nil && os.Geteuid() == 0 {
+		return filepath.Join(machine, "kiln-cluster.lock")
+	}
+	return host.Store.Path("cluster.lock")
 }
 
 // up makes the cluster, or repairs what there is.
@@ -82,6 +93,9 @@ func up(ctx context.Context, host *env.Host) error {
 	})
 	g.Go(func() error { return download(gctx, host) })
 	if err := g.Wait(); err != nil {
+		return err
+	}
+	if err := registry.Connect(ctx, e, io.Discard); err != nil {
 		return err
 	}
 	if err := components.Install(ctx, cluster, built); err != nil {
@@ -120,39 +134,46 @@ func startRegistry(ctx context.Context, host *env.Host, e *engine.Engine) error 
 // startNode makes the node of the kind cluster run and become Ready. It returns
 // the path of kind.
 func startNode(ctx context.Context, host *env.Host, e *engine.Engine) (kind string, err error) {
+	cluster := kindcluster.New(host, e)
+	key, err := nodeimage.Key(host)
+	if err != nil {
+		return "", err
+	}
+	state, err := cluster.State(ctx, key)
+	if err != nil {
+		return "", err
+	}
+	if state == kindcluster.Outdated {
+		host.Reporter.Printf("        the kind cluster that is there was made from something else: it is made anew")
+	}
+	if state == kindcluster.Present {
+		kind, err = buildKind(ctx, host)
+		if err != nil || repair(ctx, host, cluster, kind) {
+			return kind, err
+		}
+	}
 	var image kindcluster.Image
-	there := kindcluster.New(host, e, "").Exists(ctx)
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() (err error) {
 		kind, err = buildKind(gctx, host)
 		return err
 	})
-	if !there {
-		g.Go(func() (err error) {
-			image, err = nodeimage.Ensure(gctx, host, e)
-			return err
-		})
-	}
+	g.Go(func() (err error) {
+		image, err = nodeimage.Ensure(gctx, host, e)
+		return err
+	})
 	if err := g.Wait(); err != nil {
 		return "", err
 	}
-	if there && repair(ctx, host, e, kind) {
-		return kind, nil
-	}
-	if there {
-		if image, err = nodeimage.Ensure(ctx, host, e); err != nil {
-			return "", err
-		}
-	}
 	return kind, host.Reporter.Part(ctx, "kind cluster", func(ctx context.Context, log io.Writer) error {
-		return kindcluster.New(host, e, kind).Create(ctx, image, log)
+		return cluster.Create(ctx, kind, image, key, log)
 	})
 }
 
 // repair tells whether the kind cluster that is there runs, perhaps again.
-func repair(ctx context.Context, host *env.Host, e *engine.Engine, kind string) (repaired bool) {
+func repair(ctx context.Context, host *env.Host, cluster *kindcluster.Cluster, kind string) (repaired bool) {
 	err := host.Reporter.Part(ctx, "kind cluster that is there", func(ctx context.Context, log io.Writer) error {
-		if err := kindcluster.New(host, e, kind).Repair(ctx, log); err != nil {
+		if err := cluster.Repair(ctx, kind, log); err != nil {
 			fmt.Fprintln(log, err)
 			progress.Note(ctx, "cannot be repaired: it is made anew")
 			return ctx.Err()
@@ -173,13 +194,12 @@ func buildKind(ctx context.Context, host *env.Host) (path string, err error) {
 
 // describe returns what the cluster is when it runs.
 func describe(host *env.Host, e *engine.Engine) *env.Cluster {
-	c := kindcluster.New(host, e, "")
+	c := kindcluster.New(host, e)
 	return &env.Cluster{
 		Host:       *host,
 		Kubeconfig: c.Kubeconfig(),
 		Kubectl:    c.Kubectl(),
 		Name:       kindcluster.Name,
-		DockerEnv:  e.Env,
 		Registry:   registry.Addresses(e),
 	}
 }
@@ -235,8 +255,8 @@ func down(ctx context.Context, host *env.Host) error {
 	if err != nil {
 		return err
 	}
-	for _, dir := range []string{host.Store.Path("cluster"), host.Output("")} {
-		if err := os.RemoveAll(dir); err != nil {
+	for _, path := range []string{host.Store.Path("cluster"), host.Store.Path("cluster-network"), host.Output("")} {
+		if err := os.RemoveAll(path); err != nil {
 			return fmt.Errorf("failed to remove files of the cluster: %w", err)
 		}
 	}
@@ -246,10 +266,11 @@ func down(ctx context.Context, host *env.Host) error {
 // removeFrom removes what is ours from the user's engine.
 func removeFrom(ctx context.Context, host *env.Host, e *engine.Engine) error {
 	return host.Reporter.Part(ctx, "containers of the cluster", func(ctx context.Context, log io.Writer) error {
-		if err := kindcluster.New(host, e, "").Delete(ctx, log); err != nil {
+		// First the registry, so that kind's network is empty when the node has gone.
+		if err := registry.Stop(ctx, host, e, log); err != nil {
 			return err
 		}
-		return registry.Remove(ctx, e, log)
+		return kindcluster.New(host, e).Delete(ctx, log)
 	})
 }
 
@@ -261,9 +282,9 @@ func status(ctx context.Context, host *env.Host) error {
 	}
 	host.Arch = e.Arch(ctx)
 	cluster := describe(host, e)
-	kind := kindcluster.New(host, e, "")
-	if !kind.Exists(ctx) {
-		return errors.New("there is no cluster: make cluster-up makes one")
+	kind := kindcluster.New(host, e)
+	if state, err := kind.State(ctx, ""); err != nil || state == kindcluster.Absent {
+		return errors.Join(err, errors.New("there is no cluster: make cluster-up makes one"))
 	}
 	parts := []struct {
 		name string

@@ -42,6 +42,8 @@ const (
 	socket     = runDir + "/docker.sock"
 	socketURL  = "unix://" + socket
 	configFile = runDir + "/daemon.json"
+	pidFile    = runDir + "/docker.pid"
+	execRoot   = runDir + "/docker"
 	// cgroup is the parent of all containers' control groups.
 	cgroup = "kiln"
 	// runtimeName is the name of the stand-in for runc.
@@ -77,8 +79,12 @@ func ownEngine() *Engine {
 
 // present tells whether there is, or was until it was killed, an engine of our own.
 func present() bool {
-	_, err := os.Stat(runDir)
-	return err == nil
+	for _, file := range []string{configFile, netnsFile} {
+		if _, err := os.Stat(file); err == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // config is dockerd's configuration file.
@@ -113,8 +119,8 @@ func (d *daemon) dataRoot() string { return filepath.Join(d.dir, "data") }
 func (d *daemon) config(mtu int, wrapper string) config {
 	c := config{
 		DataRoot:     d.dataRoot(),
-		ExecRoot:     filepath.Join(runDir, "docker"),
-		PidFile:      filepath.Join(runDir, "docker.pid"),
+		ExecRoot:     execRoot,
+		PidFile:      pidFile,
 		Hosts:        []string{socketURL},
 		BIP:          "10.202.0.1/24",
 		AddressPools: []addressPool{{Base: "10.203.0.0/16", Size: 24}},
@@ -138,8 +144,9 @@ func (d *daemon) start(ctx context.Context) error {
 	if err := d.ours(); err != nil {
 		return err
 	}
-	if d.net.ready(ctx) && ownEngine().answers(ctx) {
-		return nil
+	if d.net.ready(ctx) && (ownEngine().answers(ctx) || ownEngine().answers(ctx)) { // It may be busy.
+		_, err := d.net.ensure(ctx)
+		return err
 	}
 	// Something is missing: it was never there, or was killed, or the machine
 	// was restarted. A network that is whole is kept, with the containers in it.
@@ -198,7 +205,7 @@ func (d *daemon) ours() error {
 func (d *daemon) launch(ctx context.Context) error {
 	// A stale file may name a process that is not dockerd, which dockerd then
 	// takes for another dockerd.
-	if err := remove(filepath.Join(runDir, "docker.pid"), filepath.Join(runDir, "docker", "containerd", "containerd.pid")); err != nil {
+	if err := remove(pidFile, filepath.Join(execRoot, "containerd", "containerd.pid")); err != nil {
 		return err
 	}
 	logFile := filepath.Join(d.dir, "dockerd.log")
@@ -210,6 +217,7 @@ func (d *daemon) launch(ctx context.Context) error {
 	// Not ip netns exec, which would hide the control groups' mounts.
 	cmd := exec.Command("nsenter", "--net="+netnsFile, "dockerd", "--config-file", configFile)
 	cmd.Stdout, cmd.Stderr = out, out
+	cmd.Dir = "/" // Not the clone, which the user may want to move.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("failed to start dockerd: %w", err)
@@ -276,6 +284,9 @@ func (d *daemon) stop(ctx context.Context) error {
 	if err := d.ours(); err != nil {
 		return err
 	}
+	if !present() && !d.started() {
+		return nil // Nothing was made here.
+	}
 	clean := d.stopContainers(ctx)
 	if err := d.clear(ctx); err != nil {
 		return err
@@ -326,13 +337,23 @@ func (d *daemon) clear(ctx context.Context) error {
 			return err
 		}
 	}
-	return errors.Join(
-		unmountBelow(runDir),
+	err := errors.Join(
+		unmountBelow(execRoot),
 		unmountBelow(d.dataRoot()),
 		d.net.remove(ctx),
 		removeCgroups(ctx),
-		os.RemoveAll(runDir),
 	)
+	if err != nil {
+		return err // What is in the run directory is needed to try again.
+	}
+	if err := os.RemoveAll(execRoot); err != nil {
+		return fmt.Errorf("failed to remove run directory: %w", err)
+	}
+	if err := remove(socket, pidFile, configFile); err != nil {
+		return err
+	}
+	os.Remove(runDir) // Not empty: there is something in it that is not ours.
+	return nil
 }
 
 // daemons returns the processes of dockerd, its containerd and its proxies.
@@ -367,12 +388,18 @@ var sideEffects = []string{
 
 func (d *daemon) absentFile() string { return filepath.Join(d.dir, "absent") }
 
+// started tells whether an engine was started that has not been removed.
+func (d *daemon) started() bool {
+	_, err := os.Stat(d.absentFile())
+	return err == nil
+}
+
 // remember notes which side effects are not there before the engine runs.
 func (d *daemon) remember() error {
 	if err := os.MkdirAll(d.dir, 0o755); err != nil {
 		return fmt.Errorf("failed to create engine directory: %w", err)
 	}
-	if _, err := os.Stat(d.absentFile()); err == nil {
+	if d.started() {
 		return nil // Noted by an earlier start; what is there now may be of its making.
 	}
 	absent := slices.DeleteFunc(slices.Clone(sideEffects), func(path string) bool {

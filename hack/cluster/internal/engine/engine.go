@@ -58,7 +58,8 @@ func (e *Engine) answers(ctx context.Context) bool {
 
 // Whole tells whether the engine answers and has all that it needs on the host.
 func (e *Engine) Whole(ctx context.Context) bool {
-	return e.answers(ctx) && (!e.Own || network{log: io.Discard}.ready(ctx))
+	n := network{log: io.Discard}
+	return e.answers(ctx) && (!e.Own || n.ready(ctx) && n.open(ctx))
 }
 
 // users returns the engine that the user's docker talks to.

@@ -47,14 +47,18 @@ const (
 )
 
 // rules let the engine's network out through the host. Clamping keeps
-// connections alive where a router drops what is too large without a word.
-const rules = `table ip ` + table + ` {
+// connections alive where a router drops what is too large without a word. The
+// neighbours on the host's networks cannot begin connections to the inside.
+const rules = `table ip ` + table + `
+flush table ip ` + table + `
+table ip ` + table + ` {
 	chain postrouting {
 		type nat hook postrouting priority srcnat;
 		ip saddr ` + subnet + ` oifname != "` + hostLink + `" masquerade
 	}
 	chain forward {
 		type filter hook forward priority mangle;
+		oifname "` + hostLink + `" ct state new drop
 		oifname "` + hostLink + `" tcp flags syn tcp option maxseg size set rt mtu
 		iifname "` + hostLink + `" tcp flags syn tcp option maxseg size set rt mtu
 	}
@@ -73,12 +77,11 @@ type network struct {
 	log io.Writer
 }
 
-// ready tells whether the network is whole.
+// ready tells whether the namespace and its link to the host are whole.
 func (n network) ready(ctx context.Context) bool {
 	checks := [][]string{
 		{"nsenter", "--net=" + netnsFile, "ip", "-4", "-oneline", "address", "show", "dev", innerLink, "up", "to", Address},
 		{"ip", "-4", "-oneline", "address", "show", "dev", hostLink, "up", "to", hostAddress},
-		{"nft", "list", "table", "ip", table},
 	}
 	for _, check := range checks {
 		if out, err := command.New(check...).Output(ctx); err != nil || out == "" {
@@ -88,7 +91,13 @@ func (n network) ready(ctx context.Context) bool {
 	return true
 }
 
-// ensure makes the network if it is not there and returns its largest packet size.
+// open tells whether the host lets the network out.
+func (n network) open(ctx context.Context) bool {
+	_, err := command.New("nft", "list", "chain", "ip", table, "forward").Output(ctx)
+	return err == nil
+}
+
+// ensure makes the network, or what it lacks, and returns its largest packet size.
 func (n network) ensure(ctx context.Context) (mtu int, err error) {
 	uplink, err := n.uplink(ctx)
 	if err != nil {
@@ -102,9 +111,9 @@ func (n network) ensure(ctx context.Context) (mtu int, err error) {
 		if err := n.create(ctx, mtu); err != nil {
 			return 0, fmt.Errorf("failed to create network: %w", err)
 		}
-		if err := n.openFirewall(ctx); err != nil {
-			return 0, err
-		}
+	}
+	if err := n.openFirewall(ctx); err != nil {
+		return 0, err
 	}
 	// The uplink may be another one than last time.
 	return mtu, n.forward(uplink)
@@ -135,20 +144,24 @@ func (n network) create(ctx context.Context, mtu int) error {
 			return err
 		}
 	}
-	if err := os.WriteFile(forwarding(hostLink), []byte("1"), 0o644); err != nil {
-		return err
-	}
-	return command.New("nft", "-f", "-").Reading(strings.NewReader(rules)).Run(ctx, n.log)
+	return os.WriteFile(forwarding(hostLink), []byte("1"), 0o644)
 }
 
-// openFirewall lets the network through a host's firewall that forwards nothing.
+// openFirewall lets the network out, also through a host's firewall that
+// forwards nothing.
 func (n network) openFirewall(ctx context.Context) error {
-	policy, err := command.New("iptables", "-S", "FORWARD").Output(ctx)
+	if err := command.New("nft", "-f", "-").Reading(strings.NewReader(rules)).Run(ctx, n.log); err != nil {
+		return fmt.Errorf("failed to set firewall rules: %w", err)
+	}
+	policy, err := command.New("iptables", "-w", "-S", "FORWARD").Output(ctx)
 	if err != nil || !strings.HasPrefix(policy, "-P FORWARD DROP") {
 		return nil // No such firewall.
 	}
 	for _, rule := range forwardRules {
-		if err := command.New(append([]string{"iptables", "-I"}, rule...)...).Run(ctx, n.log); err != nil {
+		if _, err := command.New(append([]string{"iptables", "-w", "-C"}, rule...)...).Output(ctx); err == nil {
+			continue
+		}
+		if err := command.New(append([]string{"iptables", "-w", "-I"}, rule...)...).Run(ctx, n.log); err != nil {
 			return fmt.Errorf("failed to open firewall: %w", err)
 		}
 	}
@@ -157,34 +170,43 @@ func (n network) openFirewall(ctx context.Context) error {
 
 // remove removes the network, or what there is of it.
 func (n network) remove(ctx context.Context) error {
-	if err := unmountBelow(netnsFile); err != nil {
-		return err
-	}
-	if err := remove(netnsFile); err != nil {
-		return err
-	}
-	if _, err := os.Stat("/sys/class/net/" + hostLink); err == nil {
-		// It may go meanwhile, together with the namespace.
-		if err := command.New("ip", "link", "delete", hostLink).Run(ctx, n.log); err != nil {
-			if _, gone := os.Stat("/sys/class/net/" + hostLink); gone == nil {
-				return fmt.Errorf("failed to remove link: %w", err)
-			}
-		}
-	}
-	if _, err := command.New("nft", "list", "table", "ip", table).Output(ctx); err == nil {
-		if err := command.New("nft", "delete", "table", "ip", table).Run(ctx, n.log); err != nil {
-			return fmt.Errorf("failed to remove firewall rules: %w", err)
-		}
-	}
 	n.closeFirewall(ctx)
-	return n.unforward()
+	return errors.Join(
+		unmountBelow(netnsFile),
+		remove(netnsFile),
+		n.removeLink(ctx),
+		n.removeTable(ctx),
+		n.unforward(),
+	)
+}
+
+func (n network) removeLink(ctx context.Context) error {
+	link := "/sys/class/net/" + hostLink
+	if _, err := os.Stat(link); err != nil {
+		return nil
+	}
+	err := command.New("ip", "link", "delete", hostLink).Run(ctx, n.log)
+	if _, gone := os.Stat(link); err != nil && gone == nil {
+		return fmt.Errorf("failed to remove link: %w", err)
+	}
+	return nil // It may have gone meanwhile, together with the namespace.
+}
+
+func (n network) removeTable(ctx context.Context) error {
+	if _, err := command.New("nft", "list", "table", "ip", table).Output(ctx); err != nil {
+		return nil // It is not there.
+	}
+	if err := command.New("nft", "delete", "table", "ip", table).Run(ctx, n.log); err != nil {
+		return fmt.Errorf("failed to remove firewall rules: %w", err)
+	}
+	return nil
 }
 
 // closeFirewall removes the rules of openFirewall, each as often as it is there.
 func (n network) closeFirewall(ctx context.Context) {
 	for _, rule := range forwardRules {
 		for {
-			if _, err := command.New(append([]string{"iptables", "-D"}, rule...)...).Output(ctx); err != nil {
+			if _, err := command.New(append([]string{"iptables", "-w", "-D"}, rule...)...).Output(ctx); err != nil {
 				break
 			}
 		}
@@ -270,7 +292,7 @@ func (n network) unforward() error {
 	}
 	all, err := os.ReadFile(forwarding("all"))
 	if err == nil && strings.TrimSpace(string(all)) == "1" {
-		return nil
+		return remove(forwardingFile)
 	}
 	for link := range strings.FieldsSeq(string(links)) {
 		if err := os.WriteFile(forwarding(link), []byte("0"), 0o644); err != nil && !errors.Is(err, os.ErrNotExist) {

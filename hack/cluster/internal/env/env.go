@@ -65,8 +65,6 @@ type Cluster struct {
 	Kind string
 	// Name is the name of the kind cluster.
 	Name string
-	// DockerEnv is what docker and kind need in their environment (DOCKER_HOST=…).
-	DockerEnv []string
 	// Registry is the cluster's registry.
 	Registry Registry
 }

@@ -130,7 +130,8 @@ func goVersion(ctx context.Context, module string) (string, error) {
 // Environ returns the environment of the go command for third_party modules:
 // the user's, but without what would make builds differ from machine to machine.
 func Environ() []string {
-	return append(os.Environ(), "GOWORK=off", "GOFLAGS=-buildvcs=false", "CGO_ENABLED=0")
+	return append(os.Environ(), "GOWORK=off", "GOFLAGS=-buildvcs=false", "CGO_ENABLED=0",
+		"GOAMD64=", "GOARM64=", "GOEXPERIMENT=", "GOFIPS140=", "GODEBUG=")
 }
 
 func run(ctx context.Context, log io.Writer, dir string, env []string, name string, args ...string) error {

@@ -23,7 +23,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -45,6 +44,11 @@ const (
 	// node is the name that kind gives the container of its only node.
 	node = Name + "-control-plane"
 
+	// network is the one that kind puts its nodes in.
+	network = "kind"
+	// certsInNode is where containerd looks for what it should know of registries.
+	certsInNode = "/etc/containerd/certs.d"
+
 	apiPort = 6443
 	// readyTimeout is how long a node may take to be Ready.
 	readyTimeout = 3 * time.Minute
@@ -58,12 +62,13 @@ const (
 type Cluster struct {
 	engine *engine.Engine
 	dir    string // State about the cluster.
-	kind   string // The kind binary; not needed but to create and delete.
+	// netFile is there if kind's network was not, before the cluster.
+	netFile string
 }
 
 // New returns the cluster on an engine.
-func New(host *env.Host, e *engine.Engine, kind string) *Cluster {
-	return &Cluster{engine: e, dir: host.Store.Path("cluster"), kind: kind}
+func New(host *env.Host, e *engine.Engine) *Cluster {
+	return &Cluster{engine: e, dir: host.Store.Path("cluster"), netFile: host.Store.Path("cluster-network")}
 }
 
 // Image is a node image that the engine has.
@@ -89,31 +94,60 @@ func (c *Cluster) kubectl(args ...string) *command.Command {
 	return command.New(append([]string{c.Kubectl(), "--kubeconfig", c.Kubeconfig(), "--request-timeout=5s"}, args...)...)
 }
 
-// markFile holds the container of the cluster that was created completely.
+// certs returns the directory that tells the node's containerd of registries.
+func (c *Cluster) certs() string { return filepath.Join(c.dir, "certs.d") }
+
+// markFile holds the container of the cluster that was created completely, and
+// the key of what it was made from.
 func (c *Cluster) markFile() string { return filepath.Join(c.dir, "created") }
 
 // Healthy tells whether the cluster's node is Ready.
 func (c *Cluster) Healthy(ctx context.Context) bool {
-	id, running := c.container(ctx)
-	return running && c.complete(id) && c.ready(ctx)
+	n, err := c.find(ctx)
+	return err == nil && n.running && c.madeFrom(n) != "" && c.ready(ctx)
 }
 
-// Exists tells whether there is a cluster that was created completely.
-func (c *Cluster) Exists(ctx context.Context) bool {
-	id, _ := c.container(ctx)
-	return id != "" && c.complete(id)
+// State tells how far there is a cluster.
+type State int
+
+const (
+	// Absent is a cluster that is not there, or was never created completely.
+	Absent State = iota
+	// Outdated is a cluster that was made from something else.
+	Outdated
+	// Present is a cluster that was created, and may run.
+	Present
+)
+
+// State returns the state of the cluster that is to be made from key. It is an
+// error if there is another cluster of its name.
+func (c *Cluster) State(ctx context.Context, key string) (State, error) {
+	n, err := c.find(ctx)
+	if err != nil {
+		return Absent, err
+	}
+	switch c.madeFrom(n) {
+	case "":
+		return Absent, nil
+	case key:
+		return Present, nil
+	}
+	return Outdated, nil
 }
 
 // Repair makes the cluster that exists run again, if it does not.
-func (c *Cluster) Repair(ctx context.Context, log io.Writer) error {
-	id, running := c.container(ctx)
-	if !running {
-		if err := c.engine.Docker("start", id).Run(ctx, log); err != nil {
+func (c *Cluster) Repair(ctx context.Context, kind string, log io.Writer) error {
+	n, err := c.find(ctx)
+	if err != nil {
+		return err
+	}
+	if !n.running {
+		if err := c.engine.Docker("start", n.id).Run(ctx, log); err != nil {
 			return err
 		}
 	}
 	if _, err := os.Stat(c.Kubeconfig()); err != nil {
-		export := command.New(c.kind, "export", "kubeconfig", "--name", Name, "--kubeconfig", c.Kubeconfig()).With(c.engine.Env...)
+		export := command.New(kind, "export", "kubeconfig", "--name", Name, "--kubeconfig", c.Kubeconfig()).With(c.engine.Env...)
 		if err := export.Run(ctx, log); err != nil {
 			return err
 		}
@@ -127,29 +161,33 @@ func (c *Cluster) Repair(ctx context.Context, log io.Writer) error {
 }
 
 // Create makes the cluster, in the place of what may be left of another.
-func (c *Cluster) Create(ctx context.Context, image Image, log io.Writer) error {
-	err := c.replace(ctx, image, log)
+// The key tells what it is made from.
+func (c *Cluster) Create(ctx context.Context, kind string, image Image, key string, log io.Writer) error {
+	err := c.replace(ctx, kind, image, key, log)
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	if id, _ := c.container(ctx); id == "" {
+	if n, findErr := c.find(ctx); findErr != nil || n.id == "" {
 		return err // kind has cleared away what it could not make.
 	}
 	// What a run that was killed had asked docker for came in between.
 	fmt.Fprintln(log, err)
-	return c.replace(ctx, image, log)
+	return c.replace(ctx, kind, image, key, log)
 }
 
 // replace deletes the cluster and makes another one.
-func (c *Cluster) replace(ctx context.Context, image Image, log io.Writer) error {
-	if err := c.Delete(ctx, log); err != nil {
+func (c *Cluster) replace(ctx context.Context, kind string, image Image, key string, log io.Writer) error {
+	if err := c.delete(ctx, log); err != nil {
 		return err
 	}
-	config, err := c.prepare(image)
+	if err := c.noteNetwork(ctx); err != nil {
+		return err
+	}
+	config, err := c.prepare(ctx, image)
 	if err != nil {
 		return err
 	}
-	create := command.New(c.kind, "create", "cluster", "--name", Name, "--image", image.Ref,
+	create := command.New(kind, "create", "cluster", "--name", Name, "--image", image.Ref,
 		"--kubeconfig", c.Kubeconfig(), "--config", "-").With(c.engine.Env...).Reading(bytes.NewReader(config))
 	if err := create.Run(ctx, log); err != nil {
 		return err
@@ -160,33 +198,52 @@ func (c *Cluster) replace(ctx context.Context, image Image, log io.Writer) error
 	if err := c.wait(ctx, readyTimeout); err != nil {
 		return err
 	}
-	id, _ := c.container(ctx)
-	if err := os.WriteFile(c.markFile(), []byte(id), 0o644); err != nil {
+	n, err := c.find(ctx)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(c.markFile(), []byte(n.id+" "+key), 0o644); err != nil {
 		return fmt.Errorf("failed to note creation: %w", err)
 	}
 	return nil
 }
 
 // prepare writes the files that the node will mount and returns kind's configuration.
-func (c *Cluster) prepare(image Image) ([]byte, error) {
-	certs, patches := filepath.Join(c.dir, "certs.d"), filepath.Join(c.dir, "patches")
+func (c *Cluster) prepare(ctx context.Context, image Image) ([]byte, error) {
+	certs, patches := c.certs(), filepath.Join(c.dir, "patches")
 	if err := registry.WriteHosts(certs, c.engine); err != nil {
 		return nil, err
 	}
 	if err := writePatches(patches); err != nil {
 		return nil, err
 	}
-	config, err := yaml.Marshal(c.config(image, certs, patches, cgroupV1()))
+	v1, err := c.cgroupV1(ctx)
+	if err != nil {
+		return nil, err
+	}
+	config, err := yaml.Marshal(c.config(image, certs, patches, v1))
 	if err != nil {
 		return nil, fmt.Errorf("failed to encode configuration: %w", err)
 	}
 	return config, nil
 }
 
-// Delete deletes the cluster, or what there is of it.
+// Delete deletes the cluster, or what there is of it. Another cluster of its
+// name is left alone.
 func (c *Cluster) Delete(ctx context.Context, log io.Writer) error {
-	if id, _ := c.container(ctx); id != "" {
-		if err := c.engine.Docker("rm", "--force", "--volumes", id).Run(ctx, log); err != nil {
+	if _, err := c.find(ctx); errors.Is(err, errForeign) {
+		return nil
+	}
+	return errors.Join(c.delete(ctx, log), c.removeNetwork(ctx, log))
+}
+
+func (c *Cluster) delete(ctx context.Context, log io.Writer) error {
+	n, err := c.find(ctx)
+	if err != nil {
+		return err
+	}
+	if n.id != "" {
+		if err := c.engine.Docker("rm", "--force", "--volumes", n.id).Run(ctx, log); err != nil {
 			return err
 		}
 	}
@@ -196,22 +253,79 @@ func (c *Cluster) Delete(ctx context.Context, log io.Writer) error {
 	return nil
 }
 
-// container returns the node's container and whether it runs. A container that
-// has the name but not kind's label is not the node's.
-func (c *Cluster) container(ctx context.Context) (id string, running bool) {
-	out, err := c.engine.Docker("ps", "--all", "--no-trunc", "--filter", "name=^"+node+"$",
-		"--filter", "label=io.x-k8s.kind.cluster="+Name, "--format", "{{.ID}} {{.State}}").Output(ctx)
-	if err != nil {
-		return "", false
-	}
-	id, state, _ := strings.Cut(out, " ")
-	return id, state == "running"
+// errForeign is the error about a cluster of the name that was not made here.
+var errForeign = errors.New("there is a kind cluster " + Name + " that was not made with this cache; please delete it, or set XDG_CACHE_HOME as it was set for that")
+
+// container is the node's container.
+type container struct {
+	id      string // Empty if there is none.
+	running bool
 }
 
-// complete tells whether the container's cluster was created to the end.
-func (c *Cluster) complete(id string) bool {
+// find finds the node's container. It is known by what is mounted in it, from
+// the moment on when it is made: anybody may name a kind cluster like ours.
+func (c *Cluster) find(ctx context.Context) (container, error) {
+	id, err := c.engine.Docker("ps", "--all", "--quiet", "--no-trunc", "--filter", "name=^"+node+"$").Output(ctx)
+	if err != nil || id == "" {
+		return container{}, err
+	}
+	out, err := c.engine.Docker("inspect", "--format",
+		`{{.State.Running}} {{range .Mounts}}{{if eq .Destination "`+certsInNode+`"}}{{.Source}}{{end}}{{end}}`, id).Output(ctx)
+	if err != nil {
+		return container{}, err
+	}
+	running, source, _ := strings.Cut(out, " ")
+	// Where the engine is in a virtual machine, its paths have a prefix.
+	if !strings.HasSuffix(source, c.certs()) {
+		return container{}, errForeign
+	}
+	return container{id: id, running: running == "true"}, nil
+}
+
+// madeFrom returns the key of what the container was made from, or "" if it was
+// not created to the end.
+func (c *Cluster) madeFrom(n container) string {
 	mark, err := os.ReadFile(c.markFile())
-	return err == nil && string(mark) == id
+	if err != nil || n.id == "" {
+		return ""
+	}
+	id, key, _ := strings.Cut(string(mark), " ")
+	if id != n.id {
+		return ""
+	}
+	return key
+}
+
+// noteNetwork notes whether kind is going to make its network.
+func (c *Cluster) noteNetwork(ctx context.Context) error {
+	if _, err := c.engine.Docker("network", "inspect", "--format", "{{.Id}}", network).Output(ctx); err == nil {
+		return nil
+	}
+	if err := os.WriteFile(c.netFile, nil, 0o644); err != nil {
+		return fmt.Errorf("failed to note network: %w", err)
+	}
+	return nil
+}
+
+// removeNetwork removes kind's network if it was made for this cluster and no
+// other container, running or not, is in it.
+func (c *Cluster) removeNetwork(ctx context.Context, log io.Writer) error {
+	if _, err := os.Stat(c.netFile); err != nil {
+		return nil
+	}
+	users, err := c.engine.Docker("ps", "--all", "--quiet", "--filter", "network="+network).Output(ctx)
+	if err != nil || users != "" {
+		return err
+	}
+	if _, err := c.engine.Docker("network", "inspect", "--format", "{{.Id}}", network).Output(ctx); err == nil {
+		if err := c.engine.Docker("network", "rm", network).Run(ctx, log); err != nil {
+			return err
+		}
+	}
+	if err := os.Remove(c.netFile); err != nil {
+		return fmt.Errorf("failed to forget network: %w", err)
+	}
+	return nil
 }
 
 // ready tells whether the node is.
@@ -264,7 +378,7 @@ func (c *Cluster) config(image Image, certs, patches string, v1 bool) kindConfig
 		Nodes: []kindNode{{
 			Role: "control-plane",
 			ExtraMounts: []kindMount{
-				{HostPath: certs, ContainerPath: "/etc/containerd/certs.d", ReadOnly: true},
+				{HostPath: certs, ContainerPath: certsInNode, ReadOnly: true},
 				{HostPath: patches, ContainerPath: patchesInNode, ReadOnly: true},
 			},
 		}},
@@ -281,14 +395,10 @@ func (c *Cluster) config(image Image, certs, patches string, v1 bool) kindConfig
 	return config
 }
 
-// cgroupV1 tells whether the control groups are of version 1. Where this is not
-// the machine that runs the engine, they are of version 2.
-func cgroupV1() bool {
-	if runtime.GOOS != "linux" {
-		return false
-	}
-	_, err := os.Stat("/sys/fs/cgroup/cgroup.controllers")
-	return errors.Is(err, fs.ErrNotExist)
+// cgroupV1 tells whether the control groups of the engine are of version 1.
+func (c *Cluster) cgroupV1(ctx context.Context) (bool, error) {
+	version, err := c.engine.Docker("info", "--format", "{{.CgroupVersion}}").Output(ctx)
+	return version == "1", err
 }
 
 // kindConfig is the part of kind's configuration that is needed.

@@ -24,7 +24,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -34,9 +36,6 @@ import (
 	"github.com/kiln-dev/kiln/hack/cluster/internal/env"
 	"github.com/kiln-dev/kiln/hack/cluster/internal/gobuild"
 )
-
-// recipe is changed with every change of the code below that changes the image.
-const recipe = "1"
 
 // nodePackages are the Debian packages of a node. containerd, runc and the CNI
 // plugins are Debian's, everything of Kubernetes is built from source.
@@ -138,18 +137,20 @@ func versionFlags(version string) string {
 
 // buildRootFS returns the path of an archive with Debian and the packages of a node.
 func buildRootFS(ctx context.Context, store *cache.Store, log io.Writer) (string, error) {
-	key, err := cache.Key(cache.Text(suite), cache.Text(nodePackages...), cache.Text(recipe))
+	// Namespaces of its own, so that no mount is left when it is killed.
+	install := []string{
+		"unshare", "--mount", "--pid", "--fork", "--kill-child",
+		"mmdebstrap", "--variant=essential", "--include=" + strings.Join(nodePackages, ","),
+		"--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/man/*",
+		"--dpkgopt=path-exclude=/usr/share/locale/*", "--aptopt=Acquire::Languages none",
+		suite,
+	}
+	key, err := cache.Key(cache.Text(install...), cache.Text(runtime.GOARCH))
 	if err != nil {
 		return "", err
 	}
 	dir, err := store.Get(ctx, "node-packages", key, func(dir string) error {
-		// Namespaces of its own, so that no mount is left when it is killed.
-		return command.New("unshare", "--mount", "--pid", "--fork", "--kill-child",
-			"mmdebstrap", "--variant=essential", "--include="+strings.Join(nodePackages, ","),
-			"--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/man/*",
-			"--dpkgopt=path-exclude=/usr/share/locale/*", "--aptopt=Acquire::Languages none",
-			suite, filepath.Join(dir, "root.tar"),
-		).With("TMPDIR="+dir).Run(ctx, log)
+		return command.New(append(install, filepath.Join(dir, "root.tar"))...).With("TMPDIR="+dir).Run(ctx, log)
 	})
 	if err != nil {
 		return "", fmt.Errorf("failed to install node packages: %w", err)
@@ -163,7 +164,7 @@ func assembled(ctx context.Context, host *env.Host, root string, bins binaries, 
 	if err != nil {
 		return "", "", err
 	}
-	key, err = cache.Key(cache.Dir(files), cache.Text(recipe, host.Arch, entryKey(root),
+	key, err = cache.Key(cache.Dir(files), cache.Dir(sources(host)), cache.Text(host.Arch, entryKey(root),
 		entryKey(bins.kubernetes), entryKey(bins.etcd), entryKey(bins.coredns), entryKey(bins.pause)))
 	if err != nil {
 		return "", "", err
@@ -176,6 +177,20 @@ func assembled(ctx context.Context, host *env.Host, root string, bins binaries, 
 		return "", "", fmt.Errorf("failed to assemble node image: %w", err)
 	}
 	return filepath.Join(dir, "node.tar"), key, nil
+}
+
+// sources returns the directory of this package: what it does decides what the image is.
+func sources(host *env.Host) string {
+	return filepath.Join(host.Root, "hack", "cluster", "internal", "nodeimage")
+}
+
+// Key returns a key of all that decides which node image a cluster has.
+func Key(host *env.Host) (string, error) {
+	inputs := []cache.Input{cache.Text(os.Getenv(imageVariable)), cache.Dir(sources(host))}
+	for _, module := range []string{"kubernetes", "etcd", "coredns", "pause", "kind"} {
+		inputs = append(inputs, cache.Dir(host.ThirdParty(module)))
+	}
+	return cache.Key(inputs...)
 }
 
 // entryKey returns the key of the cache entry that holds a file.

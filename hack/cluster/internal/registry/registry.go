@@ -28,6 +28,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,10 +46,11 @@ const (
 	// hostPort is the host's port in the user's engine.
 	hostPort = "5001"
 	// network is the one that kind puts its nodes in.
-	network   = "kind"
-	mtuOption = "com.docker.network.driver.mtu"
+	network = "kind"
 	// keyLabel tells which image a container runs.
 	keyLabel = "dev.kiln.registry"
+	// storageLabel tells whose container it is.
+	storageLabel = "dev.kiln.registry.storage"
 
 	startTimeout = 30 * time.Second
 	poll         = 50 * time.Millisecond
@@ -92,7 +94,7 @@ func Build(ctx context.Context, host *env.Host, log io.Writer) (string, error) {
 // Start makes sure that the registry runs, from the given binary.
 func Start(ctx context.Context, host *env.Host, e *engine.Engine, binary string, log io.Writer) error {
 	key := filepath.Base(filepath.Dir(binary)) // Of its cache entry.
-	if Healthy(ctx, e) && runs(ctx, e, key) {
+	if Healthy(ctx, e) && runs(ctx, e, key, storageDir(host)) {
 		return nil
 	}
 	image := "kiln/registry:" + key
@@ -101,28 +103,25 @@ func Start(ctx context.Context, host *env.Host, e *engine.Engine, binary string,
 			return err
 		}
 	}
-	storage := host.Store.Path("registry")
+	storage := storageDir(host)
 	if err := os.MkdirAll(storage, 0o755); err != nil {
 		return fmt.Errorf("failed to create registry storage: %w", err)
 	}
-	if !e.Own {
-		if err := ensureNetwork(ctx, e, log); err != nil {
-			return err
-		}
-	}
-	if err := replace(ctx, e, runArgs(e, image, key, storage), log); err != nil {
+	if err := replace(ctx, host, e, runArgs(e, image, key, storage), log); err != nil {
 		// What a run that was killed had asked docker for may have come in between.
 		fmt.Fprintln(log, err)
-		if err := replace(ctx, e, runArgs(e, image, key, storage), log); err != nil {
+		if err := replace(ctx, host, e, runArgs(e, image, key, storage), log); err != nil {
 			return err
 		}
 	}
 	return wait(ctx, e)
 }
 
+func storageDir(host *env.Host) string { return host.Store.Path("registry") }
+
 // replace removes the registry's container and runs another one.
-func replace(ctx context.Context, e *engine.Engine, run []string, log io.Writer) error {
-	if err := Stop(ctx, e, log); err != nil {
+func replace(ctx context.Context, host *env.Host, e *engine.Engine, run []string, log io.Writer) error {
+	if err := Stop(ctx, host, e, log); err != nil {
 		return err
 	}
 	return e.Docker(run...).Run(ctx, log)
@@ -131,7 +130,8 @@ func replace(ctx context.Context, e *engine.Engine, run []string, log io.Writer)
 // runArgs returns the arguments that run the registry.
 func runArgs(e *engine.Engine, image, key, storage string) []string {
 	args := []string{
-		"run", "--detach", "--name", container, "--restart", "always", "--label", keyLabel + "=" + key,
+		"run", "--detach", "--name", container, "--restart", "always",
+		"--label", keyLabel + "=" + key, "--label", storageLabel + "=" + storage,
 		"--volume", storage + ":/var/lib/registry",
 		// The files belong to the user, not to root.
 		"--user", fmt.Sprintf("%d:%d", os.Getuid(), os.Getgid()),
@@ -140,24 +140,20 @@ func runArgs(e *engine.Engine, image, key, storage string) []string {
 		// The engine's host is its own network namespace.
 		return append(args, "--network", "host", image, "-addr", Addresses(e).Push)
 	}
-	return append(args, "--network", network, "--network-alias", container+domain,
-		"--publish", "127.0.0.1:"+hostPort+":"+port, image)
+	return append(args, "--publish", "127.0.0.1:"+hostPort+":"+port, image)
 }
 
-// ensureNetwork makes kind's network, which kind does not make before its first cluster.
-func ensureNetwork(ctx context.Context, e *engine.Engine, log io.Writer) error {
-	if _, err := e.Docker("network", "inspect", "--format", "{{.Id}}", network).Output(ctx); err == nil {
+// Connect puts the registry into kind's network, where nodes and pods find it
+// by name. An engine of our own needs none of it.
+func Connect(ctx context.Context, e *engine.Engine, log io.Writer) error {
+	if e.Own {
 		return nil
 	}
-	mtu, err := e.Docker("network", "inspect", "--format", `{{index .Options "`+mtuOption+`"}}`, "bridge").Output(ctx)
-	if err != nil {
+	networks, err := e.Docker("inspect", "--format", "{{range $name, $_ := .NetworkSettings.Networks}}{{$name}} {{end}}", container).Output(ctx)
+	if err != nil || slices.Contains(strings.Fields(networks), network) {
 		return err
 	}
-	args := []string{"network", "create", "--label", keyLabel, "--opt", "com.docker.network.bridge.enable_ip_masquerade=true"}
-	if mtu != "" {
-		args = append(args, "--opt", mtuOption+"="+mtu)
-	}
-	return e.Docker(append(args, network)...).Run(ctx, log)
+	return e.Docker("network", "connect", "--alias", container+domain, network, container).Run(ctx, log)
 }
 
 // load makes an image of the binary alone.
@@ -180,10 +176,11 @@ func load(ctx context.Context, e *engine.Engine, image, binary string, log io.Wr
 	return e.Docker("import", "--change", `ENTRYPOINT ["/registry"]`, "-", image).Reading(&archive).Run(ctx, log)
 }
 
-// runs tells whether the container of that key does.
-func runs(ctx context.Context, e *engine.Engine, key string) bool {
-	out, err := e.Docker("inspect", "--format", `{{.State.Running}} {{index .Config.Labels "`+keyLabel+`"}}`, container).Output(ctx)
-	return err == nil && out == "true "+key
+// runs tells whether the container of that key and storage does.
+func runs(ctx context.Context, e *engine.Engine, key, storage string) bool {
+	out, err := e.Docker("inspect", "--format",
+		`{{.State.Running}} {{index .Config.Labels "`+keyLabel+`"}} {{index .Config.Labels "`+storageLabel+`"}}`, container).Output(ctx)
+	return err == nil && out == "true "+key+" "+storage
 }
 
 // Healthy tells whether the registry answers.
@@ -215,28 +212,12 @@ func wait(ctx context.Context, e *engine.Engine) error {
 	return nil
 }
 
-// Stop removes the registry's container. Its images stay.
-func Stop(ctx context.Context, e *engine.Engine, log io.Writer) error {
-	ids, err := e.Docker("ps", "--all", "--quiet", "--filter", "label="+keyLabel).Output(ctx)
+// Stop removes the registry's container. Its images stay, and so does a
+// registry that has its storage elsewhere.
+func Stop(ctx context.Context, host *env.Host, e *engine.Engine, log io.Writer) error {
+	ids, err := e.Docker("ps", "--all", "--quiet", "--filter", "label="+storageLabel+"="+storageDir(host)).Output(ctx)
 	if err != nil || ids == "" {
 		return err
 	}
 	return e.Docker(append([]string{"rm", "--force", "--volumes"}, strings.Fields(ids)...)...).Run(ctx, log)
-}
-
-// Remove removes the registry's container, and the network if it was made for
-// the registry and nobody else uses it now.
-func Remove(ctx context.Context, e *engine.Engine, log io.Writer) error {
-	if err := Stop(ctx, e, log); err != nil {
-		return err
-	}
-	id, err := e.Docker("network", "ls", "--quiet", "--filter", "label="+keyLabel).Output(ctx)
-	if err != nil || id == "" {
-		return err
-	}
-	users, err := e.Docker("network", "inspect", "--format", "{{len .Containers}}", id).Output(ctx)
-	if err != nil || users != "0" {
-		return err
-	}
-	return e.Docker("network", "rm", id).Run(ctx, log)
 }
