@@ -21,6 +21,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/kiln-dev/kiln/hack/cluster/internal/env"
@@ -87,5 +88,18 @@ func TestWriteKubeconfig(t *testing.T) {
 	info, err := os.Stat(filepath.Join(host.Root, "build", "cluster", "kubeconfig"))
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("kubeconfig = %v, %v, want it to be for its owner only", info, err)
+	}
+}
+
+func TestWithoutProxy(t *testing.T) {
+	once := withoutProxy("example.com,.svc")
+	if !strings.HasPrefix(once, "example.com,.svc,localhost,") || strings.Count(once, ".svc") != 1 {
+		t.Errorf("withoutProxy() = %q, want the user's list with what it lacks", once)
+	}
+	if twice := withoutProxy(once); twice != once {
+		t.Errorf("withoutProxy() of its result = %q, want %q", twice, once)
+	}
+	if got := withoutProxy(""); strings.HasPrefix(got, ",") {
+		t.Errorf("withoutProxy() of nothing = %q", got)
 	}
 }

@@ -73,6 +73,12 @@ func environment(cluster *env.Cluster, built *Built) []byte {
 		name, value, _ := strings.Cut(variable, "=")
 		fmt.Fprintf(&out, "export %s=%s\n", name, quote(value))
 	}
+	for _, name := range []string{"NO_PROXY", "no_proxy"} {
+		// Set by the program's start: the cluster is reached without a proxy.
+		if value := os.Getenv(name); value != "" {
+			fmt.Fprintf(&out, "export %s=%s\n", name, quote(value))
+		}
+	}
 	fmt.Fprintf(&out, "export PATH=%s:\"$PATH\"\n", quote(strings.Join(path, ":")))
 	return out.Bytes()
 }

@@ -77,3 +77,25 @@ func TestPatches(t *testing.T) {
 		}
 	}
 }
+
+func TestMadeFrom(t *testing.T) {
+	tests := []struct {
+		name, mark, id, want string
+	}{
+		{"created to the end", "abc key", "abc", "key"},
+		{"another container", "abc key", "def", ""},
+		{"no container", "abc key", "", ""},
+		{"not created to the end", "", "abc", ""},
+	}
+	for _, test := range tests {
+		c := &Cluster{dir: t.TempDir()}
+		if test.mark != "" {
+			if err := os.WriteFile(c.markFile(), []byte(test.mark), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := c.madeFrom(container{id: test.id}); got != test.want {
+			t.Errorf("%s: madeFrom() = %q, want %q", test.name, got, test.want)
+		}
+	}
+}
