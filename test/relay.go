@@ -161,7 +161,7 @@ func (r *Relay) Probe(ctx context.Context, request api.Request) (*Prober, error)
 	return &Prober{relay: r, path: path.Join(api.ProbesPath, probe.ID)}, nil
 }
 
-// UntilAnswer waits until an answer had that body.
+// UntilAnswer waits until the last answer had that body.
 func (p *Prober) UntilAnswer(ctx context.Context, body string) (api.Report, error) {
 	return exchange[api.Report](ctx, p.relay, http.MethodGet, p.path, nil, body)
 }

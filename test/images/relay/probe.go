@@ -68,8 +68,8 @@ func (p *probes) start(request api.Request) api.Probe {
 	return api.Probe{ID: id}
 }
 
-// report returns the report of a probe: at once, or when an answer had one of
-// the bodies.
+// report returns the report of a probe: at once, or when the last answer had
+// one of the bodies.
 func (p *probes) report(ctx context.Context, id string, bodies []string) (api.Report, error) {
 	found, err := p.find(id)
 	if err != nil {
@@ -77,7 +77,7 @@ func (p *probes) report(ctx context.Context, id string, bodies []string) (api.Re
 	}
 	for {
 		report, changed := found.state()
-		if len(bodies) == 0 || slices.ContainsFunc(report.Runs, func(r api.Run) bool { return slices.Contains(bodies, r.Body) }) {
+		if len(bodies) == 0 || len(report.Runs) > 0 && slices.Contains(bodies, report.Runs[len(report.Runs)-1].Body) {
 			return report, nil
 		}
 		select {

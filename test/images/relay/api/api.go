@@ -28,7 +28,7 @@ const (
 	CallPath = "/call"
 	// ProbesPath takes a Request by POST, sends it over and over, and answers
 	// with a Probe. Below it, the probe's ID answers with its Report to GET;
-	// with ?until=BODY only when an answer had that body. DELETE ends it.
+	// with ?until=BODY only when the last answer had that body. DELETE ends it.
 	ProbesPath = "/probes"
 	// KillPath takes a Kill by POST and answers with the Killed.
 	KillPath = "/kill"
