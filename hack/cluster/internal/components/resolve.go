@@ -277,7 +277,7 @@ func (b *builder) compile(ctx context.Context, log io.Writer, folder, packages s
 		return err
 	}
 	err := gobuild.Exclusive(ctx, func() error {
-		return list(folder, packages, "-trimpath", "-export").With("GOOS=linux", "GOARCH="+b.host.Arch).Run(ctx, log)
+		return list(folder, packages, "-trimpath", "-export").With("GOOS=linux", "GOARCH="+b.host.Arch, gobuild.Compiling).Run(ctx, log)
 	})
 	if err != nil {
 		return fmt.Errorf("failed to compile: %w", err)

@@ -48,6 +48,10 @@ type Command struct {
 	First bool
 }
 
+// Compiling is for the environment of what compiles: the compiler collects its
+// garbage less often. It takes a seventh less time for it, and more memory.
+const Compiling = "GOGC=400"
+
 // Exclusive runs fn while nothing else compiles. Everything that compiles much
 // Go code (ko, too) should run in it; downloads and the like should not.
 func Exclusive(ctx context.Context, fn func() error) error {
@@ -108,7 +112,7 @@ func (c Command) build(ctx context.Context, log io.Writer, binary string) error 
 	// Compiled first and linked outside of the slot: linking uses one core, and
 	// the next command can compile meanwhile.
 	err := slot.run(ctx, c.First, func() error {
-		return run(ctx, log, c.Module, env, "go", "list", "-trimpath", "-export", "-deps", "-f", "", c.Package)
+		return run(ctx, log, c.Module, append(env, Compiling), "go", "list", "-trimpath", "-export", "-deps", "-f", "", c.Package)
 	})
 	if err != nil {
 		return err
