@@ -52,6 +52,9 @@ type Command struct {
 // garbage less often. It takes a seventh less time for it, and more memory.
 const Compiling = "GOGC=400"
 
+// nothing is a template that makes go list print nothing; an empty one does not.
+const nothing = `{{""}}`
+
 // Exclusive runs fn while nothing else compiles. Everything that compiles much
 // Go code (ko, too) should run in it; downloads and the like should not.
 func Exclusive(ctx context.Context, fn func() error) error {
@@ -106,13 +109,13 @@ func (c Command) key(ctx context.Context) (string, error) {
 func (c Command) build(ctx context.Context, log io.Writer, binary string) error {
 	env := []string{"GOOS=" + c.GOOS, "GOARCH=" + c.GOARCH}
 	// Fetches the modules that the command needs while another one compiles.
-	if err := run(ctx, log, c.Module, env, "go", "list", "-deps", "-f", "", c.Package); err != nil {
+	if err := run(ctx, log, c.Module, env, "go", "list", "-deps", "-f", nothing, c.Package); err != nil {
 		return err
 	}
 	// Compiled first and linked outside of the slot: linking uses one core, and
 	// the next command can compile meanwhile.
 	err := slot.run(ctx, c.First, func() error {
-		return run(ctx, log, c.Module, append(env, Compiling), "go", "list", "-trimpath", "-export", "-deps", "-f", "", c.Package)
+		return run(ctx, log, c.Module, append(env, Compiling), "go", "list", "-trimpath", "-export", "-deps", "-f", nothing, c.Package)
 	})
 	if err != nil {
 		return err
