@@ -287,7 +287,7 @@ func (b *builder) compile(ctx context.Context, log io.Writer, folder, packages s
 
 // list lists packages and what they depend on.
 func list(folder, packages string, flags ...string) *command.Command {
-	args := append([]string{"go", "list", "-deps", "-f", ""}, flags...)
+	args := append([]string{"go", "list", "-deps", "-f", `{{""}}`}, flags...)
 	return command.New(append(args, packages)...).In(folder).With(gobuild.Environ()...)
 }
 
