@@ -174,11 +174,12 @@ func Decide(want Request, known Known) Decision {
 	return Decision{Action: Start, Reason: startReason(want, known)}
 }
 
-// useReason tells an image that the last build made from one that was made
-// before it: the Function was edited, and edited back before its build was done.
+// useReason tells why the image is there: the reason of the build that made it,
+// as far as it is remembered. It is not where the Function was edited, and edited
+// back before its build was done, or where the status has lost it.
 func useReason(want Request, last *Build) string {
-	if last == nil || last.Tag == want.Tag && last.Reason != ReasonImageReused {
-		return ""
+	if last != nil && last.Tag == want.Tag {
+		return last.Reason
 	}
 	return ReasonImageReused
 }

@@ -57,7 +57,7 @@ func remembered(b Build) *Build {
 func TestDecide(t *testing.T) {
 	start := func(reason string) Decision { return Decision{Action: Start, Reason: reason} }
 	follow := func(name string) Decision { return Decision{Action: Follow, Build: name} }
-	use := Decision{Action: Use}
+	use := Decision{Action: Use, Reason: ReasonFirstBuild}
 
 	tests := map[string]struct {
 		want  Request
@@ -87,6 +87,11 @@ func TestDecide(t *testing.T) {
 			want:     want(),
 			known:    Known{ImageTag: tagA, Last: remembered(build("a", Succeeded, want()))},
 			decision: use,
+		},
+		"the status has lost the build, but not the image": {
+			want:     want(),
+			known:    Known{ImageTag: tagA},
+			decision: Decision{Action: Use, Reason: ReasonImageReused},
 		},
 		"the build has succeeded and is gone, another field was edited": {
 			want:     want(g2),

@@ -154,7 +154,7 @@ func (r *Reconciler) deleteObsolete(ctx context.Context, fn *v1alpha1.Function, 
 // there are never two. The deletion of the last of them wakes the Function.
 func (r *Reconciler) startBuild(ctx context.Context, fn *v1alpha1.Function, want *plan, reason string, earlier []builds.Build) error {
 	build := resources.Build{Request: want.request, Reason: reason, Attempt: 1, Files: want.files}
-	if last := fn.Status.Build; last != nil && reason == builds.ReasonBuildDeleted {
+	if last := fn.Status.Build; last != nil && (reason == builds.ReasonBuildDeleted || isPlanned(last, want.request.Tag)) {
 		build.Reason, build.Attempt = last.Reason, last.Attempts+1
 	}
 	if len(earlier) > 0 {
@@ -318,6 +318,12 @@ func known(fn *v1alpha1.Function, taskRuns []*pipelinev1.TaskRun) builds.Known {
 		}
 	}
 	return k
+}
+
+// isPlanned says whether the build waits for earlier ones to be gone, to make
+// the image of that tag.
+func isPlanned(b *v1alpha1.BuildStatus, tag string) bool {
+	return rememberedState(b) == builds.Planned && b.ImageTag == tag
 }
 
 func rememberedState(b *v1alpha1.BuildStatus) builds.State {

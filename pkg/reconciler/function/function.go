@@ -80,13 +80,13 @@ func (r *Reconciler) ReconcileKind(ctx context.Context, fn *v1alpha1.Function) p
 
 	want, ok := makePlan(ctx, fn)
 	if !ok {
-		return nil
+		return r.keepServing(ctx, fn)
 	}
 	if err := r.configure(ctx, fn, want, before); err != nil {
 		return err
 	}
 	if !fn.Status.GetCondition(v1alpha1.FunctionConditionConfigurationReady).IsTrue() {
-		return nil
+		return r.keepServing(ctx, fn)
 	}
 	if err := r.build(ctx, fn, want); err != nil {
 		return err
@@ -129,7 +129,7 @@ func isEdge(before, now *apis.Condition) bool {
 	if before.GetReason() != now.GetReason() {
 		return true
 	}
-	return now.IsFalse() && before.GetMessage() != now.GetMessage()
+	return !now.IsUnknown() && before.GetMessage() != now.GetMessage()
 }
 
 // ownership tells whose an object of the name that Kiln needs is.

@@ -323,6 +323,11 @@ func TestReconcileBuild(t *testing.T) {
 	}
 	rebuildRun := taskRun(again(), builds.ReasonRebuildRequested)
 	secondAttempt := attempt(building, builds.ReasonFirstBuild, 2)
+	leavingRun := taskRun(building, builds.ReasonFirstBuild, taskRunRunning, taskRunDeleting)
+	plannedAgain := func(fn *v1alpha1.Function) {
+		buildPlanned(builds.ReasonFirstBuild, leavingRun)(fn)
+		fn.Status.Build.Attempts = 1
+	}
 
 	rejected := apierrs.NewBadRequest(`admission webhook "validation.webhook.pipeline.tekton.dev" denied the request`)
 	newBase := testConfig(func(cfg *config.Config) {
@@ -449,6 +454,7 @@ func TestReconcileBuild(t *testing.T) {
 		WantDeletes:       []clientgotesting.DeleteActionImpl{deletion("taskruns", secondRun)},
 		WantStatusUpdates: statusUpdate(editedBack(observed(reconfigured, reused, running))),
 		WantEvents: []string{
+			"Normal ConfigMapUpdated ConfigMap " + configMap(running1).Name + " holds what the build needs.",
 			"Normal ImageReused " + repo + "@" + digestA + " was built before.",
 			"Normal ServiceReady Revision greeter-00001 serves.",
 		},
@@ -503,6 +509,32 @@ func TestReconcileBuild(t *testing.T) {
 		WantStatusUpdates: statusUpdate(function(observed(configured, buildCreated(secondAttempt)))),
 		WantEvents:        []string{"Normal TaskRunCreated TaskRun " + secondAttempt.Name + " is about to run."},
 	}, {
+		Name:              "TaskRun deleted by hand while it runs, but not gone yet: it is waited for",
+		Key:               key,
+		Objects:           []runtime.Object{function(observed(configured, buildRunning(runningRun))), configMap(building), leavingRun},
+		WantStatusUpdates: statusUpdate(function(observed(configured, plannedAgain))),
+		WantEvents:        []string{"Normal TaskRunsDeleted The build starts when earlier ones are gone: " + leavingRun.Name + "."},
+	}, {
+		Name:    "TaskRun deleted by hand is still not gone: nothing to write",
+		Key:     key,
+		Objects: []runtime.Object{function(observed(configured, plannedAgain)), configMap(building), leavingRun},
+	}, {
+		Name:              "TaskRun deleted by hand is gone at last: the next attempt has another name",
+		Key:               key,
+		Objects:           []runtime.Object{function(observed(configured, plannedAgain)), configMap(building)},
+		WantCreates:       []runtime.Object{secondAttempt},
+		WantStatusUpdates: statusUpdate(function(observed(configured, buildCreated(secondAttempt)))),
+		WantEvents:        []string{"Normal TaskRunCreated TaskRun " + secondAttempt.Name + " is about to run."},
+	}, {
+		Name:    "the status has lost the build, but not the image: that is used",
+		Key:     key,
+		Objects: []runtime.Object{edited(func(fn *v1alpha1.Function) { *fn = *running1.DeepCopy(); fn.Status.Build = nil }), configMap(running1), svc1},
+		WantStatusUpdates: statusUpdate(edited(func(fn *v1alpha1.Function) {
+			*fn = *running1.DeepCopy()
+			reused(fn)
+		})),
+		WantEvents: []string{"Normal ImageReused " + repo + "@" + digestA + " was built before."},
+	}, {
 		Name:    "TaskRun deleted by hand after it succeeded: nothing happens",
 		Key:     key,
 		Objects: []runtime.Object{running1, configMap(running1), svc1},
@@ -553,6 +585,17 @@ func TestReconcileBuild(t *testing.T) {
 		Key:               key,
 		Objects:           []runtime.Object{function(), configMap(function())},
 		WithReactors:      []clientgotesting.ReactionFunc{fail("get", "functions", apierrs.NewNotFound(v1alpha1.Resource("functions"), name))},
+		WantStatusUpdates: statusUpdate(function(observed(configured))),
+		WantEvents:        []string{"Normal ConfigMapCreated ConfigMap " + configMap(function()).Name + " holds what the build needs."},
+	}, {
+		Name:    "the cache shows an older Function: no build",
+		Key:     key,
+		Objects: []runtime.Object{function(), configMap(function())},
+		WithReactors: []clientgotesting.ReactionFunc{func(action clientgotesting.Action) (bool, runtime.Object, error) {
+			newer := function()
+			newer.ResourceVersion = "2"
+			return action.Matches("get", "functions"), newer, nil
+		}},
 		WantStatusUpdates: statusUpdate(function(observed(configured))),
 		WantEvents:        []string{"Normal ConfigMapCreated ConfigMap " + configMap(function()).Name + " holds what the build needs."},
 	}, {
@@ -890,7 +933,10 @@ func TestReconcileService(t *testing.T) {
 		})},
 		WantUpdates:       update(merged(pulledFrom("pull.example.com"), svc1)),
 		WantStatusUpdates: statusUpdate(pulledFrom("pull.example.com", observed(withUpdated))),
-		WantEvents:        []string{"Normal ServiceUpdated Service greeter was updated."},
+		WantEvents: []string{
+			"Normal TaskRunSucceeded TaskRun " + tr1.Name + " built pull.example.com/functions/default/greeter@" + digestA + ".",
+			"Normal ServiceUpdated Service greeter was updated.",
+		},
 	}}.Test(t, factory())
 }
 

@@ -155,6 +155,9 @@ func (fs *FunctionStatus) ResetConditions() {
 // MarkConfigurationReady says that what the build needs is written.
 func (fs *FunctionStatus) MarkConfigurationReady(reason, messageFormat string, messageA ...any) {
 	functionConditionSet.Manage(fs).MarkTrueWithReason(FunctionConditionConfigurationReady, reason, messageFormat, messageA...)
+	if fs.GetCondition(FunctionConditionBuildReady).GetReason() == ReasonWaitingForConfiguration {
+		functionConditionSet.Manage(fs).MarkUnknown(FunctionConditionBuildReady, "", "The build is about to start.")
+	}
 }
 
 // MarkConfigurationUnknown says what the configuration waits for, and that build
@@ -180,6 +183,9 @@ func (fs *FunctionStatus) markWaitingForConfiguration() {
 // MarkBuildReady says that the image of the current generation is there.
 func (fs *FunctionStatus) MarkBuildReady(reason, messageFormat string, messageA ...any) {
 	functionConditionSet.Manage(fs).MarkTrueWithReason(FunctionConditionBuildReady, reason, messageFormat, messageA...)
+	if fs.GetCondition(FunctionConditionRunning).GetReason() == ReasonWaitingForBuild {
+		functionConditionSet.Manage(fs).MarkUnknown(FunctionConditionRunning, "", "The service is about to be updated.")
+	}
 }
 
 // MarkBuildUnknown says where the build stands while it is not done, and that
