@@ -320,11 +320,18 @@ func admitted(svc *servingv1.Service) *servingv1.Service {
 
 func TestMergeServiceLeavesAlone(t *testing.T) {
 	tests := map[string]func(*servingv1.Service){
-		"what Serving fills in":       func(*servingv1.Service) {},
-		"labels of others":            func(svc *servingv1.Service) { svc.Labels["theirs"] = "x" },
-		"annotations of others":       func(svc *servingv1.Service) { svc.Annotations["theirs"] = "x" },
-		"the template's of others":    func(svc *servingv1.Service) { svc.Spec.Template.Annotations["theirs"] = "x" },
-		"fields that Kiln leaves out": func(svc *servingv1.Service) { svc.Spec.Template.Spec.TimeoutSeconds = new(int64(7)) },
+		"what Serving fills in":    func(*servingv1.Service) {},
+		"labels of others":         func(svc *servingv1.Service) { svc.Labels["theirs"] = "x" },
+		"annotations of others":    func(svc *servingv1.Service) { svc.Annotations["theirs"] = "x" },
+		"the template's of others": func(svc *servingv1.Service) { svc.Spec.Template.Annotations["theirs"] = "x" },
+		"other defaults of Serving's": func(svc *servingv1.Service) {
+			spec := &svc.Spec.Template.Spec
+			spec.TimeoutSeconds, spec.IdleTimeoutSeconds = new(int64(7)), new(int64(5))
+			spec.ResponseStartTimeoutSeconds, spec.ContainerConcurrency = new(int64(6)), new(int64(3))
+			spec.Containers[0].Resources.Limits[corev1.ResourceCPU] = resource.MustParse("1")
+			spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("400m")}
+			spec.Containers[0].ReadinessProbe.PeriodSeconds = 10
+		},
 	}
 	for name, change := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -368,6 +375,24 @@ func TestMergeServiceChanges(t *testing.T) {
 		"sidecar": func(svc *servingv1.Service) {
 			svc.Spec.Template.Spec.Containers = append(svc.Spec.Template.Spec.Containers, corev1.Container{})
 		},
+		"user":  func(svc *servingv1.Service) { container(svc).SecurityContext.RunAsUser = new(int64(0)) },
+		"group": func(svc *servingv1.Service) { container(svc).SecurityContext.RunAsGroup = new(int64(0)) },
+		"escalation": func(svc *servingv1.Service) {
+			container(svc).SecurityContext.AllowPrivilegeEscalation = new(true)
+		},
+		"capability added": func(svc *servingv1.Service) {
+			container(svc).SecurityContext.Capabilities.Add = []corev1.Capability{"NET_BIND_SERVICE"}
+		},
+		"device added": func(svc *servingv1.Service) {
+			container(svc).Resources.Limits["example.com/gpu"] = resource.MustParse("1")
+		},
+		"readiness": func(svc *servingv1.Service) { container(svc).ReadinessProbe.HTTPGet.Path = "/" },
+		"liveness": func(svc *servingv1.Service) {
+			container(svc).LivenessProbe = container(svc).ReadinessProbe.DeepCopy()
+		},
+		"pull policy":     func(svc *servingv1.Service) { container(svc).ImagePullPolicy = corev1.PullAlways },
+		"token":           func(svc *servingv1.Service) { svc.Spec.Template.Spec.AutomountServiceAccountToken = new(true) },
+		"node":            func(svc *servingv1.Service) { svc.Spec.Template.Spec.NodeSelector = map[string]string{"x": "y"} },
 		"volume":          func(svc *servingv1.Service) { svc.Spec.Template.Spec.Volumes = nil },
 		"pod label added": func(svc *servingv1.Service) { svc.Spec.Template.Labels["x"] = "y" },
 		"visibility":      func(svc *servingv1.Service) { delete(svc.Labels, "networking.knative.dev/visibility") },
@@ -378,6 +403,7 @@ func TestMergeServiceChanges(t *testing.T) {
 		"traffic pinned": func(svc *servingv1.Service) {
 			svc.Spec.Traffic[0].LatestRevision, svc.Spec.Traffic[0].RevisionName = new(false), "greeter-00001"
 		},
+		"traffic tagged": func(svc *servingv1.Service) { svc.Spec.Traffic[0].Tag = "mine" },
 		"traffic split": func(svc *servingv1.Service) {
 			svc.Spec.Traffic = append(svc.Spec.Traffic, servingv1.TrafficTarget{RevisionName: "greeter-00001", Tag: "old"})
 		},
@@ -412,6 +438,54 @@ func TestMergeServiceChanges(t *testing.T) {
 			existing := admitted(MakeService(function(), image))
 			drift(existing)
 			check(t, function(), existing)
+		})
+	}
+}
+
+// TestMergeServiceScale puts back a maximum where none is wished for.
+func TestMergeServiceScale(t *testing.T) {
+	desired := MakeService(function(func(fn *v1alpha1.Function) { fn.Spec.MaxReplicas = new(int32(0)) }), image)
+	for _, key := range []string{"autoscaling.knative.dev/max-scale", "autoscaling.knative.dev/maxScale"} {
+		existing := admitted(desired.DeepCopy())
+		existing.Spec.Template.Annotations[key] = "1"
+		merged, changed := MergeService(desired, existing)
+		if got, ok := merged.Spec.Template.Annotations[key]; !changed || ok {
+			t.Errorf("MergeService() changed = %v and leaves %s: %s", changed, key, got)
+		}
+	}
+}
+
+func TestMergeRouting(t *testing.T) {
+	older := function(func(fn *v1alpha1.Function) { fn.Spec.Env = nil })
+	tests := map[string]struct {
+		change  func(*servingv1.Service)
+		changed bool
+	}{
+		"an older template":  {func(*servingv1.Service) {}, false},
+		"an edited template": {func(svc *servingv1.Service) { svc.Spec.Template.Spec.Containers[0].Image = "other" }, false},
+		"no hash":            {func(svc *servingv1.Service) { svc.Annotations = nil }, false},
+		"labels of others":   {func(svc *servingv1.Service) { svc.Labels["theirs"] = "x" }, false},
+		"visibility":         {func(svc *servingv1.Service) { delete(svc.Labels, "networking.knative.dev/visibility") }, true},
+		"no labels":          {func(svc *servingv1.Service) { svc.Labels = nil }, true},
+		"traffic tagged":     {func(svc *servingv1.Service) { svc.Spec.Traffic[0].Tag = "mine" }, true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			desired, existing := MakeService(function(), image), admitted(MakeService(older, image))
+			tc.change(existing)
+			merged, changed := MergeRouting(desired, existing)
+			if changed != tc.changed {
+				t.Errorf("MergeRouting() changed = %v", changed)
+			}
+			if diff := cmp.Diff(existing.Spec.Template, merged.Spec.Template); diff != "" {
+				t.Errorf("MergeRouting() changed the template (-existing, +merged):\n%s", diff)
+			}
+			if diff := cmp.Diff(desired.Spec.RouteSpec, merged.Spec.RouteSpec); diff != "" {
+				t.Errorf("MergeRouting() route (-want, +got):\n%s", diff)
+			}
+			if _, again := MergeRouting(desired, merged); again {
+				t.Error("MergeRouting() never comes to rest")
+			}
 		})
 	}
 }

@@ -17,6 +17,7 @@ limitations under the License.
 package resources
 
 import (
+	"maps"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -90,41 +91,67 @@ func MergeService(desired, existing *servingv1.Service) (merged *servingv1.Servi
 	return merged, true
 }
 
-// isServiceUpToDate compares in two ways. The hash tells whether the wish has
-// changed, also where something is not wished for any more. The comparison
-// tells whether somebody else has changed the Service; it ignores what Serving
-// fills in.
-func isServiceUpToDate(desired, existing *servingv1.Service) bool {
-	return equality.Semantic.DeepDerivative(desired.Labels, existing.Labels) &&
-		equality.Semantic.DeepDerivative(desired.Annotations, existing.Annotations) &&
-		equality.Semantic.DeepDerivative(desired.Spec, existing.Spec) &&
-		!hasAdditions(desired, existing)
+// MergeRouting is MergeService without the revision template, which stays as it
+// is: for as long as the image that the desired template runs is not there.
+func MergeRouting(desired, existing *servingv1.Service) (merged *servingv1.Service, changed bool) {
+	merged = existing.DeepCopy()
+	merged.Labels = kmap.Union(existing.Labels, desired.Labels)
+	merged.Spec.RouteSpec = desired.Spec.RouteSpec
+	return merged, !maps.Equal(merged.Labels, existing.Labels) ||
+		!equality.Semantic.DeepEqual(merged.Spec.RouteSpec, existing.Spec.RouteSpec)
 }
 
-// hasAdditions says whether somebody has put something where nothing, or more
-// into a list than, is desired, which DeepDerivative does not see. Serving adds
-// to none of these.
-func hasAdditions(desired, existing *servingv1.Service) bool {
+// isServiceUpToDate compares in two ways. The hash tells whether the wish has
+// changed, also where something is not wished for any more that Serving might
+// have filled in. The comparison tells whether somebody else has changed the
+// Service.
+func isServiceUpToDate(desired, existing *servingv1.Service) bool {
 	want, got := &desired.Spec.Template, &existing.Spec.Template
-	if len(existing.Spec.Traffic) != len(desired.Spec.Traffic) ||
-		got.Name != want.Name ||
-		got.Spec.ServiceAccountName != want.Spec.ServiceAccountName ||
-		len(got.Spec.ImagePullSecrets) != len(want.Spec.ImagePullSecrets) ||
-		len(got.Labels) != len(want.Labels) ||
-		len(got.Spec.Containers) != len(want.Spec.Containers) ||
-		len(got.Spec.InitContainers) != len(want.Spec.InitContainers) ||
-		len(got.Spec.Volumes) != len(want.Spec.Volumes) {
-		return true
-	}
-	for i := range want.Spec.Containers {
-		want, got := &want.Spec.Containers[i], &got.Spec.Containers[i]
-		if len(got.Env) != len(want.Env) || len(got.EnvFrom) != len(want.EnvFrom) ||
-			len(got.VolumeMounts) != len(want.VolumeMounts) ||
-			len(got.Command) != len(want.Command) || len(got.Args) != len(want.Args) {
-			return true
+	return equality.Semantic.DeepDerivative(desired.Labels, existing.Labels) &&
+		equality.Semantic.DeepDerivative(desired.Annotations, existing.Annotations) &&
+		equality.Semantic.DeepEqual(desired.Spec.RouteSpec, existing.Spec.RouteSpec) &&
+		got.Name == want.Name &&
+		maps.Equal(got.Labels, want.Labels) &&
+		hasScaleOf(want.Annotations, got.Annotations) &&
+		equality.Semantic.DeepEqual(want.Spec, withoutDefaults(&want.Spec, &got.Spec))
+}
+
+// hasScaleOf compares the limits of the number of pods, by whichever of the
+// names that Serving knows them by. Other annotations are others' business.
+func hasScaleOf(want, got map[string]string) bool {
+	return autoscaling.MinScaleAnnotation.Value(got) == autoscaling.MinScaleAnnotation.Value(want) &&
+		autoscaling.MaxScaleAnnotation.Value(got) == autoscaling.MaxScaleAnnotation.Value(want)
+}
+
+// withoutDefaults returns the existing spec with what is not wished for, and
+// Serving fills in as its administrator says, as it is desired. What Serving
+// never fills in it leaves as it is.
+func withoutDefaults(want, existing *servingv1.RevisionSpec) servingv1.RevisionSpec {
+	got := *existing.DeepCopy()
+	got.TimeoutSeconds = want.TimeoutSeconds
+	got.ResponseStartTimeoutSeconds = want.ResponseStartTimeoutSeconds
+	got.IdleTimeoutSeconds = want.IdleTimeoutSeconds
+	got.ContainerConcurrency = want.ContainerConcurrency
+	for i := range min(len(want.Containers), len(got.Containers)) {
+		want, got := &want.Containers[i], &got.Containers[i]
+		dropDefaults(got.Resources.Requests, want.Resources.Requests)
+		dropDefaults(got.Resources.Limits, want.Resources.Limits)
+		if got.ReadinessProbe != nil && equality.Semantic.DeepDerivative(want.ReadinessProbe.ProbeHandler, got.ReadinessProbe.ProbeHandler) {
+			// How often it is asked is not wished for.
+			got.ReadinessProbe = want.ReadinessProbe
 		}
 	}
-	return false
+	return got
+}
+
+// dropDefaults drops the resources that nobody wishes for and Serving has
+// defaults for.
+func dropDefaults(got, want corev1.ResourceList) {
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
+		if _, ok := want[name]; !ok {
+			delete(got, name)
+		}
+	}
 }
 
 // scaleAnnotations leaves out a maximum of 0, which would contradict a limit of
