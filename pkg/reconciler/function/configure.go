@@ -121,17 +121,17 @@ func runtimeOf(cfg *config.Config, fn *v1alpha1.Function) (config.Runtime, runti
 // earlier builds.
 func (r *Reconciler) configure(ctx context.Context, fn *v1alpha1.Function, want *plan, before *v1alpha1.FunctionStatus) error {
 	desired := resources.MakeConfigMap(fn, want.request.Tag, want.files)
-	existing, err := r.getOrCreateConfigMap(ctx, fn, desired)
+	existing, from, err := r.getOrCreateConfigMap(ctx, fn, desired)
 	if err != nil {
 		return err
 	}
 	switch ownershipOf(existing, fn) {
 	case foreign:
-		fn.Status.MarkConfigurationFailed(v1alpha1.ReasonNotOwned, "ConfigMap %s exists and is not the Function's.", existing.Name)
+		fn.Status.MarkConfigurationFailed(v1alpha1.ReasonNotOwned, notOwned, "ConfigMap", existing.Name)
 		return fmt.Errorf("function %s does not own ConfigMap %s", fn.Name, existing.Name)
 	case leaving:
 		fn.Status.MarkConfigurationUnknown(v1alpha1.ReasonWaitingForDeletion, "ConfigMap %s is being deleted.", existing.Name)
-		return nil
+		return from.awaitDeletion("ConfigMap", existing.Name)
 	}
 	if !maps.Equal(existing.Data, desired.Data) {
 		// Only one that somebody else has made in our name can differ, as ours is
@@ -158,27 +158,51 @@ func (r *Reconciler) configure(ctx context.Context, fn *v1alpha1.Function, want 
 
 // getOrCreateConfigMap returns the ConfigMap of the desired name. One that the
 // lister does not show may exist all the same, without our label.
-func (r *Reconciler) getOrCreateConfigMap(ctx context.Context, fn *v1alpha1.Function, desired *corev1.ConfigMap) (*corev1.ConfigMap, error) {
+func (r *Reconciler) getOrCreateConfigMap(ctx context.Context, fn *v1alpha1.Function, desired *corev1.ConfigMap) (*corev1.ConfigMap, origin, error) {
 	existing, err := r.configMapLister.ConfigMaps(fn.Namespace).Get(desired.Name)
 	if err == nil {
-		return existing, nil
+		return existing, listed, nil
 	}
 	if !apierrs.IsNotFound(err) {
-		return nil, fmt.Errorf("failed to get ConfigMap: %w", err)
+		return nil, listed, fmt.Errorf("failed to get ConfigMap: %w", err)
 	}
-	created, err := r.kube.CoreV1().ConfigMaps(fn.Namespace).Create(ctx, desired, metav1.CreateOptions{})
+	existing, err = r.kube.CoreV1().ConfigMaps(fn.Namespace).Create(ctx, desired, metav1.CreateOptions{})
 	switch {
 	case err == nil:
-		return created, nil
+		return existing, created, nil
 	case apierrs.IsAlreadyExists(err):
 		if existing, err = r.kube.CoreV1().ConfigMaps(fn.Namespace).Get(ctx, desired.Name, metav1.GetOptions{}); err != nil {
-			return nil, fmt.Errorf("failed to get ConfigMap: %w", err)
+			return nil, unlisted, fmt.Errorf("failed to get ConfigMap: %w", err)
 		}
-		return existing, nil
+		return existing, unlisted, nil
 	case isRejected(err):
 		fn.Status.MarkConfigurationFailed(v1alpha1.ReasonConfigMapFailed, "ConfigMap %s cannot be created: %v", desired.Name, err)
 	}
-	return nil, retry(fmt.Errorf("failed to create ConfigMap: %w", err))
+	return nil, created, retry(fmt.Errorf("failed to create ConfigMap: %w", err))
+}
+
+// notOwned tells the user of an object, by kind and name, that is in the way.
+const notOwned = "%s %s exists and is not the Function's. Delete it or give the Function another name."
+
+// origin tells how an object of the name that Kiln needs was come by.
+type origin int
+
+const (
+	// listed objects are watched: a change of them wakes the Function.
+	listed origin = iota
+	// created objects are new.
+	created
+	// unlisted objects lack our label, so that nobody watches them.
+	unlisted
+)
+
+// awaitDeletion returns an error for an object that is being deleted, and whose
+// end nothing will tell of: it has the Function tried again.
+func (o origin) awaitDeletion(kind, name string) error {
+	if o != unlisted {
+		return nil
+	}
+	return fmt.Errorf("%s %s is being deleted", kind, name)
 }
 
 // deleteOtherConfigMaps deletes the ConfigMaps of earlier builds, and says

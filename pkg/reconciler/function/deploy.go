@@ -18,6 +18,7 @@ package function
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -32,70 +33,128 @@ import (
 	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources/names"
 )
 
-// deploy sees to it that the Function's image runs as the Function says.
+// deploy sees to it that the Function's image runs as the Function says, and
+// says in the status how it is doing.
 func (r *Reconciler) deploy(ctx context.Context, fn *v1alpha1.Function) error {
 	desired := resources.MakeService(fn, fn.Status.Image)
-	existing, err := r.serviceLister.Services(fn.Namespace).Get(desired.Name)
-	if apierrs.IsNotFound(err) {
-		created, err := r.createService(ctx, fn, desired)
-		if created != nil {
-			propagateService(fn, created)
-			fn.Status.MarkRunningUnknown(v1alpha1.ReasonServiceCreated, "Service %s was created.", created.Name)
+	svc, from, err := r.getOrCreateService(ctx, fn, desired)
+	if err != nil {
+		return markRefused(fn, err, "Service %s cannot be created", desired.Name)
+	}
+	switch ownershipOf(svc, fn) {
+	case foreign:
+		fn.Status.MarkRunningFailed(v1alpha1.ReasonNotOwned, notOwned, "Service", svc.Name)
+		return fmt.Errorf("function %s does not own Service %s", fn.Name, svc.Name)
+	case leaving:
+		fn.Status.MarkRunningUnknown(v1alpha1.ReasonWaitingForDeletion, "Service %s is being deleted.", svc.Name)
+		return from.awaitDeletion("Service", svc.Name)
+	}
+	if from == created {
+		propagateService(fn, svc)
+		fn.Status.MarkRunningUnknown(v1alpha1.ReasonServiceCreated, "Service %s was created.", svc.Name)
+		return nil
+	}
+	merged, changed := resources.MergeService(desired, svc)
+	if heal(merged, desired, fn) || changed {
+		updated, err := r.updateService(ctx, merged)
+		if err != nil {
+			return markRefused(fn, err, "Service %s cannot be updated", svc.Name)
 		}
+		if updated.ResourceVersion != svc.ResourceVersion {
+			propagateService(fn, updated)
+			fn.Status.MarkRunningUnknown(v1alpha1.ReasonServiceUpdated, "Service %s was updated.", updated.Name)
+			return nil
+		}
+		// Something undoes the change on its way: the Service is as it can be, and
+		// no event would tell of it.
+	}
+	propagateService(fn, svc)
+	return r.markService(ctx, fn, svc)
+}
+
+// keepServing keeps the last image there was serving while the next is built,
+// or cannot be. It puts right what is not of the revisions; these stay as they
+// are, as the Function may ask for one that only the next image can run. Of how
+// the Service is doing it says nothing.
+func (r *Reconciler) keepServing(ctx context.Context, fn *v1alpha1.Function) error {
+	svc, from, err := r.getLastService(ctx, fn)
+	if svc == nil || err != nil {
 		return err
 	}
-	if err != nil {
-		return fmt.Errorf("failed to get Service: %w", err)
-	}
-	return r.reconcileService(ctx, fn, desired, existing)
-}
-
-// createService creates the Service and returns it. One that the lister does
-// not show may exist all the same, without our label: then it is reconciled,
-// if it is ours, and nil is returned.
-func (r *Reconciler) createService(ctx context.Context, fn *v1alpha1.Function, desired *servingv1.Service) (*servingv1.Service, error) {
-	created, err := r.serving.ServingV1().Services(fn.Namespace).Create(ctx, desired, metav1.CreateOptions{})
-	switch {
-	case err == nil:
-		return created, nil
-	case apierrs.IsAlreadyExists(err):
-		existing, err := r.serving.ServingV1().Services(fn.Namespace).Get(ctx, desired.Name, metav1.GetOptions{})
-		if err != nil {
-			return nil, fmt.Errorf("failed to get Service: %w", err)
-		}
-		return nil, r.reconcileService(ctx, fn, desired, existing)
-	case isRejected(err):
-		fn.Status.MarkRunningFailed(v1alpha1.ReasonServiceFailed, "Service %s cannot be created: %v", desired.Name, err)
-	}
-	return nil, retry(fmt.Errorf("failed to create Service: %w", err))
-}
-
-// reconcileService makes the existing Service the desired one, if it is ours,
-// and says in the status how it is doing.
-func (r *Reconciler) reconcileService(ctx context.Context, fn *v1alpha1.Function, desired, existing *servingv1.Service) error {
-	switch ownershipOf(existing, fn) {
+	switch ownershipOf(svc, fn) {
 	case foreign:
-		fn.Status.MarkRunningFailed(v1alpha1.ReasonNotOwned, "Service %s exists and is not the Function's.", existing.Name)
-		return fmt.Errorf("function %s does not own Service %s", fn.Name, existing.Name)
+		// The Function is told when it comes to deploy.
+		return nil
 	case leaving:
-		fn.Status.MarkRunningUnknown(v1alpha1.ReasonWaitingForDeletion, "Service %s is being deleted.", existing.Name)
-		return nil
+		return from.awaitDeletion("Service", svc.Name)
 	}
-	merged, changed := resources.MergeService(desired, existing)
+	desired := resources.MakeService(fn, fn.Status.Image)
+	merged, changed := resources.MergeRouting(desired, svc)
 	if heal(merged, desired, fn) || changed {
-		updated, err := r.serving.ServingV1().Services(fn.Namespace).Update(ctx, merged, metav1.UpdateOptions{})
-		if err != nil {
-			if isRejected(err) {
-				fn.Status.MarkRunningFailed(v1alpha1.ReasonServiceFailed, "Service %s cannot be updated: %v", desired.Name, err)
-			}
-			return retry(fmt.Errorf("failed to update Service: %w", err))
+		if svc, err = r.updateService(ctx, merged); err != nil {
+			return err
 		}
-		propagateService(fn, updated)
-		fn.Status.MarkRunningUnknown(v1alpha1.ReasonServiceUpdated, "Service %s was updated.", updated.Name)
-		return nil
 	}
-	propagateService(fn, existing)
-	return r.markService(ctx, fn, existing)
+	if from != created {
+		propagateService(fn, svc)
+	}
+	return nil
+}
+
+// getLastService returns the Service, and creates it with the last image there
+// was. Where there was none, the Service is nil if it does not exist.
+func (r *Reconciler) getLastService(ctx context.Context, fn *v1alpha1.Function) (*servingv1.Service, origin, error) {
+	if fn.Status.Image != "" {
+		return r.getOrCreateService(ctx, fn, resources.MakeService(fn, fn.Status.Image))
+	}
+	svc, err := r.serviceLister.Services(fn.Namespace).Get(names.Service(fn))
+	if err != nil && !apierrs.IsNotFound(err) {
+		return nil, listed, fmt.Errorf("failed to get Service: %w", err)
+	}
+	if err != nil {
+		return nil, listed, nil
+	}
+	return svc, listed, nil
+}
+
+// getOrCreateService returns the Service of the desired name. One that the
+// lister does not show may exist all the same, without our label.
+func (r *Reconciler) getOrCreateService(ctx context.Context, fn *v1alpha1.Function, desired *servingv1.Service) (*servingv1.Service, origin, error) {
+	svc, err := r.serviceLister.Services(fn.Namespace).Get(desired.Name)
+	if err == nil {
+		return svc, listed, nil
+	}
+	if !apierrs.IsNotFound(err) {
+		return nil, listed, fmt.Errorf("failed to get Service: %w", err)
+	}
+	svc, err = r.serving.ServingV1().Services(fn.Namespace).Create(ctx, desired, metav1.CreateOptions{})
+	if err == nil {
+		return svc, created, nil
+	}
+	if !apierrs.IsAlreadyExists(err) {
+		return nil, created, retry(fmt.Errorf("failed to create Service: %w", err))
+	}
+	if svc, err = r.serving.ServingV1().Services(fn.Namespace).Get(ctx, desired.Name, metav1.GetOptions{}); err != nil {
+		return nil, unlisted, fmt.Errorf("failed to get Service: %w", err)
+	}
+	return svc, unlisted, nil
+}
+
+func (r *Reconciler) updateService(ctx context.Context, svc *servingv1.Service) (*servingv1.Service, error) {
+	updated, err := r.serving.ServingV1().Services(svc.Namespace).Update(ctx, svc, metav1.UpdateOptions{})
+	if err != nil {
+		return nil, retry(fmt.Errorf("failed to update Service: %w", err))
+	}
+	return updated, nil
+}
+
+// markRefused returns the error of a write of the Service. Where the API server
+// will not have it, the status says so.
+func markRefused(fn *v1alpha1.Function, err error, what, name string) error {
+	if refusal, ok := errors.AsType[*apierrs.StatusError](err); ok && isRejected(refusal) {
+		fn.Status.MarkRunningFailed(v1alpha1.ReasonServiceFailed, what+": %v", name, refusal)
+	}
+	return err
 }
 
 // markService says how the Service, which is as desired, is doing.
@@ -206,27 +265,4 @@ func propagateService(fn *v1alpha1.Function, svc *servingv1.Service) {
 	fn.Status.Address = svc.Status.Address
 	fn.Status.LatestCreatedRevisionName = svc.Status.LatestCreatedRevisionName
 	fn.Status.LatestReadyRevisionName = svc.Status.LatestReadyRevisionName
-}
-
-// keepServing leaves the Service as it is while the next image is built, or
-// cannot be. One that somebody has deleted meanwhile comes back with the last
-// image there was.
-func (r *Reconciler) keepServing(ctx context.Context, fn *v1alpha1.Function) error {
-	existing, err := r.serviceLister.Services(fn.Namespace).Get(names.Service(fn))
-	switch {
-	case err == nil:
-		if ownershipOf(existing, fn) == owned {
-			propagateService(fn, existing)
-		}
-		return nil
-	case !apierrs.IsNotFound(err):
-		return fmt.Errorf("failed to get Service: %w", err)
-	case fn.Status.Image == "":
-		return nil
-	}
-	_, err = r.serving.ServingV1().Services(fn.Namespace).Create(ctx, resources.MakeService(fn, fn.Status.Image), metav1.CreateOptions{})
-	if err != nil && !apierrs.IsAlreadyExists(err) {
-		return retry(fmt.Errorf("failed to create Service: %w", err))
-	}
-	return nil
 }

@@ -35,6 +35,7 @@ import (
 	"knative.dev/pkg/logging"
 	rtesting "knative.dev/pkg/reconciler/testing"
 	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
+	fakeserving "knative.dev/serving/pkg/client/clientset/versioned/fake"
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
@@ -120,6 +121,7 @@ func factory() rtesting.Factory {
 			cfg = testConfig()
 		}
 		log, _ := w.Row.OtherTestData[logKey].(string)
+		w.Serving.(*fakeserving.Clientset).PrependReactor("update", "services", bumpVersion)
 		r := &Reconciler{
 			kiln: w.Kiln, kube: w.Kube, tekton: w.Tekton, serving: w.Serving,
 			configMapLister: w.ConfigMapLister, taskRunLister: w.TaskRunLister, serviceLister: w.ServiceLister,
@@ -129,6 +131,14 @@ func factory() rtesting.Factory {
 		return functionreconciler.NewReconciler(ctx, logging.FromContext(ctx), w.Kiln, w.FunctionLister, w.Recorder, r,
 			controller.Options{ConfigStore: fixedStore{cfg}})
 	})
+}
+
+// bumpVersion answers an update as the API server does: what was changed has a
+// version of its own.
+func bumpVersion(action clientgotesting.Action) (bool, runtime.Object, error) {
+	svc := action.(clientgotesting.UpdateAction).GetObject().(*servingv1.Service).DeepCopy()
+	svc.ResourceVersion += "1"
+	return true, svc, nil
 }
 
 // The Function and its options.
@@ -179,11 +189,6 @@ func withUID(uid types.UID) functionOption {
 func deleting(fn *v1alpha1.Function) {
 	fn.DeletionTimestamp = &noon
 	fn.Finalizers = []string{"example.com/other"}
-}
-
-// generation is what an edit of the spec does: the status stays as it was.
-func generation(n int64) functionOption {
-	return func(fn *v1alpha1.Function) { fn.Generation = n }
 }
 
 // The states of a Function, each of which includes the one before it.

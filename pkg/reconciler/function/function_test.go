@@ -146,10 +146,10 @@ func TestReconcileConfiguration(t *testing.T) {
 		WantErr:       true,
 		WantCreates:   []runtime.Object{configMap(function())},
 		WantStatusUpdates: statusUpdate(function(observed(marked(func(fs *v1alpha1.FunctionStatus) {
-			fs.MarkConfigurationFailed(v1alpha1.ReasonNotOwned, "ConfigMap %s exists and is not the Function's.", foreignConfigMap.Name)
+			fs.MarkConfigurationFailed(v1alpha1.ReasonNotOwned, notOwned, "ConfigMap", foreignConfigMap.Name)
 		})))),
 		WantEvents: []string{
-			"Warning NotOwned ConfigMap " + foreignConfigMap.Name + " exists and is not the Function's.",
+			"Warning NotOwned ConfigMap " + foreignConfigMap.Name + " exists and is not the Function's. Delete it or give the Function another name.",
 			"Warning InternalError function greeter does not own ConfigMap " + foreignConfigMap.Name,
 		},
 	}, {
@@ -160,6 +160,20 @@ func TestReconcileConfiguration(t *testing.T) {
 			fs.MarkConfigurationUnknown(v1alpha1.ReasonWaitingForDeletion, "ConfigMap %s is being deleted.", predecessors.Name)
 		})))),
 		WantEvents: []string{"Normal WaitingForDeletion ConfigMap " + predecessors.Name + " is being deleted."},
+	}, {
+		Name:          "ConfigMap of a deleted Function that nobody watches is asked for again",
+		Key:           key,
+		Objects:       []runtime.Object{function()},
+		OtherTestData: map[string]any{ktesting.Unlisted: []runtime.Object{predecessors}},
+		WantErr:       true,
+		WantCreates:   []runtime.Object{configMap(function())},
+		WantStatusUpdates: statusUpdate(function(observed(marked(func(fs *v1alpha1.FunctionStatus) {
+			fs.MarkConfigurationUnknown(v1alpha1.ReasonWaitingForDeletion, "ConfigMap %s is being deleted.", predecessors.Name)
+		})))),
+		WantEvents: []string{
+			"Normal WaitingForDeletion ConfigMap " + predecessors.Name + " is being deleted.",
+			"Warning InternalError ConfigMap " + predecessors.Name + " is being deleted",
+		},
 	}, {
 		Name:          "ConfigMap without our label is found and healed",
 		Key:           key,
@@ -834,10 +848,10 @@ func TestReconcileService(t *testing.T) {
 		WantErr:       true,
 		WantCreates:   []runtime.Object{resources.MakeService(running1, running1.Status.Image)},
 		WantStatusUpdates: statusUpdate(function(observed(configured, built(tr1, digestA), marked(func(fs *v1alpha1.FunctionStatus) {
-			fs.MarkRunningFailed(v1alpha1.ReasonNotOwned, "Service greeter exists and is not the Function's.")
+			fs.MarkRunningFailed(v1alpha1.ReasonNotOwned, notOwned, "Service", "greeter")
 		})))),
 		WantEvents: []string{
-			"Warning NotOwned Service greeter exists and is not the Function's.",
+			"Warning NotOwned Service greeter exists and is not the Function's. Delete it or give the Function another name.",
 			"Warning InternalError function greeter does not own Service greeter",
 		},
 	}, {
@@ -848,6 +862,20 @@ func TestReconcileService(t *testing.T) {
 			fs.MarkRunningUnknown(v1alpha1.ReasonWaitingForDeletion, "Service greeter is being deleted.")
 		})))),
 		WantEvents: []string{"Normal WaitingForDeletion Service greeter is being deleted."},
+	}, {
+		Name:          "the Service of a deleted Function that nobody watches is asked for again",
+		Key:           key,
+		Objects:       []runtime.Object{created, configMap(running1), tr1},
+		OtherTestData: map[string]any{ktesting.Unlisted: []runtime.Object{predecessorsService()}},
+		WantErr:       true,
+		WantCreates:   []runtime.Object{resources.MakeService(running1, running1.Status.Image)},
+		WantStatusUpdates: statusUpdate(function(observed(configured, built(tr1, digestA), marked(func(fs *v1alpha1.FunctionStatus) {
+			fs.MarkRunningUnknown(v1alpha1.ReasonWaitingForDeletion, "Service greeter is being deleted.")
+		})))),
+		WantEvents: []string{
+			"Normal WaitingForDeletion Service greeter is being deleted.",
+			"Warning InternalError Service greeter is being deleted",
+		},
 	}, {
 		Name:              "Service deleted by hand: created again",
 		Key:               key,
@@ -860,6 +888,12 @@ func TestReconcileService(t *testing.T) {
 		Key:         key,
 		Objects:     []runtime.Object{nextBuilding(), configMap(nextBuilding()), nextRun()},
 		WantCreates: []runtime.Object{resources.MakeService(nextBuilding(), running1.Status.Image)},
+	}, {
+		Name:         "a change of the Service that something undoes is not waited for",
+		Key:          key,
+		Objects:      []runtime.Object{running1, configMap(running1), tr1, drifted},
+		WithReactors: []clientgotesting.ReactionFunc{answer("update", "services", drifted)},
+		WantUpdates:  update(merged(running1, drifted)),
 	}, {
 		Name:              "Service edited by hand: put right",
 		Key:               key,
@@ -938,6 +972,115 @@ func TestReconcileService(t *testing.T) {
 			"Normal ServiceUpdated Service greeter was updated.",
 		},
 	}}.Test(t, factory())
+}
+
+// TestReconcileKeepsServing is about the Service while there is no image of the
+// Function as it is now.
+func TestReconcileKeepsServing(t *testing.T) {
+	building := nextBuilding()
+	buildingObjects := func(svc ...runtime.Object) []runtime.Object {
+		return append(svc, building, configMap(building), nextRun())
+	}
+	failedRun := taskRun(edited(withSource(sourceB)), builds.ReasonSourceChanged, taskRunFailed("StepFailed", "no"))
+	failed := edited(withSource(sourceB), observed(reconfigured, stillServing, buildFailed(failedRun, v1alpha1.BuildFailure{Reason: v1alpha1.ReasonTaskRunFailed, Message: "no"})))
+	first := function(observed(configured, buildRunning(taskRun(function(), builds.ReasonFirstBuild, taskRunRunning))))
+
+	public := service(running1, serviceReady, func(svc *servingv1.Service) { delete(svc.Labels, "networking.knative.dev/visibility") })
+	orphan := service(running1, serviceReady, func(svc *servingv1.Service) { svc.OwnerReferences = nil })
+	pinned := service(running1, serviceReady, func(svc *servingv1.Service) {
+		svc.Spec.Traffic[0].LatestRevision, svc.Spec.Traffic[0].RevisionName = new(false), "greeter-00001"
+	})
+	noLabel := service(running1, serviceReady, func(svc *servingv1.Service) { svc.Labels = nil })
+	foreignService := service(running1, serviceReady, func(svc *servingv1.Service) { svc.Labels, svc.OwnerReferences = nil, nil })
+	last := resources.MakeService(building, running1.Status.Image)
+	rejected := apierrs.NewBadRequest("denied")
+
+	rtesting.TableTest{{
+		Name:    "steady state: the template of the last image stays",
+		Key:     key,
+		Objects: buildingObjects(svc1),
+	}, {
+		Name:        "Service made public by hand",
+		Key:         key,
+		Objects:     buildingObjects(public),
+		WantUpdates: update(svc1),
+	}, {
+		Name:        "Service has lost its owner reference",
+		Key:         key,
+		Objects:     buildingObjects(orphan),
+		WantUpdates: update(svc1),
+	}, {
+		Name:        "traffic of the Service edited by hand",
+		Key:         key,
+		Objects:     buildingObjects(pinned),
+		WantUpdates: update(svc1),
+	}, {
+		Name:        "Service made public by hand after the build has failed",
+		Key:         key,
+		Objects:     []runtime.Object{failed, configMap(failed), failedRun, public},
+		WantUpdates: update(svc1),
+	}, {
+		Name:        "Service deleted by hand after the build has failed",
+		Key:         key,
+		Objects:     []runtime.Object{failed, configMap(failed), failedRun},
+		WantCreates: []runtime.Object{last},
+	}, {
+		Name:          "Service without our labels is found and healed",
+		Key:           key,
+		Objects:       buildingObjects(),
+		OtherTestData: map[string]any{ktesting.Unlisted: []runtime.Object{noLabel}},
+		WantCreates:   []runtime.Object{last},
+		WantUpdates:   update(svc1),
+	}, {
+		Name:          "a Service of that name is not ours: that is for later",
+		Key:           key,
+		Objects:       buildingObjects(),
+		OtherTestData: map[string]any{ktesting.Unlisted: []runtime.Object{foreignService}},
+		WantCreates:   []runtime.Object{last},
+	}, {
+		Name:          "the Service of a deleted Function that nobody watches is asked for again",
+		Key:           key,
+		Objects:       buildingObjects(),
+		OtherTestData: map[string]any{ktesting.Unlisted: []runtime.Object{predecessorsService()}},
+		WantErr:       true,
+		WantCreates:   []runtime.Object{last},
+		WantEvents:    []string{"Warning InternalError Service greeter is being deleted"},
+	}, {
+		Name:         "Service is refused: the build goes on",
+		Key:          key,
+		Objects:      buildingObjects(),
+		WithReactors: []clientgotesting.ReactionFunc{fail("create", "services", rejected)},
+		WantErr:      true,
+		WantCreates:  []runtime.Object{last},
+		WantEvents:   []string{"Warning InternalError failed to create Service: denied"},
+	}, {
+		Name:         "Service cannot be read",
+		Key:          key,
+		Objects:      buildingObjects(),
+		WithReactors: []clientgotesting.ReactionFunc{fail("create", "services", apierrs.NewAlreadyExists(servingv1.Resource("services"), name)), rtesting.InduceFailure("get", "services")},
+		WantErr:      true,
+		WantCreates:  []runtime.Object{last},
+		WantEvents:   []string{"Warning InternalError failed to get Service: inducing failure for get services"},
+	}, {
+		Name:         "Service cannot be updated for now",
+		Key:          key,
+		Objects:      buildingObjects(public),
+		WithReactors: []clientgotesting.ReactionFunc{rtesting.InduceFailure("update", "services")},
+		WantErr:      true,
+		WantUpdates:  update(svc1),
+		WantEvents:   []string{"Warning InternalError failed to update Service: inducing failure for update services"},
+	}, {
+		Name:    "there was no image yet: no Service is made",
+		Key:     key,
+		Objects: []runtime.Object{first, configMap(first), taskRun(function(), builds.ReasonFirstBuild, taskRunRunning)},
+	}}.Test(t, factory())
+}
+
+// answer makes the API server answer the verb on the resource with the object.
+func answer(verb, resource string, obj runtime.Object) clientgotesting.ReactionFunc {
+	return func(action clientgotesting.Action) (bool, runtime.Object, error) {
+		return action.Matches(verb, resource), obj, nil
+	}
 }
 
 // fail makes the verb on the resource fail with the error.
