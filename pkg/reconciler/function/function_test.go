@@ -993,6 +993,15 @@ func TestReconcileKeepsServing(t *testing.T) {
 	noLabel := service(running1, serviceReady, func(svc *servingv1.Service) { svc.Labels = nil })
 	foreignService := service(running1, serviceReady, func(svc *servingv1.Service) { svc.Labels, svc.OwnerReferences = nil, nil })
 	last := resources.MakeService(building, running1.Status.Image)
+	unknown := edited(withRuntime("cobol"), observed(marked(func(fs *v1alpha1.FunctionStatus) {
+		fs.MarkConfigurationFailed(v1alpha1.ReasonRuntimeUnknown, `Runtime "cobol" is not in config-runtimes, which has: nodejs22, nodejs24.`)
+	})))
+	invalid := edited(withSource(" "), observed(marked(func(fs *v1alpha1.FunctionStatus) {
+		fs.MarkConfigurationFailed(v1alpha1.ReasonInvalidSpec, "must not be blank: spec.source")
+	})))
+	noRegistry := edited(observed(marked(func(fs *v1alpha1.FunctionStatus) {
+		fs.MarkConfigurationFailed(v1alpha1.ReasonRegistryNotConfigured, "There is nowhere to push the image to: set push in config-registry.")
+	})))
 	rejected := apierrs.NewBadRequest("denied")
 
 	rtesting.TableTest{{
@@ -1024,6 +1033,27 @@ func TestReconcileKeepsServing(t *testing.T) {
 		Key:         key,
 		Objects:     []runtime.Object{failed, configMap(failed), failedRun},
 		WantCreates: []runtime.Object{last},
+	}, {
+		Name:        "Service made public by hand while the runtime is unknown",
+		Key:         key,
+		Objects:     []runtime.Object{unknown, configMap(running1), tr1, public},
+		WantUpdates: update(svc1),
+	}, {
+		Name:        "Service deleted by hand while the runtime is unknown",
+		Key:         key,
+		Objects:     []runtime.Object{unknown, configMap(running1), tr1},
+		WantCreates: []runtime.Object{resources.MakeService(unknown, running1.Status.Image)},
+	}, {
+		Name:        "Service made public by hand while the spec is invalid",
+		Key:         key,
+		Objects:     []runtime.Object{invalid, configMap(running1), tr1, public},
+		WantUpdates: update(svc1),
+	}, {
+		Name:          "Service deleted by hand while there is no registry",
+		Key:           key,
+		Objects:       []runtime.Object{noRegistry, configMap(running1), tr1},
+		OtherTestData: map[string]any{configKey: testConfig(func(cfg *config.Config) { cfg.Registry = &config.Registry{} })},
+		WantCreates:   []runtime.Object{resources.MakeService(running1, running1.Status.Image)},
 	}, {
 		Name:          "Service without our labels is found and healed",
 		Key:           key,
