@@ -95,7 +95,7 @@ func TestSyntaxError(t *testing.T) {
 	e.wantAnswer(fn, "{}", "old")
 
 	fn = e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Source = answering("new") })
-	fn = e.until(fn, test.Healed)
+	e.until(fn, test.Healed)
 	e.untilAnswer(prober, "new")
 	e.wantAnswers(prober, "old", "new")
 	e.wantBuilds(3)

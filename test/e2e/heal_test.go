@@ -224,7 +224,7 @@ func deleteService(e *env, fn *v1alpha1.Function) {
 	})
 }
 
-func stripTaskRun(e *env, fn *v1alpha1.Function) {
+func stripTaskRun(e *env, _ *v1alpha1.Function) {
 	e.Helper()
 	edit(e, clients.Pipeline.TektonV1().TaskRuns(e.namespace), e.onlyBuild().Name, func(tr *pipelinev1.TaskRun) {
 		delete(tr.Labels, serverless.FunctionUIDLabelKey)

@@ -27,6 +27,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -86,7 +87,7 @@ func steps(name string, round int) []step {
 			fn.Spec.Source += fmt.Sprintf("// edit %d at %d\n", round, time.Now().UnixNano())
 		}},
 		{name + ": env edited", func(fn *v1alpha1.Function) {
-			fn.Spec.Env = []corev1.EnvVar{{Name: "ROUND", Value: fmt.Sprint(round)}}
+			fn.Spec.Env = []corev1.EnvVar{{Name: "ROUND", Value: strconv.Itoa(round)}}
 		}},
 	}
 }
