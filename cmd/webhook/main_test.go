@@ -22,6 +22,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -214,9 +215,7 @@ func TestConfigValidation(t *testing.T) {
 			if err := yaml.Unmarshal([]byte(configMap.Data[configmap.ExampleKey]), &values); err != nil {
 				t.Fatal(err)
 			}
-			for key, value := range values {
-				example.Data[key] = value
-			}
+			maps.Copy(example.Data, values)
 			if response := admit(example); !response.Allowed {
 				t.Errorf("the example is denied: %v", response.Result)
 			}

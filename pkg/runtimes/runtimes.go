@@ -71,7 +71,7 @@ type Runtime struct {
 
 	// readDependencies normalises the dependency file's text and tells
 	// whether there is anything to install.
-	readDependencies func(text string) (normal string, any bool, err error)
+	readDependencies func(text string) (normal string, install bool, err error)
 
 	// explainBuildFailure picks the package manager's own words from a log.
 	explainBuildFailure func(log string) string

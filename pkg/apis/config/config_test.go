@@ -17,6 +17,7 @@ limitations under the License.
 package config
 
 import (
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -244,9 +245,7 @@ func TestErrors(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			data := map[string]string{test.key: test.value}
-			for k, v := range test.more {
-				data[k] = v
-			}
+			maps.Copy(data, test.more)
 			err := test.parse(data)
 			if err == nil {
 				t.Fatal("no error")

@@ -22,6 +22,7 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/pem"
+	"errors"
 	"io"
 	"log"
 	"maps"
@@ -191,7 +192,7 @@ func TestCopyEntries(t *testing.T) {
 	modes := map[string]int64{}
 	for r := tar.NewReader(&out); ; {
 		header, err := r.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
@@ -258,7 +259,7 @@ func content(t *testing.T, img v1.Image) map[string]string {
 		defer rc.Close()
 		for r := tar.NewReader(rc); ; {
 			header, err := r.Next()
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				break
 			}
 			if err != nil {

@@ -83,7 +83,7 @@ func (c *Command) run(ctx context.Context, stdout, stderr io.Writer) error {
 	cmd := exec.CommandContext(ctx, c.Args[0], c.Args[1:]...)
 	endWithParent(cmd)
 	if c.Unbroken {
-		cmd = exec.Command(c.Args[0], c.Args[1:]...)
+		cmd = exec.Command(c.Args[0], c.Args[1:]...) //nolint:noctx // It must outlive the context.
 		// The terminal's signals go to the group of this process.
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	}

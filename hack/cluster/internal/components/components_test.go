@@ -18,10 +18,10 @@ package components
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"log"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -258,7 +258,7 @@ func TestCachedMakesAgainWhatTheRegistryLost(t *testing.T) {
 	build := func() (string, error) {
 		builds++
 		// This registry does not take a tag away with its manifest, so each push has its own.
-		return "image: " + repo.Digest(digest.String()).Name() + "\n", remote.Write(repo.Tag(fmt.Sprint(builds)), empty.Image)
+		return "image: " + repo.Digest(digest.String()).Name() + "\n", remote.Write(repo.Tag(strconv.Itoa(builds)), empty.Image)
 	}
 	for _, step := range []struct {
 		name string

@@ -144,9 +144,15 @@ func (d *daemon) start(ctx context.Context) error {
 	if err := d.ours(); err != nil {
 		return err
 	}
-	if d.net.ready(ctx) && (ownEngine().answers(ctx) || ownEngine().answers(ctx)) { // It may be busy.
-		_, err := d.net.ensure(ctx)
-		return err
+	if d.net.ready(ctx) {
+		answers := ownEngine().answers(ctx)
+		if !answers {
+			answers = ownEngine().answers(ctx) // It may have been busy.
+		}
+		if answers {
+			_, err := d.net.ensure(ctx)
+			return err
+		}
 	}
 	// Something is missing: it was never there, or was killed, or the machine
 	// was restarted. A network that is whole is kept, with the containers in it.
@@ -215,7 +221,7 @@ func (d *daemon) launch(ctx context.Context) error {
 	}
 	defer out.Close()
 	// Not ip netns exec, which would hide the control groups' mounts.
-	cmd := exec.Command("nsenter", "--net="+netnsFile, "dockerd", "--config-file", configFile)
+	cmd := exec.Command("nsenter", "--net="+netnsFile, "dockerd", "--config-file", configFile) //nolint:noctx // It outlives this program.
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.Dir = "/" // Not the clone, which the user may want to move.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

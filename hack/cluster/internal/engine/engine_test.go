@@ -122,7 +122,7 @@ func TestDaemonsLeaveOthersAlone(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { cmd.Process.Kill(); cmd.Wait() }()
+	defer func() { _, _ = cmd.Process.Kill(), cmd.Wait() }()
 	pids, err := (&daemon{dir: t.TempDir()}).daemons()
 	if err != nil {
 		t.Fatalf("daemons() = %v", err)
@@ -142,7 +142,7 @@ func TestEndAllKillsTheStubborn(t *testing.T) {
 		t.Fatal(err)
 	}
 	ended := make(chan struct{})
-	go func() { cmd.Wait(); close(ended) }()
+	go func() { _ = cmd.Wait(); close(ended) }()
 	find := func() ([]int, error) {
 		select {
 		case <-ended:

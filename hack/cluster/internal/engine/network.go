@@ -25,6 +25,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -126,7 +127,7 @@ func (n network) create(ctx context.Context, mtu int) error {
 	if err := os.WriteFile(netnsFile, nil, 0o600); err != nil {
 		return err
 	}
-	size := fmt.Sprint(mtu)
+	size := strconv.Itoa(mtu)
 	inside := []string{"nsenter", "--net=" + netnsFile, "ip"}
 	steps := [][]string{
 		// Kept in a file of our own: ip netns would leave a mount behind.

@@ -81,7 +81,7 @@ func Build(ctx context.Context, store *cache.Store, log io.Writer, c Command) (s
 // Download fetches the modules of a module directory into the module cache, so
 // that a build later does not wait for the network.
 func Download(ctx context.Context, log io.Writer, module string) error {
-	return run(ctx, log, module, nil, "go", "mod", "download")
+	return runGo(ctx, log, module, nil, "mod", "download")
 }
 
 func (c Command) withDefaults() Command {
@@ -109,18 +109,18 @@ func (c Command) key(ctx context.Context) (string, error) {
 func (c Command) build(ctx context.Context, log io.Writer, binary string) error {
 	env := []string{"GOOS=" + c.GOOS, "GOARCH=" + c.GOARCH}
 	// Fetches the modules that the command needs while another one compiles.
-	if err := run(ctx, log, c.Module, env, "go", "list", "-deps", "-f", nothing, c.Package); err != nil {
+	if err := runGo(ctx, log, c.Module, env, "list", "-deps", "-f", nothing, c.Package); err != nil {
 		return err
 	}
 	// Compiled first and linked outside of the slot: linking uses one core, and
 	// the next command can compile meanwhile.
 	err := slot.run(ctx, c.First, func() error {
-		return run(ctx, log, c.Module, append(env, Compiling), "go", "list", "-trimpath", "-export", "-deps", "-f", nothing, c.Package)
+		return runGo(ctx, log, c.Module, append(env, Compiling), "list", "-trimpath", "-export", "-deps", "-f", nothing, c.Package)
 	})
 	if err != nil {
 		return err
 	}
-	return run(ctx, log, c.Module, env, "go", "build", "-trimpath", "-ldflags", c.LDFlags, "-o", binary, c.Package)
+	return runGo(ctx, log, c.Module, env, "build", "-trimpath", "-ldflags", c.LDFlags, "-o", binary, c.Package)
 }
 
 func goVersion(ctx context.Context, module string) (string, error) {
@@ -141,14 +141,14 @@ func Environ() []string {
 		"GOAMD64=", "GOARM64=", "GOEXPERIMENT=", "GOFIPS140=", "GODEBUG=")
 }
 
-func run(ctx context.Context, log io.Writer, dir string, env []string, name string, args ...string) error {
-	cmd := exec.CommandContext(ctx, name, args...)
+func runGo(ctx context.Context, log io.Writer, dir string, env []string, args ...string) error {
+	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
 	cmd.Env = append(Environ(), env...)
 	cmd.Stdout = log
 	cmd.Stderr = log
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("failed to run %s %s: %w", name, args[0], err)
+		return fmt.Errorf("failed to run go %s: %w", args[0], err)
 	}
 	return nil
 }

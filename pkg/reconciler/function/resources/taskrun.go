@@ -40,9 +40,11 @@ const (
 	// BuildStepName is the name of the one step of a build.
 	BuildStepName = "build"
 
-	// ImageURLResult and ImageDigestResult are the results of a build. Tekton
-	// Chains signs the image that results of these names tell of.
-	ImageURLResult    = "IMAGE_URL"
+	// ImageURLResult is the result of a build that tells where its image is.
+	// Tekton Chains signs the image that results of these two names tell of.
+	ImageURLResult = "IMAGE_URL"
+
+	// ImageDigestResult is the result of a build that tells its image's digest.
 	ImageDigestResult = "IMAGE_DIGEST"
 
 	contextVolumeName = "context"
