@@ -35,6 +35,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/yaml"
 
@@ -148,10 +149,14 @@ type client[T any] interface {
 	Update(ctx context.Context, object T, opts metav1.UpdateOptions) (T, error)
 }
 
+// editBackoff outlasts controllers that write one status after the other, as they
+// do when something was deleted below them.
+var editBackoff = wait.Backoff{Steps: 14, Duration: 10 * time.Millisecond, Factor: 1.5, Jitter: 0.5}
+
 // edit changes an object of any kind and returns it as it is then.
 func edit[T any](e *env, objects client[T], name string, change func(T)) (edited T) {
 	e.Helper()
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	err := retry.RetryOnConflict(editBackoff, func() error {
 		object, err := objects.Get(e.ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
