@@ -105,7 +105,7 @@ test-e2e: install ## Run the end-to-end tests on the cluster. TEST=Name runs one
 
 .PHONY: test-performance
 test-performance: install ## Measure the seconds from apply to Ready. Not part of test.
-	@$(on_cluster) go test -tags=performance -count=1 -timeout=40m ./test/performance/...
+	@$(on_cluster) go test -tags=performance -count=1 -v -timeout=40m ./test/performance/...
 
 # Builds share the node's cores: more at once only wait for each other.
 E2E_PARALLEL := 4
