@@ -161,7 +161,7 @@ func markRefused(fn *v1alpha1.Function, err error, what, name string) error {
 func (r *Reconciler) markService(ctx context.Context, fn *v1alpha1.Function, svc *servingv1.Service) error {
 	ready := svc.Status.GetCondition(servingv1.ServiceConditionReady)
 	switch {
-	case svc.Generation != svc.Status.ObservedGeneration:
+	case !isObserved(svc):
 		// What it says is of an earlier revision. That it was created, or updated,
 		// need not be said in other words.
 		switch fn.Status.GetCondition(v1alpha1.FunctionConditionRunning).GetReason() {
@@ -175,6 +175,17 @@ func (r *Reconciler) markService(ctx context.Context, fn *v1alpha1.Function, svc
 		return r.markUnready(ctx, fn, svc)
 	}
 	return nil
+}
+
+// outOfDate is the reason that a Service gives while its configuration has not
+// seen its last change.
+const outOfDate = "OutOfDate"
+
+// isObserved says whether what the Service says of its newest revision is of its
+// last change. The Service itself may have seen that before its configuration.
+func isObserved(svc *servingv1.Service) bool {
+	return svc.Generation == svc.Status.ObservedGeneration &&
+		svc.Status.GetCondition(servingv1.ServiceConditionConfigurationsReady).GetReason() != outOfDate
 }
 
 // markUnready says why the Service is not ready.

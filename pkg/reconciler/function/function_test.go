@@ -703,6 +703,7 @@ func TestReconcileService(t *testing.T) {
 	lagging := service(running1, routeFailed("ConfigurationMissing", `Configuration "greeter" referenced in traffic not found.`))
 	unrouted := service(running1, routeFailed("IngressFailed", "no ingress"))
 	stale := service(running1, serviceReady, func(svc *servingv1.Service) { svc.Generation = 2 })
+	lateConfiguration := service(running1, serviceReady, func(svc *servingv1.Service) { svc.Status.MarkConfigurationNotReconciled() })
 	halfway := service(running1, serviceStatus(corev1.ConditionTrue, "", "", "greeter-00002", "greeter-00001"))
 	foreignService := service(running1, serviceReady, func(svc *servingv1.Service) {
 		svc.Labels, svc.OwnerReferences = nil, nil
@@ -746,6 +747,14 @@ func TestReconcileService(t *testing.T) {
 		Key:     key,
 		Objects: []runtime.Object{running1, configMap(running1), tr1, stale},
 		WantStatusUpdates: statusUpdate(svcStatus(stale, func(fs *v1alpha1.FunctionStatus) {
+			fs.MarkRunningUnknown(v1alpha1.ReasonServiceWaiting, "Serving has not seen the last change of service greeter yet.")
+		})),
+		WantEvents: []string{"Normal ServiceWaiting Serving has not seen the last change of service greeter yet."},
+	}, {
+		Name:    "the Service's configuration has not seen the last change: the newest revision, and its crash, are of an earlier one",
+		Key:     key,
+		Objects: []runtime.Object{running1, configMap(running1), tr1, lateConfiguration, pod(running1, "greeter-00001", crashed2)},
+		WantStatusUpdates: statusUpdate(svcStatus(lateConfiguration, func(fs *v1alpha1.FunctionStatus) {
 			fs.MarkRunningUnknown(v1alpha1.ReasonServiceWaiting, "Serving has not seen the last change of service greeter yet.")
 		})),
 		WantEvents: []string{"Normal ServiceWaiting Serving has not seen the last change of service greeter yet."},
