@@ -32,6 +32,7 @@ import (
 	"syscall"
 	"time"
 
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/yaml"
 
 	"knative.dev/pkg/apis"
@@ -50,6 +51,9 @@ func main() {
 	local := flag.Bool("local", false, "the cluster is the one of make cluster-up")
 	relayImage := flag.String("relay-image", "", "the image of test/images/relay, as ko build prints it")
 	flag.Parse()
+	// What the client libraries log, such as the end of a watch, is no news here.
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard)
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -204,7 +208,7 @@ func next(fn *v1alpha1.Function, file string, local bool, w io.Writer) {
 		{"kubectl get fn -w", "watch the Functions"},
 		{"kubectl edit fn " + fn.Name, "change the source: it is built again while the old one serves"},
 		{"kubectl describe fn " + fn.Name, "conditions and events"},
-		{"kubectl logs -l serving.knative.dev/service=" + fn.Name + " -c user-container", "what the function logs"},
+		{"kubectl logs -l serving.knative.dev/service=" + fn.Name + " -c function", "what the function logs"},
 		{"kubectl delete -f " + file, "remove the function and all that belongs to it"},
 	}
 	if local {
