@@ -101,6 +101,9 @@ const (
 	// ReasonMinimumReplicasUnavailable (Unknown): no node takes the service's
 	// pods; the message says what is missing.
 	ReasonMinimumReplicasUnavailable = "MinimumReplicasUnavailable"
+	// ReasonRevisionMissing (False): spec.traffic names a revision that the
+	// function does not have; traffic stays as it was.
+	ReasonRevisionMissing = "RevisionMissing"
 	// ReasonServiceFailed (False): the service reports a failure; the message
 	// holds its words.
 	ReasonServiceFailed = "ServiceFailed"

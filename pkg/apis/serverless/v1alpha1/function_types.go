@@ -56,8 +56,9 @@ var (
 )
 
 // FunctionSpec is what the author of a function wants. A change of runtime,
-// source or deps causes a build; a change of any other field causes a new
-// revision without a build.
+// source or deps causes a build. A change of visibility or traffic only changes
+// the route, and one of build nothing until the next build. A change of any other
+// field causes a new revision without a build.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.minReplicas) || !has(self.maxReplicas) || self.maxReplicas == 0 || self.minReplicas <= self.maxReplicas",message="minReplicas must not be more than maxReplicas"
 type FunctionSpec struct {
@@ -87,6 +88,42 @@ type FunctionSpec struct {
 	// +listMapKey=name
 	Env []corev1.EnvVar `json:"env,omitempty"`
 
+	// EnvFrom adds all entries of ConfigMaps and Secrets of the Function's
+	// namespace to the environment of the function's container. What env says
+	// wins. A change of theirs reaches pods that start after it.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	EnvFrom []corev1.EnvFromSource `json:"envFrom,omitempty"`
+
+	// SecretMounts are Secrets that the function's container sees as folders,
+	// read-only.
+	// +optional
+	// +listType=map
+	// +listMapKey=mountPath
+	// +kubebuilder:validation:MaxItems=64
+	SecretMounts []SecretMount `json:"secretMounts,omitempty"`
+
+	// ServiceAccountName is the service account of the function's pods, of the
+	// Function's namespace. Pods get its token only where it is named here. Builds
+	// do not use it.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	ServiceAccountName string `json:"serviceAccountName,omitempty"`
+
+	// NodeSelector are labels that a node must have to run the function's pods.
+	// It needs Serving's feature kubernetes.podspec-nodeselector.
+	// +optional
+	// +mapType=atomic
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+
+	// Tolerations are the taints of nodes that the function's pods tolerate. They
+	// need Serving's feature kubernetes.podspec-tolerations.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+
 	// MinReplicas is the least number of pods that are kept running; 0 lets the
 	// function scale to zero while nobody calls it.
 	// +optional
@@ -100,6 +137,20 @@ type FunctionSpec struct {
 	// +kubebuilder:validation:Maximum=1000
 	MaxReplicas *int32 `json:"maxReplicas,omitempty"`
 
+	// Concurrency is the greatest number of requests that one pod handles at the
+	// same time; 0 means no limit, as in Knative. Left out, it is Serving's default.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	Concurrency *int64 `json:"concurrency,omitempty"`
+
+	// TimeoutSeconds is how long the function may take to begin to answer a
+	// request, in seconds. Left out, it is the default-timeout of config-functions.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=86400
+	TimeoutSeconds *int64 `json:"timeoutSeconds,omitempty"`
+
 	// Resources are the compute resources that each of the function's pods
 	// requests and may use at most.
 	// +optional
@@ -108,6 +159,123 @@ type FunctionSpec struct {
 	// Labels are added to the function's pods.
 	// +optional
 	Labels map[string]string `json:"labels,omitempty"`
+
+	// Annotations are added to the function's pods.
+	// +optional
+	Annotations map[string]string `json:"annotations,omitempty"`
+
+	// Visibility tells who can call the function: cluster-local, the default, is
+	// for callers inside the cluster; public is for everyone who reaches Serving's
+	// ingress.
+	// +optional
+	Visibility Visibility `json:"visibility,omitempty"`
+
+	// Traffic tells how requests are split between revisions. Left out, the newest
+	// ready revision gets all.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Traffic []TrafficTarget `json:"traffic,omitempty"`
+
+	// Build tells how the function's builds run. A change takes effect with the
+	// next build.
+	// +optional
+	Build *BuildSpec `json:"build,omitempty"`
+}
+
+// SecretMount is a Secret that the function's container sees as a folder.
+type SecretMount struct {
+	// SecretName is the name of a Secret of the Function's namespace.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	SecretName string `json:"secretName"`
+
+	// MountPath is the absolute path of the folder. Each key of the Secret is a
+	// file in it.
+	// +kubebuilder:validation:MinLength=2
+	// +kubebuilder:validation:MaxLength=4096
+	// +kubebuilder:validation:Pattern=`^/`
+	MountPath string `json:"mountPath"`
+}
+
+// Visibility tells who can call a function.
+//
+// +kubebuilder:validation:Enum=cluster-local;public
+type Visibility string
+
+const (
+	// VisibilityClusterLocal is for callers inside the cluster.
+	VisibilityClusterLocal Visibility = "cluster-local"
+	// VisibilityPublic is for everyone who reaches Serving's ingress.
+	VisibilityPublic Visibility = "public"
+)
+
+// TrafficTarget is a share of a function's requests.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.revisionName) != (has(self.latestRevision) && self.latestRevision)",message="say either revisionName or latestRevision: true"
+type TrafficTarget struct {
+	// RevisionName is the revision that gets the requests.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	RevisionName string `json:"revisionName,omitempty"`
+
+	// LatestRevision has the newest ready revision get the requests.
+	// +optional
+	LatestRevision *bool `json:"latestRevision,omitempty"`
+
+	// Percent is the share of the requests. All shares together are 100.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	Percent *int64 `json:"percent,omitempty"`
+
+	// Tag gives the revision a URL of its own, whatever its share.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
+	Tag string `json:"tag,omitempty"`
+}
+
+// BuildSpec tells how a function's builds run.
+type BuildSpec struct {
+	// Resources are the compute resources that a build requests and may use at
+	// most. What is left out is as config-build says, which also has a ceiling.
+	// +optional
+	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
+
+	// Timeout is how long a build may take, such as 10m. Left out, it is the
+	// timeout of config-build, which also has a ceiling.
+	// +optional
+	Timeout *metav1.Duration `json:"timeout,omitempty"`
+
+	// Env is the environment of the package manager, such as HTTPS_PROXY. It does
+	// not get into the image. Secrets belong into the Secret that secretName names.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	Env []BuildEnvVar `json:"env,omitempty"`
+
+	// SecretName is the name of a Secret of the Function's namespace with the
+	// credentials of package registries: its keys are files such as .npmrc or
+	// pip.conf. Left out, it is the one that config-build names, if it exists. It
+	// does not get into the image.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	SecretName string `json:"secretName,omitempty"`
+}
+
+// BuildEnvVar is a variable of the environment of a build.
+type BuildEnvVar struct {
+	// Name is the name of the variable.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+
+	// Value is its value, as it is: nothing in it is expanded.
+	// +optional
+	Value string `json:"value,omitempty"`
 }
 
 // FunctionPhase is a one-word summary of a Function's conditions.
@@ -153,6 +321,12 @@ type FunctionStatus struct {
 	// +optional
 	ImageTag string `json:"imageTag,omitempty"`
 
+	// VersionTag is the tag by which the registry knows the image of the newest
+	// generation that was deployed: "g" and the generation, which kubectl get shows
+	// as VERSION.
+	// +optional
+	VersionTag string `json:"versionTag,omitempty"`
+
 	// Build describes the current or the last build.
 	// +optional
 	Build *BuildStatus `json:"build,omitempty"`
@@ -164,6 +338,35 @@ type FunctionStatus struct {
 	// LatestReadyRevisionName is the newest revision that became ready.
 	// +optional
 	LatestReadyRevisionName string `json:"latestReadyRevisionName,omitempty"`
+
+	// Traffic tells how requests are split between revisions now.
+	// +optional
+	// +listType=atomic
+	Traffic []TrafficStatus `json:"traffic,omitempty"`
+}
+
+// TrafficStatus is the share of a function's requests that a revision gets.
+type TrafficStatus struct {
+	// RevisionName is the revision that gets the requests.
+	// +optional
+	RevisionName string `json:"revisionName,omitempty"`
+
+	// LatestRevision says that another revision gets the requests once it is
+	// newer and ready.
+	// +optional
+	LatestRevision *bool `json:"latestRevision,omitempty"`
+
+	// Percent is the share of the requests.
+	// +optional
+	Percent *int64 `json:"percent,omitempty"`
+
+	// Tag is the tag of the revision.
+	// +optional
+	Tag string `json:"tag,omitempty"`
+
+	// URL is where the revision of the tag answers.
+	// +optional
+	URL *apis.URL `json:"url,omitempty"`
 }
 
 // BuildStatus describes a build: why it ran and how it went.
