@@ -28,10 +28,13 @@ const (
 	// BuildConfigName is the name of the ConfigMap that tells how builds run.
 	BuildConfigName = "config-build"
 
+	// LeastBuildTimeout is the shortest timeout that a build can have: less is not enough
+	// for any.
+	LeastBuildTimeout = 10 * time.Second
+
 	kanikoImageKey = "kaniko-image"
 
-	leastBuildTimeout = 30 * time.Second
-	mostBuildTimeout  = 24 * time.Hour
+	mostBuildTimeout = 24 * time.Hour
 )
 
 // Build tells how builds run.
@@ -39,16 +42,31 @@ type Build struct {
 	// KanikoImage is Kiln's executor image, which builds and pushes.
 	KanikoImage string
 
-	// Timeout is how long a build may take.
+	// Timeout is how long a build may take whose Function does not say.
 	Timeout time.Duration
 
-	// Resources are the requests and limits of the build's one step.
+	// MaxTimeout is the longest timeout that a Function may ask for. It is not
+	// less than Timeout.
+	MaxTimeout time.Duration
+
+	// Resources are the requests and limits of the build's one step, as far as
+	// the Function does not say.
 	Resources corev1.ResourceRequirements
+
+	// MaxResources is the most that a Function may have its builds request, or be
+	// limited to. What is not in it has no ceiling. It is not less than Resources.
+	MaxResources corev1.ResourceList
+
+	// PackageRegistrySecret is the name of the Secret with the credentials of
+	// package registries, in the namespaces of Functions that do not name one.
+	// It need not exist. Where it is "", there is none.
+	PackageRegistrySecret string
 }
 
 func defaultBuild() *Build {
 	return &Build{
-		Timeout: 15 * time.Minute,
+		Timeout:    15 * time.Minute,
+		MaxTimeout: time.Hour,
 		Resources: corev1.ResourceRequirements{
 			Requests: corev1.ResourceList{
 				corev1.ResourceCPU:    resource.MustParse("100m"),
@@ -58,6 +76,11 @@ func defaultBuild() *Build {
 				corev1.ResourceMemory: resource.MustParse("2Gi"),
 			},
 		},
+		MaxResources: corev1.ResourceList{
+			corev1.ResourceCPU:    resource.MustParse("4"),
+			corev1.ResourceMemory: resource.MustParse("8Gi"),
+		},
+		PackageRegistrySecret: "kiln-package-registries",
 	}
 }
 
@@ -69,12 +92,31 @@ func NewBuildFromMap(data map[string]string) (*Build, error) {
 	b := defaultBuild()
 	if err := parse(BuildConfigName, data,
 		asImage(kanikoImageKey, &b.KanikoImage),
-		asDuration("timeout", &b.Timeout, leastBuildTimeout, mostBuildTimeout),
+		asDuration("timeout", &b.Timeout, LeastBuildTimeout, mostBuildTimeout),
+		asDuration("max-timeout", &b.MaxTimeout, LeastBuildTimeout, mostBuildTimeout),
 		asResources("", &b.Resources),
+		asResource("max-cpu", b.MaxResources, corev1.ResourceCPU),
+		asResource("max-memory", b.MaxResources, corev1.ResourceMemory),
+		asSecretName("package-registry-secret", &b.PackageRegistrySecret),
 	); err != nil {
 		return nil, err
 	}
+	b.raiseCeilings()
 	return b, nil
+}
+
+// raiseCeilings leaves no ceiling below what builds have by default: whoever
+// raises a default need not raise its ceiling, too.
+func (b *Build) raiseCeilings() {
+	b.MaxTimeout = max(b.MaxTimeout, b.Timeout)
+	for name, most := range b.MaxResources {
+		for _, list := range []corev1.ResourceList{b.Resources.Requests, b.Resources.Limits} {
+			if have, ok := list[name]; ok && have.Cmp(most) > 0 {
+				most = have
+			}
+		}
+		b.MaxResources[name] = most
+	}
 }
 
 // NewBuildFromConfigMap parses the ConfigMap config-build.

@@ -98,7 +98,7 @@ func TestShippedRegistry(t *testing.T) {
 		t.Fatal(err)
 	}
 	const host = "registry.example.com:5000"
-	want := &Registry{Push: host, Pull: host, Prefix: "functions", Insecure: []string{host}}
+	want := &Registry{Push: host, Pull: host, Prefix: "functions", Insecure: []string{host}, Credentials: "kiln-registry-credentials"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("example (-want +got):\n%s", diff)
 	}
@@ -138,6 +138,7 @@ func TestFunctionsFromMap(t *testing.T) {
 func TestBuildFromMap(t *testing.T) {
 	got, err := NewBuildFromMap(map[string]string{
 		"kaniko-image": kanikoImage, "timeout": "1h30m", "memory-limit": "", "cpu-limit": "2",
+		"max-cpu": "1", "max-memory": "", "package-registry-secret": "",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -146,6 +147,10 @@ func TestBuildFromMap(t *testing.T) {
 	want.KanikoImage = kanikoImage
 	want.Timeout = 90 * time.Minute
 	want.Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}
+	// Ceilings are not below the defaults.
+	want.MaxTimeout = 90 * time.Minute
+	want.MaxResources = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}
+	want.PackageRegistrySecret = ""
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -224,7 +229,9 @@ func TestErrors(t *testing.T) {
 		"blank image":     {build, BuildConfigName, "kaniko-image", " ", nil, []string{"required"}},
 		"bad image":       {build, BuildConfigName, "kaniko-image", "a b", nil, []string{"a b"}},
 		"bad timeout":     {build, BuildConfigName, "timeout", "15", nil, []string{`"15"`, "duration"}},
-		"short timeout":   {build, BuildConfigName, "timeout", "1s", nil, []string{`"1s"`, "30s"}},
+		"ceiling":         {build, BuildConfigName, "max-memory", "much", nil, []string{`"much"`, "quantity"}},
+		"secret":          {build, BuildConfigName, "package-registry-secret", "A/b", nil, []string{`"A/b"`, "Secret"}},
+		"short timeout":   {build, BuildConfigName, "timeout", "1s", nil, []string{`"1s"`, "10s"}},
 		"long timeout":    {build, BuildConfigName, "timeout", "25h", nil, []string{`"25h"`, "24h"}},
 		"build resources": {build, BuildConfigName, "cpu-request", "2", map[string]string{"cpu-limit": "1"}, []string{"cpu-limit"}},
 
@@ -240,6 +247,7 @@ func TestErrors(t *testing.T) {
 		"prefix ends in dash": {registry, RegistryConfigName, "prefix", "a-/b", nil, []string{`"a-"`}},
 		"prefix double slash": {registry, RegistryConfigName, "prefix", "a//b", nil, []string{`"a//b"`}},
 		"prefix too long":     {registry, RegistryConfigName, "prefix", strings.Repeat("x", 128), nil, []string{"255"}},
+		"credentials":         {registry, RegistryConfigName, "credentials", "My_Secret", nil, []string{`"My_Secret"`, "Secret"}},
 		"bad insecure":        {registry, RegistryConfigName, "insecure", "localhost:5000, http://x", nil, []string{"http://x"}},
 	}
 	for name, test := range tests {

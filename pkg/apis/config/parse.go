@@ -27,6 +27,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
 	cm "knative.dev/pkg/configmap/parser"
 )
 
@@ -131,6 +132,20 @@ func asResources(prefix string, target *corev1.ResourceRequirements) cm.ParseFun
 		}
 		return nil
 	}
+}
+
+// asSecretName parses the name of a Secret, which may be blank.
+func asSecretName(key string, target *string) cm.ParseFunc {
+	return cm.AsFunc(key, target, func(s string) (string, error) {
+		s = strings.TrimSpace(s)
+		if s == "" {
+			return "", nil
+		}
+		if problems := validation.IsDNS1123Subdomain(s); len(problems) > 0 {
+			return "", fmt.Errorf("%q is not the name of a Secret: %s", s, strings.Join(problems, "; "))
+		}
+		return s, nil
+	})
 }
 
 // asImage parses an image reference that must not be blank.

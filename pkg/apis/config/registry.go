@@ -48,6 +48,12 @@ type Registry struct {
 
 	// Insecure are the hosts that speak plain HTTP.
 	Insecure []string
+
+	// Credentials is the name of the Secret, of type
+	// kubernetes.io/dockerconfigjson, with the credentials of registries. The one
+	// in Kiln's namespace is copied to the namespaces of Functions that have none
+	// of that name. It need not exist. Where it is "", there are no credentials.
+	Credentials string
 }
 
 // Configured says whether there is a registry to push to.
@@ -78,6 +84,7 @@ func NewRegistryFromMap(data map[string]string) (*Registry, error) {
 		cm.AsFunc("pull", &r.Pull, parseHost),
 		cm.AsFunc("prefix", &r.Prefix, parsePrefix),
 		cm.AsFunc("insecure", &r.Insecure, parseHosts),
+		asSecretName("credentials", &r.Credentials),
 	); err != nil {
 		return nil, err
 	}
