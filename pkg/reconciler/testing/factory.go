@@ -28,7 +28,9 @@ import (
 	fakepipelineclientset "github.com/tektoncd/pipeline/pkg/client/clientset/versioned/fake"
 	pipelinelisters "github.com/tektoncd/pipeline/pkg/client/listers/pipeline/v1"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -135,33 +137,62 @@ func Factory(create Make) rtesting.Factory {
 			}
 		}
 
-		fakes := []*clientgotesting.Fake{&kube.Fake, &kiln.Fake, &tekton.Fake, &serving.Fake}
-		for _, fake := range fakes {
+		for _, fake := range []struct {
+			*clientgotesting.Fake
+			tracker clientgotesting.ObjectTracker
+		}{{&kube.Fake, kube.Tracker()}, {&kiln.Fake, kiln.Tracker()}, {&tekton.Fake, tekton.Tracker()}, {&serving.Fake, serving.Tracker()}} {
 			for _, reactor := range row.WithReactors {
 				fake.PrependReactor("*", "*", reactor)
 			}
-			fake.PrependReactor("create", "*", admit)
-			fake.PrependReactor("update", "*", admit)
+			fake.PrependReactor("create", "*", admit(fake.tracker))
+			fake.PrependReactor("update", "*", admit(fake.tracker))
 		}
 		return r, rtesting.ActionRecorderList{kube, kiln, tekton, serving}, rtesting.EventList{Recorder: recorder}
 	}
 }
 
-// admit does to what is written what the webhooks of Tekton and Serving do.
-// What they fill in is not stored: tests compare what was written.
-func admit(action clientgotesting.Action) (bool, runtime.Object, error) {
-	if action.GetSubresource() != "" {
-		return false, nil, nil
-	}
-	obj := action.(clientgotesting.CreateAction).GetObject().DeepCopyObject()
-	ctx := apis.WithinCreate(context.Background())
-	if d, ok := obj.(apis.Defaultable); ok {
-		d.SetDefaults(ctx)
-	}
-	if v, ok := obj.(apis.Validatable); ok {
-		if err := v.Validate(ctx).Filter(apis.ErrorLevel); err != nil {
+// admit does to what is written what the webhooks of Tekton and Serving do. An
+// update is judged by what the tracker has stored. What they fill in is not
+// stored: tests compare what was written.
+func admit(tracker clientgotesting.ObjectTracker) clientgotesting.ReactionFunc {
+	return func(action clientgotesting.Action) (bool, runtime.Object, error) {
+		if action.GetSubresource() != "" {
+			return false, nil, nil
+		}
+		obj := action.(clientgotesting.CreateAction).GetObject().DeepCopyObject()
+		ctx, err := admissionContext(tracker, action, obj)
+		if err != nil {
 			return true, nil, err
 		}
+		if d, ok := obj.(apis.Defaultable); ok {
+			d.SetDefaults(ctx)
+		}
+		if v, ok := obj.(apis.Validatable); ok {
+			if err := v.Validate(ctx).Filter(apis.ErrorLevel); err != nil {
+				return true, nil, err
+			}
+		}
+		return false, nil, nil
 	}
-	return false, nil, nil
+}
+
+func admissionContext(tracker clientgotesting.ObjectTracker, action clientgotesting.Action, obj runtime.Object) (context.Context, error) {
+	ctx := apis.WithUserInfo(context.Background(), &authenticationv1.UserInfo{Username: "controller"})
+	if action.GetVerb() != "update" {
+		return apis.WithinCreate(ctx), nil
+	}
+	accessor, err := meta.Accessor(obj)
+	if err != nil {
+		return nil, err
+	}
+	stored, err := tracker.Get(action.GetResource(), action.GetNamespace(), accessor.GetName())
+	if err != nil {
+		return nil, err
+	}
+	stored = stored.DeepCopyObject()
+	if d, ok := stored.(apis.Defaultable); ok {
+		// As it was when it was created.
+		d.SetDefaults(apis.WithinCreate(context.Background()))
+	}
+	return apis.WithinUpdate(ctx, stored), nil
 }
