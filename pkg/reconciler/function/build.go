@@ -49,8 +49,7 @@ func (r *Reconciler) build(ctx context.Context, fn *v1alpha1.Function, want *pla
 	decision := builds.Decide(want.request, known(fn, taskRuns))
 	if decision.Action == builds.Start {
 		// A cache that lags behind must not cause a second build.
-		current, err := r.isCurrent(ctx, fn)
-		if err != nil || !current {
+		if err := r.checkCurrent(ctx, fn); err != nil {
 			return err
 		}
 		if taskRuns, err = r.liveTaskRuns(ctx, fn); err != nil {
@@ -78,18 +77,19 @@ func (r *Reconciler) build(ctx context.Context, fn *v1alpha1.Function, want *pla
 	return nil
 }
 
-// isCurrent says whether the Function is as the API server has it: its status,
-// too, which may know of a build that the cache has not heard of. Where it is
-// not, the watch will tell of the change.
-func (r *Reconciler) isCurrent(ctx context.Context, fn *v1alpha1.Function) (bool, error) {
+// checkCurrent returns errStale unless the Function is as the API server has it:
+// its status, too, which may know of a build that the cache has not heard of.
+func (r *Reconciler) checkCurrent(ctx context.Context, fn *v1alpha1.Function) error {
 	live, err := r.kiln.ServerlessV1alpha1().Functions(fn.Namespace).Get(ctx, fn.Name, metav1.GetOptions{})
-	if apierrs.IsNotFound(err) {
-		return false, nil
+	switch {
+	case apierrs.IsNotFound(err):
+		return errStale
+	case err != nil:
+		return fmt.Errorf("failed to get Function: %w", err)
+	case live.UID != fn.UID || live.ResourceVersion != fn.ResourceVersion:
+		return errStale
 	}
-	if err != nil {
-		return false, fmt.Errorf("failed to get Function: %w", err)
-	}
-	return live.UID == fn.UID && live.ResourceVersion == fn.ResourceVersion, nil
+	return nil
 }
 
 // liveTaskRuns returns the Function's TaskRuns as the API server has them,

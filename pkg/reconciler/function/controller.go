@@ -70,7 +70,8 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 			impl.GlobalResync(functions.Informer())
 		})
 		store.WatchConfigs(cmw)
-		return controller.Options{ConfigStore: store}
+		// ReconcileKind writes the status itself.
+		return controller.Options{ConfigStore: store, SkipStatusUpdates: true}
 	})
 
 	watch(ctx, functions.Informer(), withoutManagedFields, controller.HandleAll(impl.Enqueue))

@@ -20,12 +20,15 @@ package function
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 
 	pipelineclientset "github.com/tektoncd/pipeline/pkg/client/clientset/versioned"
 	pipelinelisters "github.com/tektoncd/pipeline/pkg/client/listers/pipeline/v1"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -69,9 +72,24 @@ func (r *Reconciler) ReconcileKind(ctx context.Context, fn *v1alpha1.Function) p
 	ctx, cancel := context.WithTimeout(ctx, pkgreconciler.DefaultTimeout)
 	defer cancel()
 
-	before := fn.Status.DeepCopy()
-	defer report(ctx, fn, before)
+	original := fn.DeepCopy()
+	pkgreconciler.PreProcessReconcile(ctx, fn)
+	err := r.reconcile(ctx, fn)
+	if errors.Is(err, errStale) {
+		return nil
+	}
+	fn.Status.UpdatePhase()
+	pkgreconciler.PostProcessReconcile(ctx, fn, original)
+	if err := r.writeStatus(ctx, original, fn); err != nil {
+		return err
+	}
+	return err
+}
 
+// reconcile takes the Function through its phases, as far as it gets, and says
+// in the status how far that is.
+func (r *Reconciler) reconcile(ctx context.Context, fn *v1alpha1.Function) error {
+	before := fn.Status.DeepCopy()
 	if fn.Generation != fn.Status.ObservedGeneration {
 		// Whatever fails below, a new generation keeps nothing that was true, or
 		// false, of an earlier one.
@@ -97,10 +115,34 @@ func (r *Reconciler) ReconcileKind(ctx context.Context, fn *v1alpha1.Function) p
 	return r.deploy(ctx, fn)
 }
 
-// report derives the phase from the conditions, and emits an event for each
-// condition that has changed.
+// errStale says that the Function was found to be out of date. Nothing is said
+// in its status then; the watch will tell of the change.
+var errStale = errors.New("the Function is not as the API server has it")
+
+// writeStatus writes the status where it has changed, and emits an event for
+// each condition that has. The status remembers what was built, so it never
+// takes the place of one that this reconcile has not seen: that is a conflict,
+// and has the Function tried again. This is why the generated reconciler, which
+// insists, leaves the status to us.
+func (r *Reconciler) writeStatus(ctx context.Context, original, fn *v1alpha1.Function) error {
+	if equality.Semantic.DeepEqual(original.Status, fn.Status) {
+		return nil
+	}
+	updated := original.DeepCopy()
+	updated.Status = fn.Status
+	_, err := r.kiln.ServerlessV1alpha1().Functions(fn.Namespace).UpdateStatus(ctx, updated, metav1.UpdateOptions{})
+	switch {
+	case apierrs.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("failed to update status: %w", err)
+	}
+	report(ctx, fn, &original.Status)
+	return nil
+}
+
+// report emits an event for each condition that has changed.
 func report(ctx context.Context, fn *v1alpha1.Function, before *v1alpha1.FunctionStatus) {
-	fn.Status.UpdatePhase()
 	recorder := controller.GetEventRecorder(ctx)
 	for _, t := range []apis.ConditionType{
 		v1alpha1.FunctionConditionConfigurationReady,

@@ -18,7 +18,6 @@ package function
 
 import (
 	"context"
-	"slices"
 	"testing"
 
 	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
@@ -262,16 +261,20 @@ func TestReconcileConfiguration(t *testing.T) {
 		WantDeletes:  []clientgotesting.DeleteActionImpl{deletion("configmaps", configMap(function(withSource(sourceB))))},
 		WantEvents:   []string{"Warning InternalError failed to delete ConfigMap: inducing failure for delete configmaps"},
 	}, {
-		Name:              "status was written meanwhile: it is written again",
+		Name:              "status was written meanwhile: it is not overwritten, and nothing is told yet",
 		Key:               key,
 		Objects:           []runtime.Object{function()},
 		WithReactors:      []clientgotesting.ReactionFunc{failOnce("update", "functions", apierrs.NewConflict(v1alpha1.Resource("functions"), name, nil))},
+		WantErr:           true,
 		WantCreates:       []runtime.Object{configMap(function()), firstRun},
-		WantStatusUpdates: slices.Repeat(statusUpdate(function(observed(configured, buildCreated(firstRun)))), 2),
-		WantEvents: []string{
-			"Normal ConfigMapCreated ConfigMap " + configMap(function()).Name + " holds what the build needs.",
-			"Normal TaskRunCreated TaskRun " + firstRun.Name + " is about to run.",
-		},
+		WantStatusUpdates: statusUpdate(function(observed(configured, buildCreated(firstRun)))),
+	}, {
+		Name:              "status cannot be written as the Function is gone",
+		Key:               key,
+		Objects:           []runtime.Object{function()},
+		WithReactors:      []clientgotesting.ReactionFunc{failOnce("update", "functions", apierrs.NewNotFound(v1alpha1.Resource("functions"), name))},
+		WantCreates:       []runtime.Object{configMap(function()), firstRun},
+		WantStatusUpdates: statusUpdate(function(observed(configured, buildCreated(firstRun)))),
 	}, {
 		Name:              "status cannot be written",
 		Key:               key,
@@ -280,11 +283,7 @@ func TestReconcileConfiguration(t *testing.T) {
 		WantErr:           true,
 		WantCreates:       []runtime.Object{configMap(function()), firstRun},
 		WantStatusUpdates: statusUpdate(function(observed(configured, buildCreated(firstRun)))),
-		WantEvents: []string{
-			"Normal ConfigMapCreated ConfigMap " + configMap(function()).Name + " holds what the build needs.",
-			"Normal TaskRunCreated TaskRun " + firstRun.Name + " is about to run.",
-			`Warning UpdateFailed Failed to update status for "greeter": inducing failure for update functions`,
-		},
+		WantEvents:        []string{"Warning InternalError failed to update status: inducing failure for update functions"},
 	}}.Test(t, factory())
 }
 
@@ -595,14 +594,12 @@ func TestReconcileBuild(t *testing.T) {
 			"Normal TaskRunRunning TaskRun " + firstRun.Name + " runs.",
 		},
 	}, {
-		Name:              "the cache does not show that the Function is gone: no build",
-		Key:               key,
-		Objects:           []runtime.Object{function(), configMap(function())},
-		WithReactors:      []clientgotesting.ReactionFunc{fail("get", "functions", apierrs.NewNotFound(v1alpha1.Resource("functions"), name))},
-		WantStatusUpdates: statusUpdate(function(observed(configured))),
-		WantEvents:        []string{"Normal ConfigMapCreated ConfigMap " + configMap(function()).Name + " holds what the build needs."},
+		Name:         "the cache does not show that the Function is gone: no build, no status",
+		Key:          key,
+		Objects:      []runtime.Object{function(), configMap(function())},
+		WithReactors: []clientgotesting.ReactionFunc{fail("get", "functions", apierrs.NewNotFound(v1alpha1.Resource("functions"), name))},
 	}, {
-		Name:    "the cache shows an older Function: no build",
+		Name:    "the cache shows an older Function: no build, no status",
 		Key:     key,
 		Objects: []runtime.Object{function(), configMap(function())},
 		WithReactors: []clientgotesting.ReactionFunc{func(action clientgotesting.Action) (bool, runtime.Object, error) {
@@ -610,8 +607,6 @@ func TestReconcileBuild(t *testing.T) {
 			newer.ResourceVersion = "2"
 			return action.Matches("get", "functions"), newer, nil
 		}},
-		WantStatusUpdates: statusUpdate(function(observed(configured))),
-		WantEvents:        []string{"Normal ConfigMapCreated ConfigMap " + configMap(function()).Name + " holds what the build needs."},
 	}, {
 		Name:              "a TaskRun of that name was created since: it is ours",
 		Key:               key,
