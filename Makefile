@@ -103,12 +103,14 @@ test-unit: ## Run the unit tests with the race detector. Needs no cluster.
 test-e2e: install ## Run the end-to-end tests on the cluster. TEST=Name runs one.
 	@$(on_cluster) $(build_relay) go test -tags=e2e -count=1 -v -timeout=40m -parallel=$(E2E_PARALLEL) $(if $(TEST),-run='$(TEST)') ./test/e2e/... -relay-image="$$relay"
 
-.PHONY: test-performance
-test-performance: install ## Measure the seconds from apply to Ready. Not part of test.
-	@$(on_cluster) go test -tags=performance -count=1 -v -timeout=40m ./test/performance/...
-
 # Builds share the node's cores: more at once only wait for each other.
 E2E_PARALLEL := 4
+
+##@ Benchmarks
+
+.PHONY: bench-latency
+bench-latency: install ## Measure the time from apply to Ready, and where it goes. ROUNDS=5
+	@$(on_cluster) go run ./test/performance/latency -rounds=$(or $(ROUNDS),5)
 
 ##@ Development
 

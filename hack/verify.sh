@@ -61,7 +61,7 @@ check_gofmt() {
 }
 
 check_vet() {
-  go vet ./... && go vet -tags=e2e,performance ./test/...
+  go vet ./... && go vet -tags=e2e ./test/...
 }
 
 check_lint() {

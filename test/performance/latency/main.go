@@ -1,0 +1,102 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// The program latency measures what the authors of Functions wait for, on the
+// cluster that KUBECONFIG names: the time from a write to Ready, where it goes,
+// and how it compares to what the platform alone takes in the same run. It
+// judges nothing.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/kiln-dev/kiln/test"
+	"github.com/kiln-dev/kiln/test/performance/report"
+)
+
+func main() {
+	rounds := flag.Int("rounds", 5, "how often each time is taken")
+	warmUp := flag.Int("warm-up", 1, "how many rounds are not counted: they pull images")
+	folder := flag.String("out", "build/bench", "where latency.json and latency.svg are written")
+	flag.Parse()
+	*rounds = max(*rounds, 1)
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := measureAll(ctx, *rounds, *warmUp, *folder); err != nil {
+		fmt.Fprintln(os.Stderr, "The latency cannot be measured:", err)
+		os.Exit(1)
+	}
+}
+
+// measureAll takes all times, each once in every round, and writes the report.
+func measureAll(ctx context.Context, rounds, warmUp int, folder string) error {
+	clients, err := test.NewClients()
+	if err != nil {
+		return err
+	}
+	samples := map[string][]float64{}
+	split := map[string][]map[string]float64{}
+	for round := range warmUp + rounds {
+		counted := round >= warmUp
+		if counted {
+			fmt.Printf("round %d of %d\n", round-warmUp+1, rounds)
+		} else {
+			fmt.Println("warming up")
+		}
+		if err := playRound(ctx, clients, func(name string, took time.Duration, parts map[string]float64) {
+			fmt.Printf("  %-16s %6.2f s\n", name, took.Seconds())
+			if counted {
+				samples[name] = append(samples[name], took.Seconds())
+				split[name] = append(split[name], parts)
+			}
+		}); err != nil {
+			return err
+		}
+	}
+	result := conclude(samples, split)
+	if err := result.Print(os.Stdout); err != nil {
+		return err
+	}
+	return result.Save(folder, "latency")
+}
+
+// conclude compares each row to its baseline: what needs no build to what the
+// platform takes for a service alone, all else to the whole floor.
+func conclude(samples map[string][]float64, split map[string][]map[string]float64) *report.Report {
+	result := &report.Report{Title: "From the write of a Function to Ready", Parts: parts}
+	for _, name := range rows {
+		result.Rows = append(result.Rows, report.NewRow(name, samples[name], split[name]))
+	}
+	floor := *result.Row(rowFloor)
+	for i := range result.Rows {
+		row := &result.Rows[i]
+		switch row.Name {
+		case rowEnvEdit, rowReuse:
+			row.Baseline = rowFloor + "." + service
+			row.Ratio = row.MedianS / floor.Parts[service]
+		default:
+			row.Baseline = rowFloor
+			row.Ratio = row.MedianS / floor.MedianS
+		}
+	}
+	return result
+}

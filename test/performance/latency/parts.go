@@ -1,0 +1,135 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// The parts of the time from the write of a Function to its Ready, in order.
+const (
+	admission = "admission"
+	configure = "configure"
+	queue     = "queue"
+	podStart  = "pod-start"
+	fetch     = "fetch"
+	unpack    = "unpack"
+	run       = "run"
+	push      = "push"
+	finish    = "finish"
+	revision  = "revision"
+	route     = "route"
+
+	// The parts of the floor.
+	emptyTaskRun = "empty-taskrun"
+	service      = "service"
+)
+
+// parts are all parts in the order of time.
+var parts = []string{
+	admission, configure, queue, podStart, fetch, unpack, run, push, finish, revision, route,
+	emptyTaskRun, service,
+}
+
+// marks are when the steps of a Function's way to Ready were first seen. Those
+// of a build are zero where there was none.
+type marks struct {
+	// start is just before the write, written when it was answered.
+	start, written time.Time
+
+	// taskRun and pod are when these were there.
+	taskRun, pod time.Time
+
+	// log holds what the builder's log tells.
+	log buildLog
+
+	// image is when the status told of the image of this generation.
+	image time.Time
+
+	// revision is when the newest revision was ready, ready when the Function was.
+	revision, ready time.Time
+}
+
+// split tells where the time went, in seconds. What comes before its
+// predecessor, as two watches may, took no time.
+func (m marks) split() map[string]float64 {
+	split := map[string]float64{}
+	last := m.start
+	part := func(name string, end time.Time) {
+		if end.IsZero() {
+			return
+		}
+		split[name] = max(0, end.Sub(last).Seconds())
+		if end.After(last) {
+			last = end
+		}
+	}
+	part(admission, m.written)
+	part(configure, m.taskRun)
+	part(queue, m.pod)
+	part(podStart, m.log.begun)
+	part(fetch, m.log.fetched)
+	part(unpack, m.log.unpacked)
+	part(run, m.log.ran)
+	part(push, m.log.ended)
+	part(finish, m.image)
+	part(revision, m.revision)
+	part(route, m.ready)
+	return split
+}
+
+// buildLog are the times that the log of a build tells: when Kaniko began, knew
+// its base image, had unpacked it, had run all instructions, and was done.
+type buildLog struct {
+	begun, fetched, unpacked, ran, ended time.Time
+}
+
+// readBuildLog reads a log of Kaniko, in which each line begins with its time as
+// the kubelet noted it.
+func readBuildLog(log io.Reader) (buildLog, error) {
+	var times buildLog
+	unpacking := false
+	lines := bufio.NewScanner(log)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		stamp, text, _ := strings.Cut(lines.Text(), " ")
+		at, err := time.Parse(time.RFC3339Nano, stamp)
+		if err != nil {
+			return buildLog{}, fmt.Errorf("failed to read the time of a line of the log: %w", err)
+		}
+		if times.begun.IsZero() {
+			times.begun = at
+		}
+		switch {
+		case unpacking:
+			unpacking, times.unpacked = false, at
+		case strings.Contains(text, "Unpacking rootfs"):
+			unpacking, times.fetched = true, at
+		case strings.Contains(text, "Pushing image to"):
+			times.ran = at
+		}
+		times.ended = at
+	}
+	if err := lines.Err(); err != nil {
+		return buildLog{}, fmt.Errorf("failed to read the log: %w", err)
+	}
+	return times, nil
+}

@@ -1,0 +1,241 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	netapi "knative.dev/networking/pkg/apis/networking"
+	"knative.dev/pkg/apis"
+	"knative.dev/serving/pkg/apis/serving"
+	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
+
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/test"
+)
+
+// The rows of the report.
+const (
+	// rowFloor is what the platform takes without Kiln: a TaskRun of one empty
+	// step, and a Service like that of a Function, with an image that the node has.
+	rowFloor = "floor"
+	// rowFirstBuild is a new Function without dependencies.
+	rowFirstBuild = "first-build"
+	// rowFirstBuildNPM is a new Function with a small npm dependency.
+	rowFirstBuildNPM = "first-build-npm"
+	rowSourceEdit    = "source-edit"
+	rowDepsEdit      = "deps-edit"
+	rowEnvEdit       = "env-edit"
+	// rowReuse is an edit back to a source whose image the registry has.
+	rowReuse = "reuse"
+)
+
+var rows = []string{rowFloor, rowFirstBuild, rowFirstBuildNPM, rowSourceEdit, rowDepsEdit, rowEnvEdit, rowReuse}
+
+// patience is how long one step may take.
+const patience = 5 * time.Minute
+
+// stage is a namespace in which one round is played.
+type stage struct {
+	clients   *test.Clients
+	namespace string
+	camera    *camera
+	tell      func(name string, took time.Duration, parts map[string]float64)
+}
+
+// playRound takes each time once, in a namespace of its own.
+func playRound(ctx context.Context, clients *test.Clients, tell func(string, time.Duration, map[string]float64)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	namespaces := clients.Kube.CoreV1().Namespaces()
+	namespace, err := namespaces.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "kiln-latency-"}}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("failed to create namespace: %w", err)
+	}
+	defer func() {
+		if err := namespaces.Delete(context.WithoutCancel(ctx), namespace.Name, metav1.DeleteOptions{}); err != nil {
+			fmt.Println("failed to delete namespace:", err)
+		}
+	}()
+	s := &stage{clients: clients, namespace: namespace.Name, camera: newCamera(ctx, clients, namespace.Name), tell: tell}
+	return s.playFunctions(ctx)
+}
+
+// playFunctions takes two Functions through what their authors do to them.
+func (s *stage) playFunctions(ctx context.Context) error {
+	// Content of its own for each round: nothing is there from before.
+	unique := fmt.Sprintf("// %d\n", time.Now().UnixNano())
+	plain := function("plain", unique+"module.exports = { main: () => 'hello' };\n", "")
+	npm := function("npm", unique+"const ms = require('ms');\nmodule.exports = { main: () => ms('1h') };\n", dependency("2.1.3"))
+	if err := s.play(ctx, rowFirstBuild, plain, nil); err != nil {
+		return fmt.Errorf("failed to take %s: %w", rowFirstBuild, err)
+	}
+	if err := s.playFloor(ctx, plain.Name); err != nil {
+		return fmt.Errorf("failed to take %s: %w", rowFloor, err)
+	}
+	for _, step := range []struct {
+		row    string
+		fn     *v1alpha1.Function
+		change func(*v1alpha1.FunctionSpec)
+	}{
+		{rowFirstBuildNPM, npm, nil},
+		{rowSourceEdit, npm, func(spec *v1alpha1.FunctionSpec) { spec.Source += "// edited\n" }},
+		{rowEnvEdit, npm, func(spec *v1alpha1.FunctionSpec) { spec.Env = []corev1.EnvVar{{Name: "EDITED", Value: "yes"}} }},
+		{rowDepsEdit, npm, func(spec *v1alpha1.FunctionSpec) { spec.Deps = dependency("2.1.2") }},
+		{rowReuse, npm, func(spec *v1alpha1.FunctionSpec) { spec.Deps = dependency("2.1.3") }},
+	} {
+		if err := s.play(ctx, step.row, step.fn, step.change); err != nil {
+			return fmt.Errorf("failed to take %s: %w", step.row, err)
+		}
+	}
+	return nil
+}
+
+func function(name, source, deps string) *v1alpha1.Function {
+	return &v1alpha1.Function{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       v1alpha1.FunctionSpec{Runtime: "nodejs24", Source: source, Deps: deps},
+	}
+}
+
+func dependency(version string) string {
+	return fmt.Sprintf(`{"dependencies": {"ms": %q}}`, version)
+}
+
+// play creates the Function, or changes it where there is a change, and tells
+// how long it takes to be Ready.
+func (s *stage) play(ctx context.Context, row string, fn *v1alpha1.Function, change func(*v1alpha1.FunctionSpec)) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	functions := s.clients.Kiln.ServerlessV1alpha1().Functions(s.namespace)
+	write := func() (*v1alpha1.Function, error) { return functions.Create(ctx, fn, metav1.CreateOptions{}) }
+	if change != nil {
+		current, err := functions.Get(ctx, fn.Name, metav1.GetOptions{})
+		if err != nil {
+			return fmt.Errorf("failed to get Function: %w", err)
+		}
+		change(&current.Spec)
+		write = func() (*v1alpha1.Function, error) { return functions.Update(ctx, current, metav1.UpdateOptions{}) }
+	}
+	start := time.Now()
+	asked, err := write()
+	if err != nil {
+		return fmt.Errorf("failed to write Function: %w", err)
+	}
+	written := time.Now()
+	done, err := test.WaitForFunction(ctx, s.clients, s.namespace, fn.Name, test.Ready)
+	if err != nil {
+		return err
+	}
+	ready := time.Now()
+	if done.Generation != asked.Generation {
+		return fmt.Errorf("somebody else has edited Function %s", fn.Name)
+	}
+	m, pod := s.camera.marks(start, written, ready, done)
+	if pod != "" {
+		if m.log, err = s.readLog(ctx, pod); err != nil {
+			return err
+		}
+	}
+	s.tell(row, ready.Sub(start), m.split())
+	return nil
+}
+
+// readLog reads the log of a build.
+func (s *stage) readLog(ctx context.Context, pod string) (buildLog, error) {
+	log, err := s.clients.Kube.CoreV1().Pods(s.namespace).
+		GetLogs(pod, &corev1.PodLogOptions{Container: "step-build", Timestamps: true}).Stream(ctx)
+	if err != nil {
+		return buildLog{}, fmt.Errorf("failed to read the log of pod %s: %w", pod, err)
+	}
+	defer log.Close()
+	return readBuildLog(log)
+}
+
+// playFloor takes what the platform takes without Kiln. Its Service is that of a
+// Function under another name, and costs the same.
+func (s *stage) playFloor(ctx context.Context, like string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	svc, err := s.clients.Serving.ServingV1().Services(s.namespace).Get(ctx, like, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("failed to get Service: %w", err)
+	}
+	svc.ObjectMeta = metav1.ObjectMeta{Name: rowFloor, Labels: map[string]string{netapi.VisibilityLabelKey: serving.VisibilityClusterLocal}}
+	start := time.Now()
+	if err := s.runEmptyTaskRun(ctx, svc.Spec.Template.Spec.Containers[0].Image); err != nil {
+		return err
+	}
+	built := time.Now()
+	if err := s.runService(ctx, svc); err != nil {
+		return err
+	}
+	ready := time.Now()
+	s.tell(rowFloor, ready.Sub(start), map[string]float64{
+		emptyTaskRun: built.Sub(start).Seconds(),
+		service:      ready.Sub(built).Seconds(),
+	})
+	return nil
+}
+
+func (s *stage) runEmptyTaskRun(ctx context.Context, image string) error {
+	client := s.clients.Pipeline.TektonV1().TaskRuns(s.namespace)
+	_, err := client.Create(ctx, &pipelinev1.TaskRun{
+		ObjectMeta: metav1.ObjectMeta{Name: rowFloor},
+		Spec: pipelinev1.TaskRunSpec{TaskSpec: &pipelinev1.TaskSpec{Steps: []pipelinev1.Step{{
+			Name:    "nothing",
+			Image:   image,
+			Command: []string{"true"},
+		}}}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("failed to create TaskRun: %w", err)
+	}
+	return test.Until(ctx, client, test.Named(rowFloor), func(taskRuns []*pipelinev1.TaskRun) error {
+		for _, tr := range taskRuns {
+			switch condition := tr.Status.GetCondition(apis.ConditionSucceeded); {
+			case condition.IsTrue():
+				return nil
+			case condition.IsFalse():
+				return test.GiveUp(fmt.Errorf("the empty TaskRun failed: %s", condition.Message))
+			}
+		}
+		return errors.New("the empty TaskRun has not ended")
+	})
+}
+
+func (s *stage) runService(ctx context.Context, svc *servingv1.Service) error {
+	client := s.clients.Serving.ServingV1().Services(s.namespace)
+	if _, err := client.Create(ctx, svc, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("failed to create Service: %w", err)
+	}
+	return test.Until(ctx, client, test.Named(svc.Name), func(services []*servingv1.Service) error {
+		for _, svc := range services {
+			if svc.IsReady() {
+				return nil
+			}
+		}
+		return errors.New("the Service is not ready")
+	})
+}
