@@ -21,6 +21,7 @@ import (
 
 	pipelineclient "github.com/tektoncd/pipeline/pkg/client/injection/client"
 	taskruninformer "github.com/tektoncd/pipeline/pkg/client/injection/informers/pipeline/v1/taskrun/filtered"
+	"go.opentelemetry.io/otel"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
@@ -38,6 +39,7 @@ import (
 	kilnclient "github.com/kiln-dev/kiln/pkg/client/injection/client"
 	functioninformer "github.com/kiln-dev/kiln/pkg/client/injection/informers/serverless/v1alpha1/function"
 	functionreconciler "github.com/kiln-dev/kiln/pkg/client/injection/reconciler/serverless/v1alpha1/function"
+	"github.com/kiln-dev/kiln/pkg/metrics"
 )
 
 // ChildSelector selects what Kiln has created for Functions. The informers of
@@ -74,6 +76,9 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 		return controller.Options{ConfigStore: store, SkipStatusUpdates: true}
 	})
 
+	if err := metrics.Instrument(otel.GetMeterProvider(), impl, functions); err != nil {
+		logger.Panicw("Failed to set up metrics", "error", err)
+	}
 	watch(ctx, functions.Informer(), withoutManagedFields, controller.HandleAll(impl.Enqueue))
 	for _, children := range []cache.SharedIndexInformer{configMaps.Informer(), taskRuns.Informer(), services.Informer()} {
 		watch(ctx, children, withoutManagedFields, controller.HandleAll(enqueueFunctionOf(impl)))
