@@ -103,6 +103,11 @@ func next(ctx context.Context, t *testing.T, impl *controller.Impl) types.Namesp
 
 func TestNewController(t *testing.T) {
 	ctx, impl, watcher := startController(t)
+	// What the informers list and watch.
+	wantAllowed(t, fakekilnclient.Get(ctx).Actions())
+	wantAllowed(t, fakekubeclient.Get(ctx).Actions())
+	wantAllowed(t, fakepipelineclient.Get(ctx).Actions())
+	wantAllowed(t, fakeservingclient.Get(ctx).Actions())
 	want := types.NamespacedName{Namespace: namespace, Name: name}
 	expect := func(what string, err error) {
 		t.Helper()

@@ -115,7 +115,7 @@ func (l fakeLogs) Tail(_ context.Context, _, pod, container string) (string, err
 }
 
 func factory() rtesting.Factory {
-	return ktesting.Factory(func(ctx context.Context, w *ktesting.World) controller.Reconciler {
+	return ktesting.Factory(controllerRoles(), func(ctx context.Context, w *ktesting.World) controller.Reconciler {
 		cfg, ok := w.Row.OtherTestData[configKey].(*config.Config)
 		if !ok {
 			cfg = testConfig()

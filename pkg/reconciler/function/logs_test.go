@@ -28,10 +28,12 @@ import (
 
 func TestPodLogs(t *testing.T) {
 	// The fake client answers every request for a log like this.
-	got, err := podLogs{fake.NewSimpleClientset()}.Tail(context.Background(), namespace, "pod", "step-build")
+	kube := fake.NewSimpleClientset()
+	got, err := podLogs{kube}.Tail(context.Background(), namespace, "pod", "step-build")
 	if err != nil || got != "fake logs" {
 		t.Errorf("Tail() = %q, %v", got, err)
 	}
+	wantAllowed(t, kube.Actions())
 }
 
 func TestReadEnd(t *testing.T) {

@@ -90,8 +90,9 @@ const Unlisted = "unlisted"
 // Make makes the reconciler under test.
 type Make func(context.Context, *World) controller.Reconciler
 
-// Factory returns what runs the rows of a table.
-func Factory(create Make) rtesting.Factory {
+// Factory returns what runs the rows of a table. A row fails that does what the
+// roles do not allow.
+func Factory(roles *Roles, create Make) rtesting.Factory {
 	return func(t *testing.T, row *rtesting.TableRow) (controller.Reconciler, rtesting.ActionRecorderList, rtesting.EventList) {
 		scheme := runtime.NewScheme()
 		for _, add := range addToSchemes {
@@ -146,6 +147,12 @@ func Factory(create Make) rtesting.Factory {
 			}
 			fake.PrependReactor("create", "*", admit(fake.tracker))
 			fake.PrependReactor("update", "*", admit(fake.tracker))
+			fake.PrependReactor("*", "*", func(action clientgotesting.Action) (bool, runtime.Object, error) {
+				if err := roles.Check(action); err != nil {
+					t.Error(err)
+				}
+				return false, nil, nil
+			})
 		}
 		return r, rtesting.ActionRecorderList{kube, kiln, tekton, serving}, rtesting.EventList{Recorder: recorder}
 	}

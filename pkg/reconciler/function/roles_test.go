@@ -1,0 +1,88 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package function
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+
+	clientgotesting "k8s.io/client-go/testing"
+
+	ktesting "github.com/kiln-dev/kiln/pkg/reconciler/testing"
+)
+
+// controllerRoles are those of the shipped manifests. Every table of this
+// package is held to them. They are read when a test first asks, as go test only
+// runs anew for files that a test has read.
+var controllerRoles = sync.OnceValue(func() *ktesting.Roles {
+	roles, err := ktesting.LoadRoles("../../../config", "controller")
+	if err != nil {
+		panic(err)
+	}
+	return roles
+})
+
+// needed is what the controller needs, and the tests of this package cannot show.
+var needed = []string{
+	// The recorder of events.
+	"create events", "patch events",
+	// To set blockOwnerDeletion in owner references.
+	"update functions/finalizers.serverless.kiln.dev",
+	// Leader election.
+	"kiln-system: get leases.coordination.k8s.io",
+	"kiln-system: create leases.coordination.k8s.io",
+	"kiln-system: update leases.coordination.k8s.io",
+}
+
+// TestMain also fails when the controller's roles allow more than all tests
+// together have needed.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if code == 0 && all() {
+		for _, permission := range controllerRoles().Unused(needed...) {
+			fmt.Printf("The controller may %s, and no test shows why: config/200-controller-roles.yaml\n", permission)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// all says whether all tests were run.
+func all() bool {
+	for _, name := range []string{"test.run", "test.skip", "test.list"} {
+		if flag.Lookup(name).Value.String() != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// wantAllowed wants that the controller's roles allow what it did.
+func wantAllowed(t *testing.T, actions []clientgotesting.Action) {
+	t.Helper()
+	if len(actions) == 0 {
+		t.Error("Nothing was done")
+	}
+	for _, action := range actions {
+		if err := controllerRoles().Check(action); err != nil {
+			t.Error(err)
+		}
+	}
+}
