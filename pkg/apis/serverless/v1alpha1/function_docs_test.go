@@ -118,8 +118,7 @@ func compareKeys(t *testing.T, section string, rows table, examples map[string]s
 // structs in it that Kiln itself defines, by path.
 func fieldsOf(structure reflect.Type, prefix string) map[string]reflect.Type {
 	fields := map[string]reflect.Type{}
-	for i := range structure.NumField() {
-		field := structure.Field(i)
+	for field := range structure.Fields() {
 		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if options == "inline" || field.Anonymous {
 			maps.Copy(fields, fieldsOf(field.Type, prefix))
