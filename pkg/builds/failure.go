@@ -21,6 +21,7 @@ import (
 	"strings"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/redact"
 )
 
 const (
@@ -60,6 +61,9 @@ type Failure struct {
 
 	// Log is the end of the log of what builds the image; "" if there is none.
 	Log string
+
+	// Secrets are values that nobody is to see.
+	Secrets []string
 }
 
 var causeReasons = map[Cause]string{
@@ -75,31 +79,36 @@ var causeReasons = map[Cause]string{
 // The words by which what builds the image says, in its last line, that it was
 // not the Function's fault.
 var (
-	outOfMemory  = regexp.MustCompile(`signal: killed|heap out of memory`)
+	outOfMemory  = regexp.MustCompile(`signal: killed|exit status 137`)
 	unauthorized = regexp.MustCompile(`UNAUTHORIZED|DENIED|401 Unauthorized|403 Forbidden`)
-	notPulled    = regexp.MustCompile(`MANIFEST_UNKNOWN|NAME_UNKNOWN|404 Not Found|\bGet "https?://`)
-	pushing      = regexp.MustCompile(`push permission|pushing image|failed to push`)
-
+	pushing      = regexp.MustCompile(`push permission|error pushing image|failed to push`)
+	pulling      = regexp.MustCompile(`\b(GET|HEAD) \S+/v2/\S+|\bGet "https?://|MANIFEST_UNKNOWN|NAME_UNKNOWN`)
 	// verbose is what the builder puts before what matters.
 	verbose = regexp.MustCompile(`^(error building image: |error building stage: |failed to execute command: )+`)
 
 	ansiEscape = regexp.MustCompile("\x1b\\[[0-9;]*m")
 )
 
+// heapFull is what a program says anywhere in the log that has set itself a
+// limit of memory, as node does, and has reached it.
+const heapFull = "JavaScript heap out of memory"
+
 // Describe tells why the build failed, and what to do about it. explain picks
 // the words of the language's package manager from a log; it returns "" when
-// they are not there.
+// they are not there. Nothing that it returns has secrets.
 func (f Failure) Describe(explain func(log string) string) *v1alpha1.BuildFailure {
-	log := ansiEscape.ReplaceAllString(f.Log, "")
-	reason, message := causeReasons[f.Cause], f.Message
+	log := redact.Text(ansiEscape.ReplaceAllString(f.Log, ""), f.Secrets...)
+	reason, message := causeReasons[f.Cause], advise(adviceFor[causeReasons[f.Cause]], f.Message)
 	if f.Cause == StepFailed {
 		if r, m := readLog(log, explain); m != "" {
 			reason, message = r, m
+		} else {
+			message = advise("The build's log could not be read.", f.Message)
 		}
 	}
 	return &v1alpha1.BuildFailure{
 		Reason:  reason,
-		Message: head(advise(reason, message), maxMessage),
+		Message: head(redact.Text(message, f.Secrets...), maxMessage),
 		Log:     tail(log, maxLog),
 	}
 }
@@ -110,29 +119,52 @@ func readLog(log string, explain func(string) string) (reason, message string) {
 	last := lastLine(log)
 	words := explain(log)
 	switch {
-	case outOfMemory.MatchString(last):
-		return v1alpha1.ReasonBuildOutOfMemory, last
+	case outOfMemory.MatchString(last), strings.Contains(log, heapFull):
+		reason, message = v1alpha1.ReasonBuildOutOfMemory, last
 	case words != "":
-		return v1alpha1.ReasonTaskRunFailed, words
-	case unauthorized.MatchString(last):
-		return v1alpha1.ReasonRegistryUnauthorized, last
-	case notPulled.MatchString(last) && !pushing.MatchString(last):
-		return v1alpha1.ReasonImagePullFailed, last
+		return v1alpha1.ReasonTaskRunFailed, advise(adviseAuthor(words), words)
+	case unauthorized.MatchString(last) && (pushing.MatchString(last) || !pulling.MatchString(last)):
+		reason, message = v1alpha1.ReasonRegistryUnauthorized, last
+	case pulling.MatchString(last) && !pushing.MatchString(last):
+		reason, message = v1alpha1.ReasonImagePullFailed, last
 	default:
 		return v1alpha1.ReasonTaskRunFailed, last
 	}
+	return reason, advise(adviceFor[reason], message)
 }
 
-var advice = map[string]string{
-	v1alpha1.ReasonBuildTimeout:         "The build took longer than the timeout in config-build.",
-	v1alpha1.ReasonBuildOutOfMemory:     "The build needs more memory than the memory-limit in config-build.",
+// adviceFor tells what to do about a failure whose reason says enough.
+var adviceFor = map[string]string{
+	v1alpha1.ReasonBuildTimeout:         "The build took too long. Raise spec.build.timeout, up to the max-timeout in config-build.",
+	v1alpha1.ReasonBuildOutOfMemory:     "The build needs more memory than its limit. Raise spec.build.resources.limits.memory, up to the max-memory in config-build.",
 	v1alpha1.ReasonBuildCancelled:       "Somebody cancelled the build. Edit the Function, or set its annotation serverless.kiln.dev/rebuild, to build again.",
 	v1alpha1.ReasonPodEvicted:           "The node evicted the build. Set the Function's annotation serverless.kiln.dev/rebuild to build again.",
-	v1alpha1.ReasonRegistryUnauthorized: "The registry in config-registry refused the build.",
+	v1alpha1.ReasonRegistryUnauthorized: "The registry in config-registry refused the image. Check the credentials and the prefix there.",
+	v1alpha1.ReasonImagePullFailed:      "An image that the build needs was not pulled. Check the base image in config-runtimes, and kaniko-image in config-build.",
 }
 
-func advise(reason, message string) string {
-	return strings.TrimSpace(advice[reason] + " " + strings.TrimSpace(message))
+// adviceOn tells what to do about what package managers say most often.
+var adviceOn = []struct {
+	words  *regexp.Regexp
+	advice string
+}{
+	{regexp.MustCompile(`code E404|code ETARGET|code ENOVERSIONS`), "A dependency was not found. Correct it in spec.deps."},
+	{regexp.MustCompile(`code E401|code E403|code ENEEDAUTH`), "The package registry refused the build. Name a Secret with credentials for it in spec.build.secretName."},
+	{regexp.MustCompile(`code (ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ETIMEDOUT|ERR_SOCKET_TIMEOUT)`), "The package registry was not reached. Set the Function's annotation serverless.kiln.dev/rebuild to build again."},
+	{regexp.MustCompile(`code ENOSPC`), "The node has no room on its disk. Set the Function's annotation serverless.kiln.dev/rebuild to build again."},
+}
+
+func adviseAuthor(words string) string {
+	for _, a := range adviceOn {
+		if a.words.MatchString(words) {
+			return a.advice
+		}
+	}
+	return ""
+}
+
+func advise(advice, message string) string {
+	return strings.TrimSpace(advice + " " + strings.TrimSpace(message))
 }
 
 // lastLine returns the last line of the log, which is where the builder says

@@ -31,7 +31,6 @@ import (
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"knative.dev/pkg/apis"
-	"knative.dev/pkg/logging"
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
@@ -68,7 +67,7 @@ func (r *Reconciler) build(ctx context.Context, fn *v1alpha1.Function, want *pla
 		if err != nil {
 			return err
 		}
-		r.followBuild(ctx, fn, want, tr)
+		return r.followBuild(ctx, fn, want, tr)
 	case builds.Use:
 		useImage(ctx, fn, want, decision.Reason)
 	case builds.Stay:
@@ -189,12 +188,11 @@ func (r *Reconciler) startBuild(ctx context.Context, fn *v1alpha1.Function, want
 		}
 		return retry(fmt.Errorf("failed to create TaskRun: %w", err))
 	}
-	r.followBuild(ctx, fn, want, tr)
-	return nil
+	return r.followBuild(ctx, fn, want, tr)
 }
 
 // followBuild says in the status where the build stands.
-func (r *Reconciler) followBuild(ctx context.Context, fn *v1alpha1.Function, want *plan, tr *pipelinev1.TaskRun) {
+func (r *Reconciler) followBuild(ctx context.Context, fn *v1alpha1.Function, want *plan, tr *pipelinev1.TaskRun) error {
 	fn.Status.Build = buildStatus(fn, tr)
 	condition := tr.Status.GetCondition(apis.ConditionSucceeded)
 	switch stateOf(tr) {
@@ -203,10 +201,7 @@ func (r *Reconciler) followBuild(ctx context.Context, fn *v1alpha1.Function, wan
 		setImage(ctx, fn, want.request.Tag, digest)
 		fn.Status.MarkBuildReady(v1alpha1.ReasonTaskRunSucceeded, "TaskRun %s built %s.", tr.Name, fn.Status.Image)
 	case builds.Failed:
-		if fn.Status.Build.Failure == nil {
-			fn.Status.Build.Failure = r.describeFailure(ctx, want, tr)
-		}
-		markBuildFailed(fn)
+		return r.followFailure(ctx, fn, want, tr)
 	default:
 		switch {
 		case condition == nil:
@@ -217,6 +212,7 @@ func (r *Reconciler) followBuild(ctx context.Context, fn *v1alpha1.Function, wan
 			fn.Status.MarkBuildUnknown(v1alpha1.ReasonTaskRunRunning, "TaskRun %s: %s: %s", tr.Name, condition.Reason, condition.Message)
 		}
 	}
+	return nil
 }
 
 // isOrdinary says whether a reason of a TaskRun that has not ended tells no
@@ -251,56 +247,6 @@ func useImage(ctx context.Context, fn *v1alpha1.Function, want *plan, reason str
 func setImage(ctx context.Context, fn *v1alpha1.Function, tag, digest string) {
 	fn.Status.ImageTag = tag
 	fn.Status.Image = config.FromContextOrDefaults(ctx).Registry.PullImage(fn.Namespace, fn.Name, digest)
-}
-
-func markBuildFailed(fn *v1alpha1.Function) {
-	failure := fn.Status.Build.Failure
-	fn.Status.MarkBuildFailed(failure.Reason, "%s", failure.Message)
-}
-
-// describeFailure tells why the build has failed. It reads the log once, as
-// the status keeps what it says.
-func (r *Reconciler) describeFailure(ctx context.Context, want *plan, tr *pipelinev1.TaskRun) *v1alpha1.BuildFailure {
-	condition := tr.Status.GetCondition(apis.ConditionSucceeded)
-	if condition.IsTrue() {
-		_, err := digestOf(tr)
-		return builds.Failure{Message: fmt.Sprintf("TaskRun %s succeeded, but does not tell what it has built: %v", tr.Name, err)}.Describe(want.runtime.ExplainBuildFailure)
-	}
-	failure := builds.Failure{Cause: causeOf(condition.Reason), Message: condition.Message}
-	if container := failedContainer(tr); container != "" {
-		log, err := r.logs.Tail(ctx, tr.Namespace, tr.Status.PodName, container)
-		if err != nil {
-			// The message must do without.
-			logging.FromContext(ctx).Infow("Failed to read the log of a failed build", "taskRun", tr.Name, "error", err)
-		}
-		failure.Log = log
-	}
-	return failure.Describe(want.runtime.ExplainBuildFailure)
-}
-
-func failedContainer(tr *pipelinev1.TaskRun) string {
-	for _, step := range tr.Status.Steps {
-		if step.Terminated != nil && step.Terminated.ExitCode != 0 {
-			return step.Container
-		}
-	}
-	return ""
-}
-
-var causes = map[pipelinev1.TaskRunReason]builds.Cause{
-	pipelinev1.TaskRunReasonFailed:           builds.StepFailed,
-	pipelinev1.TaskRunReasonStepFailed:       builds.StepFailed,
-	pipelinev1.TaskRunReasonTimedOut:         builds.TimedOut,
-	pipelinev1.TaskRunReasonStepOOM:          builds.OutOfMemory,
-	pipelinev1.TaskRunReasonInitContainerOOM: builds.OutOfMemory,
-	pipelinev1.TaskRunReasonSidecarOOM:       builds.OutOfMemory,
-	pipelinev1.TaskRunReasonCancelled:        builds.Cancelled,
-	pipelinev1.TaskRunReasonImagePullFailed:  builds.ImagePull,
-	pipelinev1.TaskRunReasonPodEvicted:       builds.Evicted,
-}
-
-func causeOf(reason string) builds.Cause {
-	return causes[pipelinev1.TaskRunReason(reason)]
 }
 
 // known collects what the status and the TaskRuns tell of the Function's builds.

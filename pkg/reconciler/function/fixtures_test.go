@@ -25,6 +25,7 @@ import (
 	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -100,13 +101,17 @@ func (s fixedStore) ToContext(ctx context.Context) context.Context {
 	return config.ToContext(ctx, s.Config)
 }
 
-// fakeLogs is a log, or the words of the error of reading it. Reading a log
+// fakeLogs is a log, or the words of the error of reading it, or tells that the
+// pod is gone. Reading a log
 // that is blank fails the test: the row did not expect it.
 type fakeLogs string
 
 func (l fakeLogs) Tail(_ context.Context, _, pod, container string) (string, error) {
 	if reason, ok := strings.CutPrefix(string(l), "error:"); ok {
 		return "", errors.New(reason)
+	}
+	if l == "gone:" {
+		return "", apierrs.NewNotFound(corev1.Resource("pods"), pod)
 	}
 	if l == "" || pod == "" || container == "" {
 		panic("unexpected read of the log of container " + container + " of pod " + pod)

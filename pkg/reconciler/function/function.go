@@ -79,6 +79,7 @@ func (r *Reconciler) ReconcileKind(ctx context.Context, fn *v1alpha1.Function) p
 		return nil
 	}
 	fn.Status.UpdatePhase()
+	hideSecrets(fn)
 	pkgreconciler.PostProcessReconcile(ctx, fn, original)
 	if err := r.writeStatus(ctx, original, fn); err != nil {
 		return err
