@@ -58,15 +58,20 @@ func systemConfigMap(name string, data map[string]string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: system.Namespace(), Name: name}, Data: data}
 }
 
-// startController starts the informers of a controller that never works off
-// its queue.
-func startController(t *testing.T) (context.Context, *controller.Impl, *configmap.ManualWatcher) {
-	t.Helper()
-	ctx, cancel, informers := rtesting.SetupFakeContextWithCancel(t, func(ctx context.Context) context.Context {
+// fakeContext returns a context with the fakes of what a controller is made of.
+func fakeContext(t *testing.T) (context.Context, context.CancelFunc, []controller.Informer) {
+	return rtesting.SetupFakeContextWithCancel(t, func(ctx context.Context) context.Context {
 		ctx = kubefiltered.WithSelectors(ctx, ChildSelector)
 		ctx = pipelinefiltered.WithSelectors(ctx, ChildSelector)
 		return servingfiltered.WithSelectors(ctx, ChildSelector)
 	})
+}
+
+// startController starts the informers of a controller that never works off
+// its queue.
+func startController(t *testing.T) (context.Context, *controller.Impl, *configmap.ManualWatcher) {
+	t.Helper()
+	ctx, cancel, informers := fakeContext(t)
 	watcher := &configmap.ManualWatcher{Namespace: system.Namespace()}
 	impl := NewController(ctx, watcher)
 	for _, cm := range []*corev1.ConfigMap{

@@ -147,14 +147,19 @@ func Factory(roles *Roles, create Make) rtesting.Factory {
 			}
 			fake.PrependReactor("create", "*", admit(fake.tracker))
 			fake.PrependReactor("update", "*", admit(fake.tracker))
-			fake.PrependReactor("*", "*", func(action clientgotesting.Action) (bool, runtime.Object, error) {
-				if err := roles.Check(action); err != nil {
-					t.Error(err)
-				}
-				return false, nil, nil
-			})
+			fake.PrependReactor("*", "*", authorize(t, roles))
 		}
 		return r, rtesting.ActionRecorderList{kube, kiln, tekton, serving}, rtesting.EventList{Recorder: recorder}
+	}
+}
+
+// authorize fails the test where the API server would refuse.
+func authorize(t *testing.T, roles *Roles) clientgotesting.ReactionFunc {
+	return func(action clientgotesting.Action) (bool, runtime.Object, error) {
+		if err := roles.Check(action); err != nil {
+			t.Error(err)
+		}
+		return false, nil, nil
 	}
 }
 

@@ -1,0 +1,326 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package function
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
+	fakepipelineclient "github.com/tektoncd/pipeline/pkg/client/injection/client/fake"
+	"go.uber.org/zap"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/wait"
+	clientgotesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/record"
+	"knative.dev/pkg/apis"
+	fakekubeclient "knative.dev/pkg/client/injection/kube/client/fake"
+	"knative.dev/pkg/configmap"
+	"knative.dev/pkg/controller"
+	"knative.dev/pkg/logging"
+	pkgreconciler "knative.dev/pkg/reconciler"
+	rtesting "knative.dev/pkg/reconciler/testing"
+	"knative.dev/pkg/system"
+	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
+	fakeservingclient "knative.dev/serving/pkg/client/injection/client/fake"
+
+	"github.com/kiln-dev/kiln/pkg/apis/config"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	fakekilnclient "github.com/kiln-dev/kiln/pkg/client/injection/client/fake"
+	functioninformer "github.com/kiln-dev/kiln/pkg/client/injection/informers/serverless/v1alpha1/function"
+)
+
+const (
+	// teams is how many namespaces with Functions there are when a controller
+	// starts. The Functions of the first are of a runtime of their own.
+	teams = 100
+	// teamSize is how many Functions are in each. It also is how many come into
+	// being at a time: the watches of fake clients hold a hundred events, and no more.
+	teamSize = 10
+	// maxEventsSeen is more than a controller emits in a test.
+	maxEventsSeen = 100 * teams * teamSize
+)
+
+// systemConfig is the configuration to begin with.
+var systemConfig = map[string]map[string]string{
+	config.FunctionsConfigName: {},
+	config.RuntimesConfigName: {
+		"nodejs20": "{baseImage: node:20, language: nodejs}",
+		"nodejs22": "{baseImage: node:22, language: nodejs}",
+		"nodejs24": "{baseImage: node:24, language: nodejs}",
+	},
+	config.BuildConfigName:    {"kaniko-image": "registry.example.com/kaniko"},
+	config.RegistryConfigName: {"push": "registry.example.com:5000", "prefix": "functions"},
+}
+
+// changed returns a ConfigMap with one value that is not as it was.
+func changed(configMap, key, value string) *corev1.ConfigMap {
+	data := maps.Clone(systemConfig[configMap])
+	data[key] = value
+	return systemConfigMap(configMap, data)
+}
+
+// TestRestart is what docs/upgrading.md promises: a controller that starts, or
+// is told of a configuration that changes nothing, writes nothing for Functions
+// that are ready.
+func TestRestart(t *testing.T) {
+	before := startWorld(t)
+	before.populate()
+	w := startWorld(t, before.objects()...)
+	w.untilAllSeen()
+	w.wantWritesIn("the controller has started")
+
+	for what, cm := range map[string]*corev1.ConfigMap{
+		"a ConfigMap was written as it was":      systemConfigMap(config.BuildConfigName, systemConfig[config.BuildConfigName]),
+		"builds may take longer":                 changed(config.BuildConfigName, "timeout", "30m"),
+		"another default":                        changed(config.FunctionsConfigName, "default-min-replicas", "2"),
+		"one more runtime":                       changed(config.RuntimesConfigName, "nodejs26", "{baseImage: node:26, language: nodejs}"),
+		"a runtime that nobody uses has changed": changed(config.RuntimesConfigName, "nodejs20", "{baseImage: node:20.1, language: nodejs}"),
+		"a runtime is deprecated":                changed(config.RuntimesConfigName, "nodejs24", "{baseImage: node:24, language: nodejs, deprecated: true}"),
+	} {
+		w.change(cm)
+		w.untilAllSeen()
+		w.wantWritesIn(what)
+	}
+
+	// This also shows that writes are seen.
+	w.change(changed(config.RuntimesConfigName, "nodejs22", "{baseImage: node:22.1, language: nodejs}"))
+	w.untilAllSeen()
+	w.wantWritesIn("a runtime has changed", team(0))
+}
+
+func team(i int) string { return fmt.Sprintf("team-%d", i) }
+
+// world is a controller at work in a cluster of fakes, where builds succeed and
+// Services are ready at once.
+type world struct {
+	*testing.T
+	ctx     context.Context
+	watcher *configmap.ManualWatcher
+	impl    *controller.Impl
+	events  chan string
+	seen    *seen
+}
+
+// seen remembers which keys a reconciler has worked on.
+type seen struct {
+	controller.Reconciler
+	pkgreconciler.LeaderAware
+
+	mu   sync.Mutex
+	keys sets.Set[string]
+}
+
+// Reconcile implements controller.Reconciler.
+func (s *seen) Reconcile(ctx context.Context, key string) error {
+	err := s.Reconciler.Reconcile(ctx, key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.keys.Insert(key)
+	return err
+}
+
+// startWorld starts a controller in a cluster that has the objects, as a process
+// does.
+func startWorld(t *testing.T, objects ...runtime.Object) *world {
+	t.Helper()
+	ctx, cancel, informers := fakeContext(t)
+	w := &world{T: t, watcher: &configmap.ManualWatcher{Namespace: system.Namespace()}, events: make(chan string, maxEventsSeen)}
+	w.ctx = logging.WithLogger(ctx, zap.NewNop().Sugar())
+	w.ctx = controller.WithEventRecorder(w.ctx, &record.FakeRecorder{Events: w.events})
+	w.store(objects)
+	fakepipelineclient.Get(ctx).PrependReactor("create", "taskruns", succeed)
+	fakeservingclient.Get(ctx).PrependReactor("create", "services", getReady)
+
+	w.impl = NewController(w.ctx, w.watcher)
+	w.seen = &seen{Reconciler: w.impl.Reconciler, LeaderAware: w.impl.Reconciler.(pkgreconciler.LeaderAware), keys: sets.New[string]()}
+	w.impl.Reconciler = w.seen
+	for name, data := range systemConfig {
+		w.watcher.OnChange(systemConfigMap(name, data))
+	}
+	wait, err := rtesting.RunAndSyncInformers(w.ctx, informers...)
+	if err != nil {
+		cancel()
+		t.Fatal("Failed to start the informers:", err)
+	}
+	done := make(chan error)
+	go func() { done <- w.impl.Run(w.ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		wait()
+		if err := <-done; err != nil {
+			t.Error("The controller has failed:", err)
+		}
+	})
+	return w
+}
+
+// succeed ends a build in the moment in which it is created.
+func succeed(action clientgotesting.Action) (bool, runtime.Object, error) {
+	taskRunSucceeded(digestA)(action.(clientgotesting.CreateAction).GetObject().(*pipelinev1.TaskRun))
+	return false, nil, nil
+}
+
+// getReady has a Service serve in the moment in which it is created.
+func getReady(action clientgotesting.Action) (bool, runtime.Object, error) {
+	svc := action.(clientgotesting.CreateAction).GetObject().(*servingv1.Service)
+	svc.Generation = 1
+	svc.Status.ObservedGeneration = 1
+	svc.SetDefaults(apis.WithinCreate(context.Background()))
+	serviceReady(svc)
+	return false, nil, nil
+}
+
+// populate creates Functions and waits until they are ready.
+func (w *world) populate() {
+	w.Helper()
+	for i := range teams {
+		for j := range teamSize {
+			fn := function(func(fn *v1alpha1.Function) {
+				fn.Namespace, fn.Name = team(i), fmt.Sprintf("fn-%d", j)
+				fn.UID = types.UID(fn.Namespace + fn.Name)
+				if i == 0 {
+					fn.Spec.Runtime = "nodejs22"
+				}
+			})
+			if _, err := fakekilnclient.Get(w.ctx).ServerlessV1alpha1().Functions(fn.Namespace).Create(w.ctx, fn, metav1.CreateOptions{}); err != nil {
+				w.Fatal("Failed to create Function:", err)
+			}
+		}
+		w.until("the Functions of "+team(i)+" are ready", func() bool {
+			all, err := functioninformer.Get(w.ctx).Lister().Functions(team(i)).List(labels.Everything())
+			return err == nil && len(all) == teamSize && !slices.ContainsFunc(all, func(fn *v1alpha1.Function) bool { return !fn.IsReady() })
+		})
+	}
+}
+
+// objects returns all that there is.
+func (w *world) objects() (all []runtime.Object) {
+	w.Helper()
+	functions, err1 := fakekilnclient.Get(w.ctx).ServerlessV1alpha1().Functions("").List(w.ctx, metav1.ListOptions{})
+	configMaps, err2 := fakekubeclient.Get(w.ctx).CoreV1().ConfigMaps("").List(w.ctx, metav1.ListOptions{})
+	taskRuns, err3 := fakepipelineclient.Get(w.ctx).TektonV1().TaskRuns("").List(w.ctx, metav1.ListOptions{})
+	services, err4 := fakeservingclient.Get(w.ctx).ServingV1().Services("").List(w.ctx, metav1.ListOptions{})
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		w.Fatal("Failed to list:", err)
+	}
+	for _, list := range []runtime.Object{functions, configMaps, taskRuns, services} {
+		items, err := meta.ExtractList(list)
+		if err != nil {
+			w.Fatal("Failed to read a list:", err)
+		}
+		if len(items) != teams*teamSize {
+			w.Fatalf("There are %d of %T, want %d", len(items), list, teams*teamSize)
+		}
+		all = append(all, items...)
+	}
+	return all
+}
+
+// store has the cluster hold the objects.
+func (w *world) store(objects []runtime.Object) {
+	w.Helper()
+	for _, object := range objects {
+		var tracker clientgotesting.ObjectTracker
+		switch object.(type) {
+		case *v1alpha1.Function:
+			tracker = fakekilnclient.Get(w.ctx).Tracker()
+		case *pipelinev1.TaskRun:
+			tracker = fakepipelineclient.Get(w.ctx).Tracker()
+		case *servingv1.Service:
+			tracker = fakeservingclient.Get(w.ctx).Tracker()
+		default:
+			tracker = fakekubeclient.Get(w.ctx).Tracker()
+		}
+		if err := tracker.Add(object); err != nil {
+			w.Fatal("Failed to store:", err)
+		}
+	}
+}
+
+// change changes the configuration, when all that was done before is forgotten.
+func (w *world) change(cm *corev1.ConfigMap) {
+	for _, fake := range w.fakes() {
+		fake.ClearActions()
+	}
+	w.seen.mu.Lock()
+	w.seen.keys.Clear()
+	w.seen.mu.Unlock()
+	w.watcher.OnChange(cm)
+}
+
+func (w *world) fakes() []*clientgotesting.Fake {
+	return []*clientgotesting.Fake{
+		&fakekilnclient.Get(w.ctx).Fake, &fakekubeclient.Get(w.ctx).Fake,
+		&fakepipelineclient.Get(w.ctx).Fake, &fakeservingclient.Get(w.ctx).Fake,
+	}
+}
+
+// untilAllSeen waits until the controller has looked after each Function.
+func (w *world) untilAllSeen() {
+	w.Helper()
+	w.until("all Functions were reconciled", func() bool {
+		w.seen.mu.Lock()
+		defer w.seen.mu.Unlock()
+		return len(w.seen.keys) == teams*teamSize && w.impl.WorkQueue().Len() == 0
+	})
+}
+
+func (w *world) until(what string, is func() bool) {
+	w.Helper()
+	if err := wait.PollUntilContextTimeout(w.ctx, time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		return is(), nil
+	}); err != nil {
+		w.Fatalf("It did not come that %s: %v", what, err)
+	}
+}
+
+// wantWritesIn wants that there were writes in these namespaces, and in no others.
+// Events are writes, too.
+func (w *world) wantWritesIn(since string, want ...string) {
+	w.Helper()
+	got := map[string][]string{}
+	for _, fake := range w.fakes() {
+		for _, action := range fake.Actions() {
+			switch action.GetVerb() {
+			case "get", "list", "watch":
+			default:
+				got[action.GetNamespace()] = append(got[action.GetNamespace()], action.GetVerb()+" "+action.GetResource().Resource)
+			}
+		}
+	}
+	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(got))); diff != "" {
+		w.Errorf("Since %s, there were writes in namespaces (-want +got):\n%s\nthe writes: %v", since, diff, got)
+	}
+	if len(want) == 0 && len(w.events) > 0 {
+		w.Errorf("Since %s, there were %d events, such as %q", since, len(w.events), <-w.events)
+	}
+}
