@@ -19,13 +19,20 @@ limitations under the License.
 package e2e
 
 import (
+	"context"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"knative.dev/pkg/apis"
 
+	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/test"
 )
@@ -71,6 +78,68 @@ func TestDependencyMissing(t *testing.T) {
 	e.wantAnswers(prober, "old", "7200000")
 	e.wantBuilds(3)
 	e.wantRevisions(2)
+}
+
+// TestDependencyUnknown wants that a package that no registry has is named, in the
+// registry's words.
+func TestDependencyUnknown(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	fn := function(answering("never"))
+	fn.Spec.Deps = `{"dependencies": {"@kiln-e2e/no-such-package": "1.0.0"}}`
+	fn, condition := e.untilCondition(e.create(fn), buildFailed)
+	wantWords(t, condition.Message, "spec.deps", "@kiln-e2e/no-such-package", "404")
+	e.wantPhase(fn, v1alpha1.FunctionFailed)
+	e.wantBuilds(1)
+}
+
+// TestBaseImageMissing wants that a runtime whose base image is not there is told
+// apart from a mistake in the Function. It adds a runtime to the configuration.
+func TestBaseImageMissing(t *testing.T) {
+	e := newEnv(t)
+	const runtime = "nodejs-e2e-missing"
+	configMaps := clients.Kube.CoreV1().ConfigMaps(test.SystemNamespace)
+	runtimes, err := configMaps.Get(e.ctx, config.RuntimesConfigName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	known, err := config.NewRuntimesFromConfigMap(runtimes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := name.ParseReference(known["nodejs24"].BaseImage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	missing := image.Context().Tag("no-such-tag")
+	edit(e, configMaps, config.RuntimesConfigName, func(cm *corev1.ConfigMap) {
+		cm.Data[runtime] = "language: nodejs\nbaseImage: " + missing.String() + "\n"
+	})
+	t.Cleanup(func() {
+		after := *e
+		after.ctx = context.Background()
+		edit(&after, configMaps, config.RuntimesConfigName, func(cm *corev1.ConfigMap) { delete(cm.Data, runtime) })
+	})
+	fn := function(answering("never"))
+	fn.Spec.Runtime = runtime
+	// The webhook may hear of the runtime a moment later than we do.
+	err = wait.PollUntilContextCancel(e.ctx, 200*time.Millisecond, true, func(context.Context) (bool, error) {
+		created, err := e.tryCreate(fn)
+		if err == nil {
+			fn = created
+		}
+		return err == nil, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fn, condition := e.untilCondition(fn, apis.Condition{
+		Type:   v1alpha1.FunctionConditionBuildReady,
+		Status: corev1.ConditionFalse,
+		Reason: v1alpha1.ReasonImagePullFailed,
+	})
+	wantWords(t, condition.Message, "config-runtimes", "no-such-tag")
+	e.wantPhase(fn, v1alpha1.FunctionFailed)
 }
 
 // TestSyntaxError wants that a source that cannot run is built, and that its

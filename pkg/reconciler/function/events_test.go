@@ -1,0 +1,109 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package function
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"knative.dev/pkg/apis"
+	rtesting "knative.dev/pkg/reconciler/testing"
+
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/builds"
+)
+
+func TestIsEdge(t *testing.T) {
+	of := func(status corev1.ConditionStatus, reason, message string) *apis.Condition {
+		return &apis.Condition{Type: v1alpha1.FunctionConditionRunning, Status: status, Reason: reason, Message: message}
+	}
+	const yes, no, unknown = corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown
+	tests := map[string]struct {
+		before, now *apis.Condition
+		want        bool
+	}{
+		"nothing is known yet":                 {nil, of(unknown, "", ""), false},
+		"the first that is known":              {nil, of(unknown, "ServiceCreated", "a"), true},
+		"the same again":                       {of(yes, "ServiceReady", "a"), of(yes, "ServiceReady", "a"), false},
+		"the same failure again":               {of(no, "ServiceFailed", "a"), of(no, "ServiceFailed", "a"), false},
+		"another reason":                       {of(unknown, "ServiceCreated", "a"), of(unknown, "ServiceWaiting", "a"), true},
+		"another status":                       {of(unknown, "ServiceWaiting", "a"), of(yes, "ServiceReady", "a"), true},
+		"from ready to failed":                 {of(yes, "ServiceReady", "a"), of(no, "ServiceFailed", "b"), true},
+		"other words while it is on its way":   {of(unknown, "ServiceWaiting", "a"), of(unknown, "ServiceWaiting", "b"), false},
+		"other words of a failure":             {of(no, "ServiceFailed", "a"), of(no, "ServiceFailed", "b"), true},
+		"another revision is ready":            {of(yes, "ServiceReady", "a"), of(yes, "ServiceReady", "b"), true},
+		"it waits for the step before":         {of(yes, "ServiceReady", "a"), of(unknown, v1alpha1.ReasonWaitingForBuild, "b"), false},
+		"it waits for the step before that":    {of(yes, "ServiceReady", "a"), of(unknown, v1alpha1.ReasonWaitingForConfiguration, "b"), false},
+		"it is ready after having waited":      {of(unknown, v1alpha1.ReasonWaitingForBuild, "a"), of(yes, "ServiceReady", "b"), true},
+		"what was known is to be found anew":   {of(yes, "ServiceReady", "a"), of(unknown, "", ""), false},
+		"the condition was lost by somebody":   {of(yes, "ServiceReady", "a"), nil, false},
+		"it is as before after having been so": {of(unknown, "", ""), of(yes, "ServiceReady", "a"), true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := isEdge(tc.before, tc.now); got != tc.want {
+				t.Errorf("isEdge() = %v", got)
+			}
+		})
+	}
+}
+
+// TestReconcileEvents wants events on edges and nowhere else, whoever looks how
+// often: a reconciler that has just been started knows no more than these rows do.
+func TestReconcileEvents(t *testing.T) {
+	held := func(message string) *v1alpha1.Function {
+		tr := taskRun(function(), builds.ReasonFirstBuild, taskRunRunning)
+		return function(observed(configured, buildRunning(tr), marked(func(fs *v1alpha1.FunctionStatus) {
+			fs.MarkBuildUnknown(v1alpha1.ReasonTaskRunRunning, "TaskRun %s: ExceededNodeResources: %s", tr.Name, message)
+		})))
+	}
+	heldRun := taskRun(function(), builds.ReasonFirstBuild, succeededCondition(corev1.ConditionUnknown, "ExceededNodeResources", "1 Insufficient memory"))
+	failed := func(words string) *v1alpha1.Function {
+		fn := running1.DeepCopy()
+		fn.Status.MarkRunningFailed(v1alpha1.ReasonServiceFailed, "RevisionFailed: %s", words)
+		fn.Status.UpdatePhase()
+		return fn
+	}
+	broken := service(running1, serviceStatus(corev1.ConditionFalse, "RevisionFailed", "B", "greeter-00001", "greeter-00001"))
+	brokenRevision := revision(corev1.ConditionFalse, corev1.ConditionTrue, "", "")
+
+	rtesting.TableTest{{
+		Name:    "what runs is looked at again",
+		Key:     key,
+		Objects: []runtime.Object{running1, configMap(running1), tr1, svc1},
+	}, {
+		Name:    "what has failed is looked at again",
+		Key:     key,
+		Objects: []runtime.Object{failed("B"), configMap(running1), tr1, broken, brokenRevision},
+	}, {
+		Name:    "a build that is held up is looked at again",
+		Key:     key,
+		Objects: []runtime.Object{held("1 Insufficient memory"), configMap(function()), heldRun},
+	}, {
+		Name:              "a build is held up by something else: the status says so, no event does",
+		Key:               key,
+		Objects:           []runtime.Object{held("1 Insufficient cpu"), configMap(function()), heldRun},
+		WantStatusUpdates: statusUpdate(held("1 Insufficient memory")),
+	}, {
+		Name:              "a failure has other words: that is news",
+		Key:               key,
+		Objects:           []runtime.Object{failed("A"), configMap(running1), tr1, broken, brokenRevision},
+		WantStatusUpdates: statusUpdate(failed("B")),
+		WantEvents:        []string{"Warning ServiceFailed RevisionFailed: B"},
+	}}.Test(t, factory())
+}

@@ -1,0 +1,182 @@
+//go:build e2e
+
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package e2e
+
+import (
+	"cmp"
+	"errors"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/test"
+)
+
+// kubectl runs the kubectl on PATH in the test's namespace and returns what it prints.
+func (e *env) kubectl(args ...string) string {
+	e.Helper()
+	return e.kubectlIn("", args...)
+}
+
+// kubectlIn is kubectl with that standard input.
+func (e *env) kubectlIn(stdin string, args ...string) string {
+	e.Helper()
+	command := exec.CommandContext(e.ctx, "kubectl", append([]string{"--namespace=" + e.namespace}, args...)...)
+	command.Stdin = strings.NewReader(stdin)
+	out, err := command.Output()
+	if err != nil {
+		var words []byte
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+			words = exit.Stderr
+		}
+		e.Fatalf("kubectl %s: %v: %s%s", strings.Join(args, " "), err, out, words)
+	}
+	return string(out)
+}
+
+const kubectlFunction = `
+apiVersion: serverless.kiln.dev/v1alpha1
+kind: Function
+metadata: {name: fn}
+spec:
+  source: "module.exports = { main: () => process.env.WORD ?? 'none' };"
+  resources: {requests: {cpu: 5m}}
+`
+
+// TestKubectl wants that a person with nothing but kubectl is served well, from
+// the first apply to the story of what has happened.
+func TestKubectl(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.kubectlIn(kubectlFunction, "apply", "--filename=-")
+	e.kubectl("wait", "--for=condition=Ready", "fn/fn", "--timeout=5m")
+
+	wantTable(e, e.kubectl("get", "fn"), map[string]string{
+		"NAME": "fn", "CONFIGURED": "True", "BUILT": "True", "RUNNING": "True", "RUNTIME": "nodejs24", "VERSION": "1", "AGE": "*",
+	})
+	fn := e.until(&v1alpha1.Function{ObjectMeta: metav1.ObjectMeta{Name: "fn"}}, test.Ready)
+	wantTable(e, e.kubectl("get", "functions.serverless.kiln.dev", "--output=wide"), map[string]string{
+		"NAME": "fn", "CONFIGURED": "True", "BUILT": "True", "RUNNING": "True", "RUNTIME": "nodejs24", "VERSION": "1", "AGE": "*",
+		"PHASE": "Running", "URL": fn.Status.URL.String(), "REASON": "",
+	})
+	for _, category := range []string{"all", "knative"} {
+		if got := e.kubectl("get", category, "--output=name"); !strings.Contains(got, "function.serverless.kiln.dev/fn\n") {
+			t.Errorf("kubectl get %s has no Function:\n%s", category, got)
+		}
+	}
+
+	// What does nothing is no news, and neither is a look at it by a reconciler.
+	e.kubectl("label", "fn/fn", "team=a")
+	e.kubectl("patch", "fn/fn", "--type=merge", `--patch={"spec": {"env": [{"name": "WORD", "value": "said"}]}}`)
+	e.kubectl("wait", "--for=jsonpath={.status.observedGeneration}=2", "fn/fn", "--timeout=1m")
+	e.kubectl("wait", "--for=condition=Ready", "fn/fn", "--timeout=5m")
+	fn = e.until(fn, test.Ready)
+	e.wantAnswer(fn, "{}", "said")
+	wantStory(e, fn,
+		"Normal ConfigMapCreated", "Normal TaskRunCreated", "Normal TaskRunRunning", "Normal TaskRunSucceeded",
+		"Normal ServiceCreated", "Normal ServiceReady", "Normal ServiceUpdated", "Normal ServiceReady")
+
+	described := e.kubectl("describe", "fn/fn")
+	for _, words := range []string{"Events:", "TaskRunSucceeded", "ServiceUpdated", "Observed Generation:", "Latest Ready Revision Name:"} {
+		if !strings.Contains(described, words) {
+			t.Errorf("kubectl describe does not say %q:\n%s", words, described)
+		}
+	}
+}
+
+// wantTable wants that kubectl has printed a table of one row. "*" is any text.
+func wantTable(e *env, printed string, want map[string]string) {
+	e.Helper()
+	header, row, ok := strings.Cut(strings.TrimRight(printed, "\n"), "\n")
+	if !ok || strings.Contains(row, "\n") {
+		e.Fatalf("kubectl has not printed one row:\n%s", printed)
+	}
+	columns := strings.Fields(header)
+	if len(columns) != len(want) {
+		e.Errorf("there are %d columns, want %d:\n%s", len(columns), len(want), printed)
+	}
+	for i, column := range columns {
+		from, to := strings.Index(header, column), len(row)
+		if i+1 < len(columns) {
+			to = min(to, strings.Index(header, columns[i+1]))
+		}
+		cell := strings.TrimSpace(row[min(from, len(row)):to])
+		if text, ok := want[column]; !ok || cell != text && (text != "*" || cell == "") {
+			e.Errorf("column %s is %q, want %q:\n%s", column, cell, text, printed)
+		}
+	}
+}
+
+// wantStory wants that the Function's events are these, each told once. That
+// something waits for Serving may be told or not.
+func wantStory(e *env, fn *v1alpha1.Function, want ...string) {
+	e.Helper()
+	list, err := clients.Kube.CoreV1().Events(e.namespace).List(e.ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("involvedObject.uid", string(fn.UID)).String(),
+	})
+	if err != nil {
+		e.Fatal(err)
+	}
+	// Their times are in seconds; their names end with the nanosecond.
+	slices.SortFunc(list.Items, func(a, b corev1.Event) int {
+		return cmp.Or(a.FirstTimestamp.Compare(b.FirstTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	var got []string
+	for _, event := range list.Items {
+		if event.Reason == v1alpha1.ReasonServiceWaiting {
+			continue
+		}
+		if event.Count > 1 {
+			e.Errorf("event %s was told %d times: %s", event.Reason, event.Count, event.Message)
+		}
+		got = append(got, event.Type+" "+event.Reason)
+	}
+	if !slices.Equal(got, want) {
+		e.Errorf("the events are\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+	}
+}
+
+// TestKubectlExplain wants that kubectl knows every field and says something of it.
+func TestKubectlExplain(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	for path, words := range map[string]string{
+		"fn":                          "few lines of code",
+		"fn.spec":                     "-required-",
+		"fn.spec.source":              "module that exports",
+		"fn.spec.traffic":             "revisionName",
+		"fn.spec.traffic.percent":     "share of the requests",
+		"fn.spec.secretMounts":        "-required-",
+		"fn.spec.envFrom.secretRef":   "name",
+		"fn.spec.visibility":          "cluster-local",
+		"fn.spec.build":               "secretName",
+		"fn.status.build.failure.log": "4 KiB",
+	} {
+		got := e.kubectl("explain", path)
+		if !strings.Contains(got, words) || strings.Contains(got, "<no description>") || strings.Contains(got, "<empty>") {
+			t.Errorf("kubectl explain %s does not say %q of each field:\n%s", path, words, got)
+		}
+	}
+}
