@@ -55,6 +55,6 @@ const (
 	BuildAttemptAnnotationKey = GroupName + "/build-attempt"
 
 	// WishHashAnnotationKey is put on the service of a Function; its value is a
-	// hash of what Kiln wants the service to be.
+	// hash of what Kiln wants the service's revisions to be made of.
 	WishHashAnnotationKey = GroupName + "/wish-hash"
 )

@@ -84,7 +84,7 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 		watch(ctx, children, withoutManagedFields, controller.HandleAll(enqueueFunctionOf(impl)))
 	}
 	watch(ctx, pods.Informer(), withoutPodSpec, cache.FilteringResourceEventHandler{
-		FilterFunc: isInTrouble,
+		FilterFunc: isTelling(functions.Lister()),
 		Handler:    controller.HandleAll(impl.EnqueueLabelOfNamespaceScopedResource("", serverless.FunctionNameLabelKey)),
 	})
 	return impl

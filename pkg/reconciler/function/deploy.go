@@ -17,26 +17,34 @@ limitations under the License.
 package function
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"knative.dev/pkg/apis"
+	servingconfig "knative.dev/serving/pkg/apis/config"
 	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
-	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources/names"
 )
 
 // deploy sees to it that the Function's image runs as the Function says, and
 // says in the status how it is doing.
 func (r *Reconciler) deploy(ctx context.Context, fn *v1alpha1.Function) error {
 	desired := resources.MakeService(fn, fn.Status.Image)
+	missing, err := r.missingRevisions(ctx, fn, desired)
+	if err != nil {
+		return err
+	}
+	if missing != "" {
+		return r.hold(ctx, fn, desired, missing)
+	}
 	svc, from, err := r.getOrCreateService(ctx, fn, desired)
 	if err != nil {
 		return markRefused(fn, err, "Service %s cannot be created", desired.Name)
@@ -54,30 +62,45 @@ func (r *Reconciler) deploy(ctx context.Context, fn *v1alpha1.Function) error {
 		fn.Status.MarkRunningUnknown(v1alpha1.ReasonServiceCreated, "Service %s was created.", svc.Name)
 		return nil
 	}
-	merged, changed := resources.MergeService(desired, svc)
-	if heal(merged, desired, fn) || changed {
+	merged, change := resources.MergeService(desired, svc, fn.Status.TemplateHash)
+	if heal(merged, desired, fn) || change != resources.NoChange {
 		updated, err := r.updateService(ctx, merged)
 		if err != nil {
 			return markRefused(fn, err, "Service %s cannot be updated", svc.Name)
 		}
+		fn.Status.TemplateHash = resources.Remember(updated)
 		if updated.ResourceVersion != svc.ResourceVersion {
 			propagateService(fn, updated)
 			fn.Status.MarkRunningUnknown(v1alpha1.ReasonServiceUpdated, "Service %s was updated.", updated.Name)
 			return nil
 		}
-		// Something undoes the change on its way: the Service is as it can be, and
-		// no event would tell of it.
+		// Nothing has changed, or something undoes the change on its way: the Service
+		// is as it can be, and no event would tell of it.
 	}
 	propagateService(fn, svc)
 	return r.markService(ctx, fn, svc)
 }
 
 // keepServing keeps the last image there was serving while the next is built,
-// or cannot be. It puts right what is not of the revisions; these stay as they
-// are, as the Function may ask for one that only the next image can run. Of how
-// the Service is doing it says nothing.
+// or cannot be. Requests reach it as the Function says; of how the Service is
+// doing otherwise it says nothing.
 func (r *Reconciler) keepServing(ctx context.Context, fn *v1alpha1.Function) error {
-	svc, from, err := r.getLastService(ctx, fn)
+	desired := resources.MakeService(fn, fn.Status.Image)
+	missing, err := r.missingRevisions(ctx, fn, desired)
+	if err != nil {
+		return err
+	}
+	return r.hold(ctx, fn, desired, missing)
+}
+
+// hold has the revision that was deployed last go on, as the Function may ask for
+// one that only the next image can run. Where revisions are missing that requests
+// are to be sent to, requests go on as well as they did, and the status says so.
+func (r *Reconciler) hold(ctx context.Context, fn *v1alpha1.Function, desired *servingv1.Service, missing string) error {
+	if missing != "" {
+		fn.Status.MarkRunningFailed(v1alpha1.ReasonRevisionMissing, "%s", missing)
+	}
+	svc, from, err := r.getLastService(ctx, fn, desired, missing == "" && fn.Status.Image != "")
 	if svc == nil || err != nil {
 		return err
 	}
@@ -88,33 +111,49 @@ func (r *Reconciler) keepServing(ctx context.Context, fn *v1alpha1.Function) err
 	case leaving:
 		return from.awaitDeletion("Service", svc.Name)
 	}
-	desired := resources.MakeService(fn, fn.Status.Image)
-	merged, changed := resources.MergeRouting(desired, svc)
-	if heal(merged, desired, fn) || changed {
+	if from == created {
+		return nil
+	}
+	if missing != "" {
+		desired.Spec.RouteSpec = svc.Spec.RouteSpec
+	}
+	merged, change := resources.MergeRoute(desired, svc)
+	if resources.IsTemplateEdited(svc, fn.Status.TemplateHash) {
+		restored, err := r.restoreTemplate(ctx, fn, merged)
+		if err != nil {
+			return err
+		}
+		if restored {
+			change = resources.RevisionChange
+		}
+	}
+	if heal(merged, desired, fn) || change != resources.NoChange {
 		if svc, err = r.updateService(ctx, merged); err != nil {
 			return err
 		}
 	}
-	if from != created {
-		propagateService(fn, svc)
-	}
+	propagateService(fn, svc)
 	return nil
 }
 
-// getLastService returns the Service, and creates it with the last image there
-// was. Where there was none, the Service is nil if it does not exist.
-func (r *Reconciler) getLastService(ctx context.Context, fn *v1alpha1.Function) (*servingv1.Service, origin, error) {
-	if fn.Status.Image != "" {
-		return r.getOrCreateService(ctx, fn, resources.MakeService(fn, fn.Status.Image))
+// getLastService returns the Service, or nil. Where it is missing and may be
+// created, it is, of what was deployed last if that can be told.
+func (r *Reconciler) getLastService(ctx context.Context, fn *v1alpha1.Function, desired *servingv1.Service, create bool) (*servingv1.Service, origin, error) {
+	svc, err := r.serviceLister.Services(fn.Namespace).Get(desired.Name)
+	if err == nil {
+		return svc, listed, nil
 	}
-	svc, err := r.serviceLister.Services(fn.Namespace).Get(names.Service(fn))
-	if err != nil && !apierrs.IsNotFound(err) {
+	if !apierrs.IsNotFound(err) {
 		return nil, listed, fmt.Errorf("failed to get Service: %w", err)
 	}
-	if err != nil {
+	if !create {
 		return nil, listed, nil
 	}
-	return svc, listed, nil
+	// Its revisions go soon after the Service, but not at once.
+	if _, err := r.restoreTemplate(ctx, fn, desired); err != nil {
+		return nil, listed, err
+	}
+	return r.getOrCreateService(ctx, fn, desired)
 }
 
 // getOrCreateService returns the Service of the desired name. One that the
@@ -129,10 +168,11 @@ func (r *Reconciler) getOrCreateService(ctx context.Context, fn *v1alpha1.Functi
 	}
 	svc, err = r.serving.ServingV1().Services(fn.Namespace).Create(ctx, desired, metav1.CreateOptions{})
 	if err == nil {
+		fn.Status.TemplateHash = resources.Remember(svc)
 		return svc, created, nil
 	}
 	if !apierrs.IsAlreadyExists(err) {
-		return nil, created, retry(fmt.Errorf("failed to create Service: %w", err))
+		return nil, created, retryService(fmt.Errorf("failed to create Service: %w", err))
 	}
 	if svc, err = r.serving.ServingV1().Services(fn.Namespace).Get(ctx, desired.Name, metav1.GetOptions{}); err != nil {
 		return nil, unlisted, fmt.Errorf("failed to get Service: %w", err)
@@ -143,25 +183,55 @@ func (r *Reconciler) getOrCreateService(ctx context.Context, fn *v1alpha1.Functi
 func (r *Reconciler) updateService(ctx context.Context, svc *servingv1.Service) (*servingv1.Service, error) {
 	updated, err := r.serving.ServingV1().Services(svc.Namespace).Update(ctx, svc, metav1.UpdateOptions{})
 	if err != nil {
-		return nil, retry(fmt.Errorf("failed to update Service: %w", err))
+		return nil, retryService(fmt.Errorf("failed to update Service: %w", err))
 	}
 	return updated, nil
+}
+
+// retryService is retry for Services. What Serving refuses depends on its
+// configuration, of which nothing tells when it changes, so that it is tried
+// again, less and less often.
+func retryService(err error) error {
+	if isNamespaceLeaving(err) {
+		return retry(err)
+	}
+	return err
 }
 
 // markRefused returns the error of a write of the Service. Where the API server
 // will not have it, the status says so.
 func markRefused(fn *v1alpha1.Function, err error, what, name string) error {
 	if refusal, ok := errors.AsType[*apierrs.StatusError](err); ok && isRejected(refusal) {
-		fn.Status.MarkRunningFailed(v1alpha1.ReasonServiceFailed, what+": %v", name, refusal)
+		fn.Status.MarkRunningFailed(v1alpha1.ReasonServiceFailed, what+": %v%s", name, refusal, adviceOn(refusal))
 	}
 	return err
 }
 
+// features are the flags of Serving without which it takes no such fields.
+var features = map[string]string{
+	"spec.template.spec.nodeSelector": servingconfig.FeaturePodSpecNodeSelector,
+	"spec.template.spec.tolerations":  servingconfig.FeaturePodSpecTolerations,
+}
+
+// adviceOn says what an administrator can do about a refusal of Serving's, or "".
+func adviceOn(refusal error) string {
+	var flags []string
+	for field, flag := range features {
+		if strings.Contains(refusal.Error(), field) {
+			flags = append(flags, flag)
+		}
+	}
+	if len(flags) == 0 {
+		return ""
+	}
+	slices.Sort(flags)
+	return fmt.Sprintf(". Enable %s in the ConfigMap %s of Serving; Kiln tries again and again.",
+		strings.Join(flags, " and "), servingconfig.FeaturesConfigName)
+}
+
 // markService says how the Service, which is as desired, is doing.
 func (r *Reconciler) markService(ctx context.Context, fn *v1alpha1.Function, svc *servingv1.Service) error {
-	ready := svc.Status.GetCondition(servingv1.ServiceConditionReady)
-	switch {
-	case !isObserved(svc):
+	if !isObserved(svc) {
 		// What it says is of an earlier revision. That it was created, or updated,
 		// need not be said in other words.
 		switch fn.Status.GetCondition(v1alpha1.FunctionConditionRunning).GetReason() {
@@ -169,12 +239,55 @@ func (r *Reconciler) markService(ctx context.Context, fn *v1alpha1.Function, svc
 		default:
 			fn.Status.MarkRunningUnknown(v1alpha1.ReasonServiceWaiting, "Serving has not seen the last change of service %s yet.", svc.Name)
 		}
-	case ready.IsTrue() && svc.Status.LatestCreatedRevisionName == svc.Status.LatestReadyRevisionName:
+		return nil
+	}
+	pods, err := r.podLister.Pods(fn.Namespace).List(podsOf(fn, svc.Status.LatestCreatedRevisionName))
+	if err != nil {
+		return fmt.Errorf("failed to list Pods: %w", err)
+	}
+	state, want := stateOfPods(pods), minReplicas(fn)
+	ready := svc.Status.GetCondition(servingv1.ServiceConditionReady).IsTrue() &&
+		svc.Status.LatestCreatedRevisionName == svc.Status.LatestReadyRevisionName
+	switch {
+	case ready && isRouted(svc) && state.ready < want:
+		markShort(fn, svc, state, want)
+	case ready:
 		fn.Status.MarkRunning()
+	case state.trouble != "":
+		fn.Status.MarkRunningFailed(v1alpha1.ReasonServiceFailed, "Revision %s: %s", svc.Status.LatestCreatedRevisionName, state.trouble)
+	case state.unscheduled != "":
+		// Serving starts one pod at least.
+		markShort(fn, svc, state, max(want, 1))
 	default:
 		return r.markUnready(ctx, fn, svc)
 	}
 	return nil
+}
+
+// minReplicas returns how many pods the Function wants to have at any time.
+func minReplicas(fn *v1alpha1.Function) int {
+	if fn.Spec.MinReplicas == nil {
+		return 0
+	}
+	return int(*fn.Spec.MinReplicas)
+}
+
+// isRouted says whether requests can reach the newest revision. Of one that none
+// can reach Serving keeps no pods.
+func isRouted(svc *servingv1.Service) bool {
+	return slices.ContainsFunc(svc.Status.Traffic, func(target servingv1.TrafficTarget) bool {
+		return target.RevisionName == svc.Status.LatestCreatedRevisionName
+	})
+}
+
+// markShort says that the newest revision has fewer pods than it wants.
+func markShort(fn *v1alpha1.Function, svc *servingv1.Service, state podState, want int) {
+	why := "."
+	if reason := cmp.Or(state.trouble, state.unscheduled); reason != "" {
+		why = ": " + reason
+	}
+	fn.Status.MarkRunningUnknown(v1alpha1.ReasonMinimumReplicasUnavailable, "Revision %s has %d of %d replicas%s",
+		svc.Status.LatestCreatedRevisionName, state.ready, want, why)
 }
 
 // outOfDate is the reason that a Service gives while its configuration has not
@@ -190,12 +303,6 @@ func isObserved(svc *servingv1.Service) bool {
 
 // markUnready says why the Service is not ready.
 func (r *Reconciler) markUnready(ctx context.Context, fn *v1alpha1.Function, svc *servingv1.Service) error {
-	if trouble, err := r.findTrouble(fn, svc); err != nil {
-		return err
-	} else if trouble != "" {
-		fn.Status.MarkRunningFailed(v1alpha1.ReasonServiceFailed, "Revision %s: %s", svc.Status.LatestCreatedRevisionName, trouble)
-		return nil
-	}
 	ready, failed := svc.Status.GetCondition(servingv1.ServiceConditionReady), failureOf(svc)
 	if failed != nil && failed.Reason == revisionFailed {
 		excused, err := r.excuse(ctx, fn, svc.Status.LatestCreatedRevisionName)
@@ -204,6 +311,8 @@ func (r *Reconciler) markUnready(ctx context.Context, fn *v1alpha1.Function, svc
 		}
 	}
 	switch {
+	case failed != nil && failed.Reason == v1alpha1.ReasonRevisionMissing:
+		fn.Status.MarkRunningFailed(v1alpha1.ReasonRevisionMissing, "%s Requests go where they went before.", failed.Message)
 	case failed != nil:
 		fn.Status.MarkRunningFailed(v1alpha1.ReasonServiceFailed, "%s: %s", failed.Reason, failed.Message)
 	case ready.GetReason() == "" || ready.IsTrue():
@@ -214,60 +323,18 @@ func (r *Reconciler) markUnready(ctx context.Context, fn *v1alpha1.Function, svc
 	return nil
 }
 
-// revisionFailed is the reason that the configuration of a Service gives when
-// its newest revision has failed.
-const revisionFailed = "RevisionFailed"
-
-// excuse says whether a revision that Serving calls failed has not. Serving
-// takes a pod that waits for room on a node for a failure, which it is not, and
-// the Service tells of that for a while after the pod has found some.
-func (r *Reconciler) excuse(ctx context.Context, fn *v1alpha1.Function, name string) (bool, error) {
-	revision, err := r.serving.ServingV1().Revisions(fn.Namespace).Get(ctx, name, metav1.GetOptions{})
-	if apierrs.IsNotFound(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("failed to get Revision: %w", err)
-	}
-	available := revision.Status.GetCondition(servingv1.RevisionConditionResourcesAvailable)
-	switch {
-	case available.IsFalse() && available.Reason == corev1.PodReasonUnschedulable:
-		fn.Status.MarkRunningUnknown(v1alpha1.ReasonMinimumReplicasUnavailable, "Revision %s: %s", name, available.Message)
-	case !revision.Status.GetCondition(servingv1.RevisionConditionReady).IsFalse():
-		fn.Status.MarkRunningUnknown(v1alpha1.ReasonServiceWaiting, "Revision %s is not ready yet.", name)
-	default:
-		return false, nil
-	}
-	return true, nil
-}
-
 // failureOf returns the condition that tells why the Service has failed. A route
 // that misses its configuration, or a ready revision, waits for it: where none
-// will come the configuration tells why.
+// will come the configuration tells why. Not so where the Function names revisions.
 func failureOf(svc *servingv1.Service) *apis.Condition {
 	if c := svc.Status.GetCondition(servingv1.ServiceConditionConfigurationsReady); c.IsFalse() {
 		return c
 	}
-	if c := svc.Status.GetCondition(servingv1.ServiceConditionRoutesReady); c.IsFalse() && !strings.HasSuffix(c.Reason, "Missing") {
-		return c
+	c := svc.Status.GetCondition(servingv1.ServiceConditionRoutesReady)
+	if !c.IsFalse() || strings.HasSuffix(c.Reason, "Missing") && (c.Reason != v1alpha1.ReasonRevisionMissing || len(namedRevisions(svc)) == 0) {
+		return nil
 	}
-	return nil
-}
-
-// findTrouble says why the pods of the newest revision do not start, or "".
-func (r *Reconciler) findTrouble(fn *v1alpha1.Function, svc *servingv1.Service) (string, error) {
-	pods, err := r.podLister.Pods(fn.Namespace).List(podsOf(fn, svc.Status.LatestCreatedRevisionName))
-	if err != nil {
-		return "", fmt.Errorf("failed to list Pods: %w", err)
-	}
-	// The order of a list is not always the same; what is said should be.
-	first := ""
-	for _, pod := range pods {
-		if trouble := troubleOf(pod); trouble != "" && (first == "" || trouble < first) {
-			first = trouble
-		}
-	}
-	return first, nil
+	return c
 }
 
 // propagateService tells where the Function answers, and which revisions there are.
@@ -276,4 +343,14 @@ func propagateService(fn *v1alpha1.Function, svc *servingv1.Service) {
 	fn.Status.Address = svc.Status.Address
 	fn.Status.LatestCreatedRevisionName = svc.Status.LatestCreatedRevisionName
 	fn.Status.LatestReadyRevisionName = svc.Status.LatestReadyRevisionName
+	fn.Status.Traffic = nil
+	for _, target := range svc.Status.Traffic {
+		fn.Status.Traffic = append(fn.Status.Traffic, v1alpha1.TrafficStatus{
+			RevisionName:   target.RevisionName,
+			LatestRevision: target.LatestRevision,
+			Percent:        target.Percent,
+			Tag:            target.Tag,
+			URL:            target.URL,
+		})
+	}
 }

@@ -144,7 +144,7 @@ func TestReconcileHidesSecretsOfCrashes(t *testing.T) {
 		State:                corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
 		LastTerminationState: corev1.ContainerState{Terminated: exited(1, "Error: cannot log in: { API_KEY: 'hunter2', URL: 'https://bob:swordfish@example.com' }")},
 	}
-	failed := function(secret, observed(append(status, func(fn *v1alpha1.Function) {
+	failed := function(secret, observed(append(status, deployed, func(fn *v1alpha1.Function) {
 		propagateService(fn, svc)
 		fn.Status.MarkRunningFailed(v1alpha1.ReasonServiceFailed,
 			"Revision greeter-00001: Container failed with: Error: cannot log in: { API_KEY: '[redacted]', URL: 'https://bob:[redacted]@example.com' }")

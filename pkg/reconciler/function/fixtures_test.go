@@ -28,6 +28,7 @@ import (
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clientgotesting "k8s.io/client-go/testing"
 	"knative.dev/pkg/apis"
@@ -126,7 +127,9 @@ func factory() rtesting.Factory {
 			cfg = testConfig()
 		}
 		log, _ := w.Row.OtherTestData[logKey].(string)
-		w.Serving.(*fakeserving.Clientset).PrependReactor("update", "services", bumpVersion)
+		serving := w.Serving.(*fakeserving.Clientset)
+		serving.PrependReactor("create", "services", store(serving.Tracker().Create))
+		serving.PrependReactor("update", "services", store(serving.Tracker().Update))
 		r := &Reconciler{
 			kiln: w.Kiln, kube: w.Kube, tekton: w.Tekton, serving: w.Serving,
 			configMapLister: w.ConfigMapLister, taskRunLister: w.TaskRunLister, serviceLister: w.ServiceLister,
@@ -138,12 +141,15 @@ func factory() rtesting.Factory {
 	})
 }
 
-// bumpVersion answers an update as the API server does: what was changed has a
-// version of its own.
-func bumpVersion(action clientgotesting.Action) (bool, runtime.Object, error) {
-	svc := action.(clientgotesting.UpdateAction).GetObject().(*servingv1.Service).DeepCopy()
-	svc.ResourceVersion += "1"
-	return true, svc, nil
+// store answers a write as the API server does: what was changed has a version of
+// its own, and Serving has filled in what was left out.
+func store[Options any](write func(schema.GroupVersionResource, runtime.Object, string, ...Options) error) clientgotesting.ReactionFunc {
+	return func(action clientgotesting.Action) (bool, runtime.Object, error) {
+		svc := action.(clientgotesting.CreateAction).GetObject().(*servingv1.Service).DeepCopy()
+		svc.SetDefaults(apis.WithinCreate(context.Background()))
+		svc.ResourceVersion += "1"
+		return true, svc, write(action.GetResource(), svc, action.GetNamespace())
+	}
 }
 
 // The Function and its options.
@@ -185,6 +191,14 @@ func withRebuild(value string) functionOption {
 	return func(fn *v1alpha1.Function) {
 		fn.Annotations = map[string]string{serverless.RebuildAnnotationKey: value}
 	}
+}
+
+func withTraffic(targets ...v1alpha1.TrafficTarget) functionOption {
+	return func(fn *v1alpha1.Function) { fn.Spec.Traffic = targets }
+}
+
+func withMinReplicas(n int32) functionOption {
+	return func(fn *v1alpha1.Function) { fn.Spec.MinReplicas = &n }
 }
 
 func withUID(uid types.UID) functionOption {
@@ -266,15 +280,23 @@ func buildFailed(tr *pipelinev1.TaskRun, failure v1alpha1.BuildFailure) function
 }
 
 func serviceCreated(fn *v1alpha1.Function) {
+	deployed(fn)
 	fn.Status.MarkRunningUnknown(v1alpha1.ReasonServiceCreated, "Service greeter was created.")
 }
 
 func serviceUpdated(fn *v1alpha1.Function) {
+	deployed(fn)
 	propagateService(fn, service(fn, serviceReady))
 	fn.Status.MarkRunningUnknown(v1alpha1.ReasonServiceUpdated, "Service greeter was updated.")
 }
 
+// deployed remembers what the Service was made to run.
+func deployed(fn *v1alpha1.Function) {
+	fn.Status.TemplateHash = resources.Remember(service(fn))
+}
+
 func running(fn *v1alpha1.Function) {
+	deployed(fn)
 	propagateService(fn, service(fn, serviceReady))
 	fn.Status.MarkRunning()
 }
@@ -399,6 +421,9 @@ func serviceStatus(status corev1.ConditionStatus, reason, message, created, read
 		url := &apis.URL{Scheme: "http", Host: "greeter.default.svc.cluster.local"}
 		svc.Status.URL = url
 		svc.Status.Address = &duckv1.Addressable{URL: url}
+		if ready != "" {
+			svc.Status.Traffic = []servingv1.TrafficTarget{{RevisionName: ready, LatestRevision: new(true), Percent: new(int64(100))}}
+		}
 	}
 }
 

@@ -713,6 +713,8 @@ func TestReconcileService(t *testing.T) {
 	noLabel := service(running1, serviceReady, func(svc *servingv1.Service) { svc.Labels = nil })
 	quota := apierrs.NewForbidden(servingv1.Resource("services"), name, nil)
 	rejected := apierrs.NewBadRequest("denied")
+	featuresOff := apierrs.NewBadRequest("must not set the field(s): spec.template.spec.nodeSelector, spec.template.spec.tolerations")
+	featuresAdvice := ". Enable kubernetes.podspec-nodeselector and kubernetes.podspec-tolerations in the ConfigMap config-features of Serving; Kiln tries again and again."
 	withUpdated := func(fn *v1alpha1.Function) { serviceUpdated(fn) }
 	svcStatus := func(svc *servingv1.Service, mark func(*v1alpha1.FunctionStatus)) *v1alpha1.Function {
 		fn := running1.DeepCopy()
@@ -865,7 +867,7 @@ func TestReconcileService(t *testing.T) {
 		Name:    "the Service of a deleted Function of the same name is waited for",
 		Key:     key,
 		Objects: []runtime.Object{created, configMap(running1), tr1, predecessorsService()},
-		WantStatusUpdates: statusUpdate(function(observed(configured, built(tr1, digestA), marked(func(fs *v1alpha1.FunctionStatus) {
+		WantStatusUpdates: statusUpdate(function(observed(configured, built(tr1, digestA), deployed, marked(func(fs *v1alpha1.FunctionStatus) {
 			fs.MarkRunningUnknown(v1alpha1.ReasonWaitingForDeletion, "Service greeter is being deleted.")
 		})))),
 		WantEvents: []string{"Normal WaitingForDeletion Service greeter is being deleted."},
@@ -876,7 +878,7 @@ func TestReconcileService(t *testing.T) {
 		OtherTestData: map[string]any{ktesting.Unlisted: []runtime.Object{predecessorsService()}},
 		WantErr:       true,
 		WantCreates:   []runtime.Object{resources.MakeService(running1, running1.Status.Image)},
-		WantStatusUpdates: statusUpdate(function(observed(configured, built(tr1, digestA), marked(func(fs *v1alpha1.FunctionStatus) {
+		WantStatusUpdates: statusUpdate(function(observed(configured, built(tr1, digestA), deployed, marked(func(fs *v1alpha1.FunctionStatus) {
 			fs.MarkRunningUnknown(v1alpha1.ReasonWaitingForDeletion, "Service greeter is being deleted.")
 		})))),
 		WantEvents: []string{
@@ -896,11 +898,21 @@ func TestReconcileService(t *testing.T) {
 		Objects:     []runtime.Object{nextBuilding(), configMap(nextBuilding()), nextRun()},
 		WantCreates: []runtime.Object{resources.MakeService(nextBuilding(), running1.Status.Image)},
 	}, {
-		Name:         "a change of the Service that something undoes is not waited for",
+		Name:         "a change of the Service that something undoes is not waited for, and not tried again",
 		Key:          key,
 		Objects:      []runtime.Object{running1, configMap(running1), tr1, drifted},
 		WithReactors: []clientgotesting.ReactionFunc{answer("update", "services", drifted)},
 		WantUpdates:  update(merged(running1, drifted)),
+		WantStatusUpdates: statusUpdate(svcStatus(svc1, func(fs *v1alpha1.FunctionStatus) {
+			fs.TemplateHash = resources.Remember(drifted)
+		})),
+	}, {
+		Name:              "Kiln has died after it wrote the Service: what is stored is learnt again, and nothing changes",
+		Key:               key,
+		Objects:           []runtime.Object{svcStatus(svc1, func(fs *v1alpha1.FunctionStatus) { fs.TemplateHash = "" }), configMap(running1), tr1, svc1},
+		WithReactors:      []clientgotesting.ReactionFunc{answer("update", "services", svc1)},
+		WantUpdates:       update(merged(svcStatus(svc1, func(fs *v1alpha1.FunctionStatus) { fs.TemplateHash = "" }), svc1)),
+		WantStatusUpdates: statusUpdate(running1),
 	}, {
 		Name:              "Service edited by hand: put right",
 		Key:               key,
@@ -938,6 +950,20 @@ func TestReconcileService(t *testing.T) {
 		WantEvents: []string{
 			"Warning ServiceFailed Service greeter cannot be created: denied",
 			"Warning InternalError failed to create Service: denied",
+		},
+	}, {
+		Name:         "Serving's features are off that the Function needs: it is told which",
+		Key:          key,
+		Objects:      []runtime.Object{function(observed(configured, built(tr1, digestA))), configMap(running1), tr1},
+		WithReactors: []clientgotesting.ReactionFunc{fail("create", "services", featuresOff)},
+		WantErr:      true,
+		WantCreates:  []runtime.Object{resources.MakeService(running1, running1.Status.Image)},
+		WantStatusUpdates: statusUpdate(function(observed(configured, built(tr1, digestA), marked(func(fs *v1alpha1.FunctionStatus) {
+			fs.MarkRunningFailed(v1alpha1.ReasonServiceFailed, "Service greeter cannot be created: %s%s", featuresOff, featuresAdvice)
+		})))),
+		WantEvents: []string{
+			"Warning ServiceFailed Service greeter cannot be created: " + featuresOff.Error() + featuresAdvice,
+			"Warning InternalError failed to create Service: " + featuresOff.Error(),
 		},
 	}, {
 		Name:         "Service exceeds a quota",
@@ -1000,6 +1026,14 @@ func TestReconcileKeepsServing(t *testing.T) {
 	noLabel := service(running1, serviceReady, func(svc *servingv1.Service) { svc.Labels = nil })
 	foreignService := service(running1, serviceReady, func(svc *servingv1.Service) { svc.Labels, svc.OwnerReferences = nil, nil })
 	last := resources.MakeService(building, running1.Status.Image)
+	drifted := service(running1, serviceReady, func(svc *servingv1.Service) {
+		svc.Spec.Template.Spec.Containers[0].Image = "evil"
+	})
+	unremembered := service(edited(withEnv("A", "1")), serviceReady)
+	envNext := edited(withSource(sourceB), withEnv("A", "1"))
+	envNext = edited(withSource(sourceB), withEnv("A", "1"), observed(reconfigured, buildRunning(taskRun(envNext, builds.ReasonSourceChanged, taskRunRunning)), stillServing))
+	redeployed := resources.MakeService(envNext, running1.Status.Image)
+	redeployed.Spec.Template, redeployed.Annotations = svc1.Spec.Template, resources.MakeService(running1, running1.Status.Image).Annotations
 	unknown := edited(withRuntime("cobol"), observed(marked(func(fs *v1alpha1.FunctionStatus) {
 		fs.MarkConfigurationFailed(v1alpha1.ReasonRuntimeUnknown, `Runtime "cobol" is not in config-runtimes, which has: nodejs22, nodejs24.`)
 	})))
@@ -1031,6 +1065,35 @@ func TestReconcileKeepsServing(t *testing.T) {
 		Objects:     buildingObjects(pinned),
 		WantUpdates: update(svc1),
 	}, {
+		Name:          "the template of the Service edited by hand: it is that of the last deployed revision again",
+		Key:           key,
+		Objects:       buildingObjects(drifted),
+		OtherTestData: map[string]any{ktesting.Unlisted: []runtime.Object{revisionOf(drifted, "greeter-00002"), revisionOf(svc1, "greeter-00001")}},
+		WantUpdates:   update(svc1),
+	}, {
+		Name:          "Kiln has died after it wrote another template: that stays",
+		Key:           key,
+		Objects:       buildingObjects(unremembered),
+		OtherTestData: map[string]any{ktesting.Unlisted: []runtime.Object{revisionOf(svc1, "greeter-00001")}},
+	}, {
+		Name:          "the template of the Service edited by hand, and the last deployed revision is gone: that is for later",
+		Key:           key,
+		Objects:       buildingObjects(drifted),
+		OtherTestData: map[string]any{ktesting.Unlisted: []runtime.Object{revisionOf(drifted, "greeter-00002")}},
+	}, {
+		Name:         "the template of the Service edited by hand, and the revisions cannot be read",
+		Key:          key,
+		Objects:      buildingObjects(drifted),
+		WithReactors: []clientgotesting.ReactionFunc{rtesting.InduceFailure("list", "revisions")},
+		WantErr:      true,
+		WantEvents:   []string{"Warning InternalError failed to list Revisions: inducing failure for list revisions"},
+	}, {
+		Name:          "Service deleted by hand, while its revisions are still there: it is as it was deployed last",
+		Key:           key,
+		Objects:       []runtime.Object{envNext, configMap(envNext), taskRun(envNext, builds.ReasonSourceChanged, taskRunRunning)},
+		OtherTestData: map[string]any{ktesting.Unlisted: []runtime.Object{revisionOf(svc1, "greeter-00001")}},
+		WantCreates:   []runtime.Object{redeployed},
+	}, {
 		Name:        "Service made public by hand after the build has failed",
 		Key:         key,
 		Objects:     []runtime.Object{failed, configMap(failed), failedRun, public},
@@ -1050,6 +1113,10 @@ func TestReconcileKeepsServing(t *testing.T) {
 		Key:         key,
 		Objects:     []runtime.Object{unknown, configMap(running1), tr1},
 		WantCreates: []runtime.Object{resources.MakeService(unknown, running1.Status.Image)},
+		WantStatusUpdates: statusUpdate(edited(func(fn *v1alpha1.Function) {
+			*fn = *unknown.DeepCopy()
+			deployed(fn)
+		})),
 	}, {
 		Name:        "Service made public by hand while the spec is invalid",
 		Key:         key,
@@ -1111,6 +1178,226 @@ func TestReconcileKeepsServing(t *testing.T) {
 		Key:     key,
 		Objects: []runtime.Object{first, configMap(first), taskRun(function(), builds.ReasonFirstBuild, taskRunRunning)},
 	}}.Test(t, factory())
+}
+
+// TestReconcileTraffic is about the revisions that requests are sent to.
+func TestReconcileTraffic(t *testing.T) {
+	old := v1alpha1.TrafficTarget{RevisionName: "greeter-00001", Percent: new(int64(100)), Tag: "old"}
+	typo := v1alpha1.TrafficTarget{RevisionName: "greeter-0001", Percent: new(int64(100))}
+	rev1 := revisionOf(svc1, "greeter-00001")
+	others := revisionOf(svc1, "greeter-0001")
+	others.Labels["serving.knative.dev/service"] = "another"
+	leaving := revisionOf(svc1, "greeter-0001")
+	leaving.DeletionTimestamp, leaving.Finalizers = &noon, []string{"x"}
+	revisions := map[string]any{ktesting.Unlisted: []runtime.Object{rev1, others}}
+
+	rolledBack := func(fn *v1alpha1.Function) *v1alpha1.Function { withTraffic(old)(fn); return fn }
+	split := service(rolledBack(running1.DeepCopy()), serviceReady, func(svc *servingv1.Service) {
+		svc.Status.LatestCreatedRevisionName, svc.Status.LatestReadyRevisionName = "greeter-00002", "greeter-00002"
+		svc.Status.Traffic = []servingv1.TrafficTarget{
+			{RevisionName: "greeter-00001", LatestRevision: new(false), Percent: new(int64(90)), Tag: "old", URL: &apis.URL{Scheme: "http", Host: "old-greeter.default.svc.cluster.local"}},
+			{RevisionName: "greeter-00002", LatestRevision: new(true), Percent: new(int64(10))},
+		}
+	})
+	splitting := rolledBack(running1.DeepCopy())
+	propagateService(splitting, split)
+	splitting.Status.MarkRunning()
+	missing := "spec.traffic names what is no revision of the function: greeter-0001; it has greeter-00001. Nothing was changed."
+	none := "spec.traffic names what is no revision of the function: greeter-0001; it has none yet. Nothing was changed."
+	isMissing := func(message string) functionOption {
+		return marked(func(fs *v1alpha1.FunctionStatus) {
+			fs.MarkRunningFailed(v1alpha1.ReasonRevisionMissing, "%s", message)
+		})
+	}
+	gone := service(rolledBack(running1.DeepCopy()), serviceReady, routeFailed("RevisionMissing", `Revision "greeter-00001" referenced in traffic not found.`))
+	drifted := service(running1, serviceReady, func(svc *servingv1.Service) {
+		svc.Spec.Template.Spec.Containers[0].Image = "evil"
+		delete(svc.Labels, "networking.knative.dev/visibility")
+	})
+	failedRun := taskRun(edited(withSource(sourceB)), builds.ReasonSourceChanged, taskRunFailed("StepFailed", "no"))
+	buildHasFailed := buildFailed(failedRun, v1alpha1.BuildFailure{Reason: v1alpha1.ReasonTaskRunFailed, Message: "no"})
+	failed := edited(withSource(sourceB), observed(reconfigured, stillServing, buildHasFailed))
+
+	rtesting.TableTest{{
+		Name:              "traffic goes back to an earlier revision: neither a build nor a revision",
+		Key:               key,
+		Objects:           []runtime.Object{edited(withTraffic(old)), configMap(running1), tr1, svc1},
+		OtherTestData:     revisions,
+		WantUpdates:       update(merged(rolledBack(running1.DeepCopy()), svc1)),
+		WantStatusUpdates: statusUpdate(edited(withTraffic(old), observed(configured, built(tr1, digestA), serviceUpdated))),
+		WantEvents:        []string{"Normal ServiceUpdated Service greeter was updated."},
+	}, {
+		Name:              "traffic is split: the status tells how, and the URL of the tag",
+		Key:               key,
+		Objects:           []runtime.Object{rolledBack(running1.DeepCopy()), configMap(running1), tr1, split},
+		WantStatusUpdates: statusUpdate(splitting),
+		WantEvents:        []string{"Normal ServiceReady Revisions greeter-00001 (90%), greeter-00002 (10%) serve."},
+	}, {
+		Name:    "traffic is split still: nothing to write, nothing to look up",
+		Key:     key,
+		Objects: []runtime.Object{splitting, configMap(running1), tr1, split},
+	}, {
+		Name:              "traffic names what is no revision: nothing of the edit is applied",
+		Key:               key,
+		Objects:           []runtime.Object{edited(withTraffic(typo), withEnv("A", "1")), configMap(running1), tr1, svc1},
+		OtherTestData:     revisions,
+		WantStatusUpdates: statusUpdate(edited(withTraffic(typo), withEnv("A", "1"), observed(configured, built(tr1, digestA), stillServing, isMissing(missing)))),
+		WantEvents:        []string{"Warning RevisionMissing " + missing},
+	}, {
+		Name:          "traffic still names what is no revision: nothing to write",
+		Key:           key,
+		Objects:       []runtime.Object{edited(withTraffic(typo), observed(configured, built(tr1, digestA), stillServing, isMissing(missing))), configMap(running1), tr1, svc1},
+		OtherTestData: revisions,
+	}, {
+		Name:          "traffic names what is no revision: the Service heals",
+		Key:           key,
+		Objects:       []runtime.Object{edited(withTraffic(typo), observed(configured, built(tr1, digestA), stillServing, isMissing(missing))), configMap(running1), tr1, drifted},
+		OtherTestData: revisions,
+		WantUpdates:   update(svc1),
+	}, {
+		Name:              "traffic names a revision that is being deleted",
+		Key:               key,
+		Objects:           []runtime.Object{edited(withTraffic(typo)), configMap(running1), tr1, svc1},
+		OtherTestData:     map[string]any{ktesting.Unlisted: []runtime.Object{rev1, leaving}},
+		WantStatusUpdates: statusUpdate(edited(withTraffic(typo), observed(configured, built(tr1, digestA), stillServing, isMissing(missing)))),
+		WantEvents:        []string{"Warning RevisionMissing " + missing},
+	}, {
+		Name:              "a new Function names a revision: there is no Service until that is mended",
+		Key:               key,
+		Objects:           []runtime.Object{function(withTraffic(typo), observed(configured, built(tr1, digestA))), configMap(running1), tr1},
+		WantStatusUpdates: statusUpdate(function(withTraffic(typo), observed(configured, built(tr1, digestA), isMissing(none)))),
+		WantEvents:        []string{"Warning RevisionMissing " + none},
+	}, {
+		Name:    "a revision that requests were sent to is gone: Serving says so",
+		Key:     key,
+		Objects: []runtime.Object{splitting, configMap(running1), tr1, gone},
+		WantStatusUpdates: statusUpdate(func() *v1alpha1.Function {
+			fn := splitting.DeepCopy()
+			propagateService(fn, gone)
+			fn.Status.MarkRunningFailed(v1alpha1.ReasonRevisionMissing, `Revision "greeter-00001" referenced in traffic not found. Requests go where they went before.`)
+			fn.Status.UpdatePhase()
+			return fn
+		}()),
+		WantEvents: []string{`Warning RevisionMissing Revision "greeter-00001" referenced in traffic not found. Requests go where they went before.`},
+	}, {
+		Name:          "traffic goes back to an earlier revision after the build has failed",
+		Key:           key,
+		Objects:       []runtime.Object{rolledBack(failed.DeepCopy()), configMap(failed), failedRun, svc1},
+		OtherTestData: revisions,
+		WantUpdates:   update(merged(rolledBack(running1.DeepCopy()), svc1)),
+	}, {
+		Name:              "traffic names what is no revision after the build has failed",
+		Key:               key,
+		Objects:           []runtime.Object{edited(withSource(sourceB), withTraffic(typo), observed(reconfigured, stillServing, buildHasFailed)), configMap(failed), failedRun, svc1},
+		OtherTestData:     revisions,
+		WantStatusUpdates: statusUpdate(edited(withSource(sourceB), withTraffic(typo), observed(reconfigured, stillServing, buildHasFailed, isMissing(missing)))),
+		WantEvents:        []string{"Warning RevisionMissing " + missing},
+	}, {
+		Name:          "traffic names what is no revision while the build fails still: nothing to write",
+		Key:           key,
+		Objects:       []runtime.Object{edited(withSource(sourceB), withTraffic(typo), observed(reconfigured, stillServing, buildHasFailed, isMissing(missing))), configMap(failed), failedRun, svc1},
+		OtherTestData: revisions,
+	}, {
+		Name:              "the revisions cannot be read",
+		Key:               key,
+		Objects:           []runtime.Object{edited(withTraffic(old)), configMap(running1), tr1, svc1},
+		WithReactors:      []clientgotesting.ReactionFunc{rtesting.InduceFailure("list", "revisions")},
+		WantErr:           true,
+		WantStatusUpdates: statusUpdate(edited(withTraffic(old), observed(configured, built(tr1, digestA), stillServing))),
+		WantEvents:        []string{"Warning InternalError failed to list Revisions: inducing failure for list revisions"},
+	}, {
+		Name:         "the revisions cannot be read while the next image is built",
+		Key:          key,
+		Objects:      []runtime.Object{rolledBack(failed.DeepCopy()), configMap(failed), failedRun, svc1},
+		WithReactors: []clientgotesting.ReactionFunc{rtesting.InduceFailure("list", "revisions")},
+		WantErr:      true,
+		WantEvents:   []string{"Warning InternalError failed to list Revisions: inducing failure for list revisions"},
+	}}.Test(t, factory())
+}
+
+// TestReconcileReplicas is about Functions that want a number of pods at any time.
+func TestReconcileReplicas(t *testing.T) {
+	two := func(options ...functionOption) *v1alpha1.Function {
+		return function(append([]functionOption{withMinReplicas(2)}, options...)...)
+	}
+	fn := two(observed(configured, built(tr1, digestA), running))
+	svc := service(fn, serviceReady)
+	waiting := service(fn, serviceStatus(corev1.ConditionUnknown, "", "", "greeter-00001", ""))
+	unrouted := service(fn, serviceReady, func(svc *servingv1.Service) { svc.Status.Traffic[0].RevisionName = "greeter-00000" })
+	readyPod := podWith("a", corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue})
+	otherPod := podWith("b", corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue})
+	leavingPod := podWith("b", corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue})
+	leavingPod.DeletionTimestamp, leavingPod.Finalizers = &noon, []string{"x"}
+	startingPod := podWith("b", corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse})
+	homelessPod := podWith("b", corev1.PodCondition{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/1 nodes are available: 1 Insufficient cpu.",
+	})
+	short := func(svc *servingv1.Service, message string) *v1alpha1.Function {
+		return two(observed(configured, built(tr1, digestA), running, marked(func(fs *v1alpha1.FunctionStatus) {
+			fs.MarkRunningUnknown(v1alpha1.ReasonMinimumReplicasUnavailable, "%s", message)
+		}), func(fn *v1alpha1.Function) { propagateService(fn, svc) }))
+	}
+
+	rtesting.TableTest{{
+		Name:    "as many as wanted: nothing to write",
+		Key:     key,
+		Objects: []runtime.Object{fn, configMap(fn), tr1, svc, readyPod, otherPod},
+	}, {
+		Name:              "a pod is about to start: have and want",
+		Key:               key,
+		Objects:           []runtime.Object{fn, configMap(fn), tr1, svc, readyPod, startingPod},
+		WantStatusUpdates: statusUpdate(short(svc, "Revision greeter-00001 has 1 of 2 replicas.")),
+		WantEvents:        []string{"Normal MinimumReplicasUnavailable Revision greeter-00001 has 1 of 2 replicas."},
+	}, {
+		Name:              "a pod is about to go",
+		Key:               key,
+		Objects:           []runtime.Object{fn, configMap(fn), tr1, svc, readyPod, leavingPod},
+		WantStatusUpdates: statusUpdate(short(svc, "Revision greeter-00001 has 1 of 2 replicas.")),
+		WantEvents:        []string{"Normal MinimumReplicasUnavailable Revision greeter-00001 has 1 of 2 replicas."},
+	}, {
+		Name:              "there is no node for a pod of a Function that has served",
+		Key:               key,
+		Objects:           []runtime.Object{fn, configMap(fn), tr1, svc, readyPod, homelessPod},
+		WantStatusUpdates: statusUpdate(short(svc, "Revision greeter-00001 has 1 of 2 replicas: 0/1 nodes are available: 1 Insufficient cpu.")),
+		WantEvents:        []string{"Normal MinimumReplicasUnavailable Revision greeter-00001 has 1 of 2 replicas: 0/1 nodes are available: 1 Insufficient cpu."},
+	}, {
+		Name:              "there is no node for a pod of a Function that has not served yet",
+		Key:               key,
+		Objects:           []runtime.Object{fn, configMap(fn), tr1, waiting, readyPod, homelessPod},
+		WantStatusUpdates: statusUpdate(short(waiting, "Revision greeter-00001 has 1 of 2 replicas: 0/1 nodes are available: 1 Insufficient cpu.")),
+		WantEvents:        []string{"Normal MinimumReplicasUnavailable Revision greeter-00001 has 1 of 2 replicas: 0/1 nodes are available: 1 Insufficient cpu."},
+	}, {
+		Name:    "one that wants none starts with one",
+		Key:     key,
+		Objects: []runtime.Object{running1, configMap(running1), tr1, service(running1, serviceStatus(corev1.ConditionUnknown, "", "", "greeter-00001", "")), homelessPod},
+		WantStatusUpdates: statusUpdate(function(observed(configured, built(tr1, digestA), running, marked(func(fs *v1alpha1.FunctionStatus) {
+			fs.MarkRunningUnknown(v1alpha1.ReasonMinimumReplicasUnavailable, "Revision greeter-00001 has 0 of 1 replicas: 0/1 nodes are available: 1 Insufficient cpu.")
+		}), func(fn *v1alpha1.Function) { propagateService(fn, waiting) }))),
+		WantEvents: []string{"Normal MinimumReplicasUnavailable Revision greeter-00001 has 0 of 1 replicas: 0/1 nodes are available: 1 Insufficient cpu."},
+	}, {
+		Name:              "pods crash that are wanted",
+		Key:               key,
+		Objects:           []runtime.Object{fn, configMap(fn), tr1, svc, readyPod, pod(fn, "greeter-00001", crashed2)},
+		WantStatusUpdates: statusUpdate(short(svc, "Revision greeter-00001 has 1 of 2 replicas: Container failed with: handler.js:1: SyntaxError")),
+		WantEvents:        []string{"Normal MinimumReplicasUnavailable Revision greeter-00001 has 1 of 2 replicas: Container failed with: handler.js:1: SyntaxError"},
+	}, {
+		Name:    "Serving keeps no pods of a revision that gets no requests",
+		Key:     key,
+		Objects: []runtime.Object{short(unrouted, ""), configMap(fn), tr1, unrouted},
+		WantStatusUpdates: statusUpdate(two(observed(configured, built(tr1, digestA), running, func(fn *v1alpha1.Function) {
+			propagateService(fn, unrouted)
+			fn.Status.MarkRunning()
+		}))),
+		WantEvents: []string{"Normal ServiceReady Revision greeter-00000 serves."},
+	}}.Test(t, factory())
+}
+
+// podWith returns a pod of the first revision.
+func podWith(name string, conditions ...corev1.PodCondition) *corev1.Pod {
+	p := pod(running1, "greeter-00001")
+	p.Name = name
+	p.Status.Conditions = conditions
+	return p
 }
 
 // answer makes the API server answer the verb on the resource with the object.
@@ -1195,7 +1482,7 @@ func attempt(fn *v1alpha1.Function, reason string, n int32) *pipelinev1.TaskRun 
 
 // merged returns what the existing Service becomes for the Function.
 func merged(fn *v1alpha1.Function, existing *servingv1.Service) *servingv1.Service {
-	svc, _ := resources.MergeService(resources.MakeService(fn, fn.Status.Image), existing)
+	svc, _ := resources.MergeService(resources.MakeService(fn, fn.Status.Image), existing, fn.Status.TemplateHash)
 	return svc
 }
 
@@ -1238,6 +1525,18 @@ func revision(ready, available corev1.ConditionStatus, reason, message string) *
 		{Type: servingv1.RevisionConditionReady, Status: ready, Reason: reason, Message: message},
 		{Type: servingv1.RevisionConditionResourcesAvailable, Status: available, Reason: reason, Message: message},
 	})
+	return r
+}
+
+// revisionOf returns the revision that Serving makes of the Service.
+func revisionOf(svc *servingv1.Service, name string) *servingv1.Revision {
+	template := svc.Spec.Template.DeepCopy()
+	r := &servingv1.Revision{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
+	r.Name, r.Namespace = name, svc.Namespace
+	r.Labels["serving.knative.dev/service"] = svc.Name
+	r.Labels["serving.knative.dev/configurationGeneration"] = "1"
+	r.Annotations["serving.knative.dev/creator"] = "someone"
+	r.Annotations["serving.knative.dev/routingStateModified"] = "2026-06-01T12:00:00Z"
 	return r
 }
 

@@ -17,15 +17,18 @@ limitations under the License.
 package function
 
 import (
+	"cmp"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"knative.dev/pkg/kmeta"
 	"knative.dev/serving/pkg/apis/serving"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	listers "github.com/kiln-dev/kiln/pkg/client/listers/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
 )
 
@@ -83,10 +86,74 @@ func wordsOf(crash *corev1.ContainerStateTerminated) string {
 	return fmt.Sprintf("%s (exit code %d)", crash.Reason, crash.ExitCode)
 }
 
-// isInTrouble filters the events of pods: of those that are well Serving tells.
-func isInTrouble(obj any) bool {
-	pod, ok := obj.(*corev1.Pod)
-	return ok && troubleOf(pod) != ""
+// podState is what the pods of a revision tell.
+type podState struct {
+	// ready counts those that take requests.
+	ready int
+
+	// trouble says why some do not start, or is empty.
+	trouble string
+
+	// unscheduled says why there is no node for some, or is empty.
+	unscheduled string
+}
+
+// stateOfPods looks at the pods of a revision. The order of a list is not always
+// the same; what is said should be.
+func stateOfPods(pods []*corev1.Pod) podState {
+	var state podState
+	for _, pod := range pods {
+		if pod.DeletionTimestamp != nil {
+			continue
+		}
+		if c := podCondition(pod, corev1.PodReady); c.Status == corev1.ConditionTrue {
+			state.ready++
+		}
+		state.trouble = least(state.trouble, troubleOf(pod))
+		state.unscheduled = least(state.unscheduled, unscheduledOf(pod))
+	}
+	return state
+}
+
+// least returns the lesser of two texts that is not empty.
+func least(a, b string) string {
+	if a == "" || b != "" && b < a {
+		return b
+	}
+	return a
+}
+
+// unscheduledOf says why no node takes the pod, or "".
+func unscheduledOf(pod *corev1.Pod) string {
+	if c := podCondition(pod, corev1.PodScheduled); c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
+		return cmp.Or(c.Message, c.Reason)
+	}
+	return ""
+}
+
+func podCondition(pod *corev1.Pod, t corev1.PodConditionType) corev1.PodCondition {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == t {
+			return c
+		}
+	}
+	return corev1.PodCondition{}
+}
+
+// isTelling filters the events of pods: of those that are well Serving tells,
+// unless the Function wants a number of them at any time.
+func isTelling(functions listers.FunctionLister) func(any) bool {
+	return func(obj any) bool {
+		if pod, ok := obj.(*corev1.Pod); ok && (troubleOf(pod) != "" || unscheduledOf(pod) != "") {
+			return true
+		}
+		pod, err := kmeta.DeletionHandlingAccessor(obj)
+		if err != nil {
+			return false
+		}
+		fn, err := functions.Functions(pod.GetNamespace()).Get(pod.GetLabels()[serverless.FunctionNameLabelKey])
+		return err == nil && minReplicas(fn) > 0
+	}
 }
 
 // podsOf selects the pods of a revision of the Function.
@@ -106,12 +173,13 @@ func withoutPodSpec(obj any) (any, error) {
 	return &corev1.Pod{
 		TypeMeta: pod.TypeMeta,
 		ObjectMeta: metav1.ObjectMeta{
-			Name:            pod.Name,
-			Namespace:       pod.Namespace,
-			UID:             pod.UID,
-			ResourceVersion: pod.ResourceVersion,
-			Labels:          pod.Labels,
+			Name:              pod.Name,
+			Namespace:         pod.Namespace,
+			UID:               pod.UID,
+			ResourceVersion:   pod.ResourceVersion,
+			Labels:            pod.Labels,
+			DeletionTimestamp: pod.DeletionTimestamp,
 		},
-		Status: corev1.PodStatus{ContainerStatuses: pod.Status.ContainerStatuses},
+		Status: corev1.PodStatus{Conditions: pod.Status.Conditions, ContainerStatuses: pod.Status.ContainerStatuses},
 	}, nil
 }

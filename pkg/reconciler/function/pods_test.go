@@ -23,9 +23,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	listers "github.com/kiln-dev/kiln/pkg/client/listers/serverless/v1alpha1"
 )
 
 func exited(code int32, message string) *corev1.ContainerStateTerminated {
@@ -110,18 +112,43 @@ func TestTroubleOf(t *testing.T) {
 			if got := troubleOf(p); got != tc.want {
 				t.Errorf("troubleOf() = %q, want %q", got, tc.want)
 			}
-			if got := isInTrouble(p); got != (tc.want != "") {
-				t.Errorf("isInTrouble() = %v", got)
-			}
 		})
 	}
-	if isInTrouble(&corev1.ConfigMap{}) {
-		t.Error("isInTrouble(ConfigMap) = true")
+}
+
+func TestIsTelling(t *testing.T) {
+	homeless := podWith("homeless", corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable"})
+	well := podWith("well", corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue})
+	tests := map[string]struct {
+		fn   *v1alpha1.Function
+		obj  any
+		want bool
+	}{
+		"in trouble":                 {function(), pod(running1, "greeter-00001", crashed2), true},
+		"without a node":             {function(), homeless, true},
+		"well":                       {function(), well, false},
+		"well, and wanted":           {function(withMinReplicas(1)), well, true},
+		"of a Function that is gone": {function(withUID("x"), func(fn *v1alpha1.Function) { fn.Name = "other" }), well, false},
+		"gone, and wanted":           {function(withMinReplicas(1)), cache.DeletedFinalStateUnknown{Key: "default/well", Obj: well}, true},
+		"no pod":                     {function(withMinReplicas(1)), "x", false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+			if err := indexer.Add(tc.fn); err != nil {
+				t.Fatal(err)
+			}
+			if got := isTelling(listers.NewFunctionLister(indexer))(tc.obj); got != tc.want {
+				t.Errorf("isTelling() = %v, want %v", got, tc.want)
+			}
+		})
 	}
 }
 
 func TestWithoutPodSpec(t *testing.T) {
 	want := pod(running1, "greeter-00001", crashed2)
+	want.DeletionTimestamp = &noon
+	want.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady}}
 	full := want.DeepCopy()
 	full.Annotations = map[string]string{"a": "b"}
 	full.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet"}}

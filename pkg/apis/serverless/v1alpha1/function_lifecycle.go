@@ -17,6 +17,9 @@ limitations under the License.
 package v1alpha1
 
 import (
+	"fmt"
+	"strings"
+
 	"knative.dev/pkg/apis"
 )
 
@@ -98,8 +101,8 @@ const (
 	ReasonServiceUpdated = "ServiceUpdated"
 	// ReasonServiceWaiting (Unknown): the service is not ready yet.
 	ReasonServiceWaiting = "ServiceWaiting"
-	// ReasonMinimumReplicasUnavailable (Unknown): no node takes the service's
-	// pods; the message says what is missing.
+	// ReasonMinimumReplicasUnavailable (Unknown): the service has fewer pods than
+	// it wants; the message says how many, and what the others wait for.
 	ReasonMinimumReplicasUnavailable = "MinimumReplicasUnavailable"
 	// ReasonRevisionMissing (False): spec.traffic names a revision that the
 	// function does not have; traffic stays as it was.
@@ -207,8 +210,8 @@ func (fs *FunctionStatus) MarkBuildFailed(reason, messageFormat string, messageA
 
 func (fs *FunctionStatus) markWaitingForBuild() {
 	message := "The service waits for BuildReady."
-	if fs.LatestReadyRevisionName != "" {
-		message = "The service waits for BuildReady; revision " + fs.LatestReadyRevisionName + " serves."
+	if serving := fs.describeServing("revision"); serving != "" {
+		message = "The service waits for BuildReady; " + serving + "."
 	}
 	functionConditionSet.Manage(fs).MarkUnknown(FunctionConditionRunning, ReasonWaitingForBuild, "%s", message)
 }
@@ -216,7 +219,46 @@ func (fs *FunctionStatus) markWaitingForBuild() {
 // MarkRunning says that the current generation serves.
 func (fs *FunctionStatus) MarkRunning() {
 	functionConditionSet.Manage(fs).MarkTrueWithReason(FunctionConditionRunning, ReasonServiceReady,
-		"Revision %s serves.", fs.LatestReadyRevisionName)
+		"%s.", fs.describeServing("Revision"))
+}
+
+// describeServing tells, in a sentence that begins with the noun, which revisions
+// get requests; it returns "" while none does.
+func (fs *FunctionStatus) describeServing(noun string) string {
+	shares := map[string]int64{}
+	var revisions []string
+	for _, target := range fs.Traffic {
+		if target.Percent == nil || *target.Percent == 0 {
+			continue
+		}
+		if shares[target.RevisionName] == 0 {
+			revisions = append(revisions, target.RevisionName)
+		}
+		shares[target.RevisionName] += *target.Percent
+	}
+	switch {
+	case len(revisions) == 1:
+		return noun + " " + revisions[0] + " serves"
+	case len(revisions) == 0 && fs.LatestReadyRevisionName != "":
+		return noun + " " + fs.LatestReadyRevisionName + " serves"
+	case len(revisions) == 0:
+		return ""
+	}
+	for i, name := range revisions {
+		revisions[i] = fmt.Sprintf("%s (%d%%)", name, shares[name])
+	}
+	return noun + "s " + strings.Join(revisions, ", ") + " serve"
+}
+
+// KeepTransitionTimes gives the conditions that are as they were before the time
+// that they had then, also where they have been otherwise in the meantime.
+func (fs *FunctionStatus) KeepTransitionTimes(before *FunctionStatus) {
+	for i := range fs.Conditions {
+		now, was := &fs.Conditions[i], before.GetCondition(fs.Conditions[i].Type)
+		if was != nil && was.Status == now.Status && was.Reason == now.Reason && was.Message == now.Message {
+			now.LastTransitionTime = was.LastTransitionTime
+		}
+	}
 }
 
 // MarkRunningUnknown says where the service stands while it is not ready.

@@ -19,6 +19,7 @@ package v1alpha1
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -225,6 +226,53 @@ func TestReadyTellsOfTheStepThatIsNotDone(t *testing.T) {
 		step.do()
 		if got := fs.GetCondition(FunctionConditionReady).GetReason(); got != step.want {
 			t.Errorf("reason of Ready after step %d = %q, want %q", i, got, step.want)
+		}
+	}
+}
+
+func TestMarkRunning(t *testing.T) {
+	share := func(revision string, percent int64) TrafficStatus {
+		return TrafficStatus{RevisionName: revision, Percent: &percent}
+	}
+	tests := map[string]struct {
+		traffic []TrafficStatus
+		want    string
+	}{
+		"not told":         {nil, "Revision fn-00003 serves."},
+		"one":              {[]TrafficStatus{share("fn-00001", 100)}, "Revision fn-00001 serves."},
+		"one, twice":       {[]TrafficStatus{share("fn-00001", 60), share("fn-00001", 40)}, "Revision fn-00001 serves."},
+		"one, others none": {[]TrafficStatus{share("fn-00001", 100), share("fn-00003", 0), {RevisionName: "fn-00002"}}, "Revision fn-00001 serves."},
+		"two":              {[]TrafficStatus{share("fn-00001", 60), share("fn-00003", 40)}, "Revisions fn-00001 (60%), fn-00003 (40%) serve."},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			fs := &FunctionStatus{LatestReadyRevisionName: "fn-00003", Traffic: tc.traffic}
+			fs.MarkRunning()
+			if got := fs.GetCondition(FunctionConditionRunning).Message; got != tc.want {
+				t.Errorf("message = %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestKeepTransitionTimes(t *testing.T) {
+	then := apis.VolatileTime{Inner: metav1.NewTime(time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC))}
+	before := &FunctionStatus{}
+	before.MarkRunningFailed("A", "a")
+	before.MarkBuildReady("B", "b")
+	for i := range before.Conditions {
+		before.Conditions[i].LastTransitionTime = then
+	}
+	now := before.DeepCopy()
+	now.MarkRunningUnknown("X", "x")
+	now.MarkRunningFailed("A", "a")
+	now.MarkBuildReady("B", "other")
+	now.KeepTransitionTimes(before)
+	for conditionType, want := range map[apis.ConditionType]bool{
+		FunctionConditionRunning: true, FunctionConditionReady: true, FunctionConditionBuildReady: false,
+	} {
+		if got := now.GetCondition(conditionType).LastTransitionTime == then; got != want {
+			t.Errorf("%s keeps its time: %v, want %v", conditionType, got, want)
 		}
 	}
 }

@@ -339,6 +339,12 @@ type FunctionStatus struct {
 	// +optional
 	LatestReadyRevisionName string `json:"latestReadyRevisionName,omitempty"`
 
+	// TemplateHash is two hashes of what the function's revisions are made of: as
+	// Kiln wrote it last, and as the API server then had it. Where it has another,
+	// somebody else has changed it.
+	// +optional
+	TemplateHash string `json:"templateHash,omitempty"`
+
 	// Traffic tells how requests are split between revisions now.
 	// +optional
 	// +listType=atomic

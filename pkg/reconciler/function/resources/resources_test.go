@@ -19,6 +19,7 @@ package resources
 import (
 	"context"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -270,6 +271,50 @@ func TestMakeService(t *testing.T) {
 	}
 }
 
+// TestMakeServiceWithEverything looks at what TestMakeService leaves out.
+func TestMakeServiceWithEverything(t *testing.T) {
+	fn := function(everythingSaid, func(fn *v1alpha1.Function) {
+		fn.Spec.NodeSelector = map[string]string{"disk": "ssd"}
+		fn.Spec.Tolerations = []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpExists}}
+		fn.Spec.Visibility = v1alpha1.VisibilityPublic
+		fn.Spec.Traffic = []v1alpha1.TrafficTarget{
+			{RevisionName: "greeter-00001", Percent: new(int64(100)), Tag: "old"},
+			{LatestRevision: new(true), Tag: "next"},
+		}
+	})
+	got := MakeService(fn, image)
+
+	want := MakeService(function(), image)
+	delete(want.Labels, "networking.knative.dev/visibility")
+	want.Annotations = got.Annotations
+	want.Spec.Traffic = []servingv1.TrafficTarget{
+		{RevisionName: "greeter-00001", LatestRevision: new(false), Percent: new(int64(100)), Tag: "old"},
+		{LatestRevision: new(true), Percent: new(int64(0)), Tag: "next"},
+	}
+	want.Spec.Template.Annotations = map[string]string{
+		"autoscaling.knative.dev/window":    "6s",
+		"autoscaling.knative.dev/min-scale": "1", // minReplicas wins
+		"autoscaling.knative.dev/max-scale": "3",
+	}
+	spec := &want.Spec.Template.Spec
+	spec.ContainerConcurrency, spec.TimeoutSeconds = new(int64(7)), new(int64(30))
+	spec.ServiceAccountName, spec.AutomountServiceAccountToken = "robot", nil
+	spec.NodeSelector, spec.Tolerations = fn.Spec.NodeSelector, fn.Spec.Tolerations
+	spec.Containers[0].EnvFrom = fn.Spec.EnvFrom
+	spec.Containers[0].VolumeMounts = append(spec.Containers[0].VolumeMounts,
+		corev1.VolumeMount{Name: "secret-0", MountPath: "/a", ReadOnly: true},
+		corev1.VolumeMount{Name: "secret-1", MountPath: "/b", ReadOnly: true})
+	for i, name := range []string{"two", "one"} {
+		spec.Volumes = append(spec.Volumes, corev1.Volume{
+			Name:         "secret-" + strconv.Itoa(i),
+			VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: name}},
+		})
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("MakeService() (-want, +got):\n%s", diff)
+	}
+}
+
 func TestScaleAnnotations(t *testing.T) {
 	tests := map[string]struct {
 		least, most *int32
@@ -292,7 +337,7 @@ func TestScaleAnnotations(t *testing.T) {
 // TestAdmission has the real webhook code of Tekton and Serving judge what is made.
 func TestAdmission(t *testing.T) {
 	plain := function(func(fn *v1alpha1.Function) { fn.Spec = v1alpha1.FunctionSpec{Runtime: "nodejs24"} })
-	for name, fn := range map[string]*v1alpha1.Function{"everything said": function(), "nothing said": plain} {
+	for name, fn := range map[string]*v1alpha1.Function{"much said": function(), "everything said": function(everythingSaid), "nothing said": plain} {
 		for kind, obj := range map[string]interface {
 			apis.Defaultable
 			apis.Validatable
@@ -320,26 +365,18 @@ func admitted(svc *servingv1.Service) *servingv1.Service {
 
 func TestMergeServiceLeavesAlone(t *testing.T) {
 	tests := map[string]func(*servingv1.Service){
-		"what Serving fills in":    func(*servingv1.Service) {},
-		"labels of others":         func(svc *servingv1.Service) { svc.Labels["theirs"] = "x" },
-		"annotations of others":    func(svc *servingv1.Service) { svc.Annotations["theirs"] = "x" },
-		"the template's of others": func(svc *servingv1.Service) { svc.Spec.Template.Annotations["theirs"] = "x" },
-		"other defaults of Serving's": func(svc *servingv1.Service) {
-			spec := &svc.Spec.Template.Spec
-			spec.TimeoutSeconds, spec.IdleTimeoutSeconds = new(int64(7)), new(int64(5))
-			spec.ResponseStartTimeoutSeconds, spec.ContainerConcurrency = new(int64(6)), new(int64(3))
-			spec.Containers[0].Resources.Limits[corev1.ResourceCPU] = resource.MustParse("1")
-			spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("400m")}
-			spec.Containers[0].ReadinessProbe.PeriodSeconds = 10
-		},
+		"what Serving fills in": func(*servingv1.Service) {},
+		"labels of others":      func(svc *servingv1.Service) { svc.Labels["theirs"] = "x" },
+		"annotations of others": func(svc *servingv1.Service) { svc.Annotations["theirs"] = "x" },
 	}
 	for name, change := range tests {
 		t.Run(name, func(t *testing.T) {
 			existing := admitted(MakeService(function(), image))
+			remembered := Remember(existing)
 			change(existing)
 			before := existing.DeepCopy()
-			merged, changed := MergeService(MakeService(function(), image), existing)
-			if changed {
+			merged, change := MergeService(MakeService(function(), image), existing, remembered)
+			if change != NoChange {
 				t.Errorf("MergeService() wants a change (-existing, +merged):\n%s", cmp.Diff(existing, merged))
 			}
 			if diff := cmp.Diff(before, existing); diff != "" {
@@ -349,143 +386,233 @@ func TestMergeServiceLeavesAlone(t *testing.T) {
 	}
 }
 
+// everythingSaid is a Function that leaves nothing out that its pods can be told.
+func everythingSaid(fn *v1alpha1.Function) {
+	fn.Spec.EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "env"}}}}
+	fn.Spec.SecretMounts = []v1alpha1.SecretMount{{SecretName: "one", MountPath: "/b"}, {SecretName: "two", MountPath: "/a"}}
+	fn.Spec.ServiceAccountName = "robot"
+	fn.Spec.Concurrency = new(int64(7))
+	fn.Spec.TimeoutSeconds = new(int64(30))
+	fn.Spec.Annotations = map[string]string{"autoscaling.knative.dev/window": "6s", "autoscaling.knative.dev/min-scale": "9"}
+}
+
 func TestMergeServiceChanges(t *testing.T) {
 	container := func(svc *servingv1.Service) *corev1.Container { return &svc.Spec.Template.Spec.Containers[0] }
-	edits := map[string]func(*v1alpha1.Function){
-		"env edited":     func(fn *v1alpha1.Function) { fn.Spec.Env[0].Value = "hi" },
-		"env taken away": func(fn *v1alpha1.Function) { fn.Spec.Env = nil },
-		"label away":     func(fn *v1alpha1.Function) { fn.Spec.Labels = nil },
-		"resources": func(fn *v1alpha1.Function) {
-			fn.Spec.Resources.Limits[corev1.ResourceMemory] = resource.MustParse("1Gi")
-		},
-		"resources away":  func(fn *v1alpha1.Function) { fn.Spec.Resources = corev1.ResourceRequirements{} },
-		"replicas":        func(fn *v1alpha1.Function) { fn.Spec.MinReplicas = new(int32(0)) },
-		"no maximum":      func(fn *v1alpha1.Function) { fn.Spec.MaxReplicas = nil },
-		"runtime renamed": func(fn *v1alpha1.Function) { fn.Spec.Runtime = "nodejs22" },
-	}
-	drifts := map[string]func(*servingv1.Service){
-		"image": func(svc *servingv1.Service) { container(svc).Image = "evil" },
-		"env added": func(svc *servingv1.Service) {
+	template := func(svc *servingv1.Service) *servingv1.RevisionSpec { return &svc.Spec.Template.Spec }
+	drifts := map[string]struct {
+		drift func(*servingv1.Service)
+		want  Change
+	}{
+		"image": {func(svc *servingv1.Service) { container(svc).Image = "evil" }, RevisionChange},
+		"env added": {func(svc *servingv1.Service) {
 			container(svc).Env = append(container(svc).Env, corev1.EnvVar{Name: "X"})
-		},
-		"env changed": func(svc *servingv1.Service) { container(svc).Env[3].Value = "X" },
-		"command":     func(svc *servingv1.Service) { container(svc).Command = []string{"sh"} },
-		"root":        func(svc *servingv1.Service) { container(svc).SecurityContext.RunAsNonRoot = new(false) },
-		"writable":    func(svc *servingv1.Service) { container(svc).SecurityContext.ReadOnlyRootFilesystem = nil },
-		"sidecar": func(svc *servingv1.Service) {
-			svc.Spec.Template.Spec.Containers = append(svc.Spec.Template.Spec.Containers, corev1.Container{})
-		},
-		"user":  func(svc *servingv1.Service) { container(svc).SecurityContext.RunAsUser = new(int64(0)) },
-		"group": func(svc *servingv1.Service) { container(svc).SecurityContext.RunAsGroup = new(int64(0)) },
-		"escalation": func(svc *servingv1.Service) {
-			container(svc).SecurityContext.AllowPrivilegeEscalation = new(true)
-		},
-		"capability added": func(svc *servingv1.Service) {
-			container(svc).SecurityContext.Capabilities.Add = []corev1.Capability{"NET_BIND_SERVICE"}
-		},
-		"device added": func(svc *servingv1.Service) {
+		}, RevisionChange},
+		"env changed":  {func(svc *servingv1.Service) { container(svc).Env[3].Value = "X" }, RevisionChange},
+		"envFrom away": {func(svc *servingv1.Service) { container(svc).EnvFrom = nil }, RevisionChange},
+		"command":      {func(svc *servingv1.Service) { container(svc).Command = []string{"sh"} }, RevisionChange},
+		"root":         {func(svc *servingv1.Service) { container(svc).SecurityContext.RunAsNonRoot = new(false) }, RevisionChange},
+		"writable":     {func(svc *servingv1.Service) { container(svc).SecurityContext.ReadOnlyRootFilesystem = nil }, RevisionChange},
+		"CPU": {func(svc *servingv1.Service) {
+			container(svc).Resources.Limits[corev1.ResourceCPU] = resource.MustParse("1")
+		}, RevisionChange},
+		"memory": {func(svc *servingv1.Service) {
+			container(svc).Resources.Requests = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}
+		}, RevisionChange},
+		"a device": {func(svc *servingv1.Service) {
 			container(svc).Resources.Limits["example.com/gpu"] = resource.MustParse("1")
-		},
-		"readiness": func(svc *servingv1.Service) { container(svc).ReadinessProbe.HTTPGet.Path = "/" },
-		"liveness": func(svc *servingv1.Service) {
+		}, RevisionChange},
+		"readiness":      {func(svc *servingv1.Service) { container(svc).ReadinessProbe.HTTPGet.Path = "/" }, RevisionChange},
+		"probe's period": {func(svc *servingv1.Service) { container(svc).ReadinessProbe.PeriodSeconds = 600 }, RevisionChange},
+		"liveness": {func(svc *servingv1.Service) {
 			container(svc).LivenessProbe = container(svc).ReadinessProbe.DeepCopy()
-		},
-		"pull policy":     func(svc *servingv1.Service) { container(svc).ImagePullPolicy = corev1.PullAlways },
-		"token":           func(svc *servingv1.Service) { svc.Spec.Template.Spec.AutomountServiceAccountToken = new(true) },
-		"node":            func(svc *servingv1.Service) { svc.Spec.Template.Spec.NodeSelector = map[string]string{"x": "y"} },
-		"volume":          func(svc *servingv1.Service) { svc.Spec.Template.Spec.Volumes = nil },
-		"pod label added": func(svc *servingv1.Service) { svc.Spec.Template.Labels["x"] = "y" },
-		"visibility":      func(svc *servingv1.Service) { delete(svc.Labels, "networking.knative.dev/visibility") },
-		"scale":           func(svc *servingv1.Service) { svc.Spec.Template.Annotations["autoscaling.knative.dev/min-scale"] = "9" },
-		"hash":            func(svc *servingv1.Service) { delete(svc.Annotations, "serverless.kiln.dev/wish-hash") },
-		"service account": func(svc *servingv1.Service) { svc.Spec.Template.Spec.ServiceAccountName = "admin" },
-		"revision name":   func(svc *servingv1.Service) { svc.Spec.Template.Name = "greeter-mine" },
-		"traffic pinned": func(svc *servingv1.Service) {
+		}, RevisionChange},
+		"pull policy": {func(svc *servingv1.Service) { container(svc).ImagePullPolicy = corev1.PullAlways }, RevisionChange},
+		"sidecar": {func(svc *servingv1.Service) {
+			template(svc).Containers = append(template(svc).Containers, corev1.Container{})
+		}, RevisionChange},
+		"concurrency":     {func(svc *servingv1.Service) { template(svc).ContainerConcurrency = new(int64(1)) }, RevisionChange},
+		"timeout":         {func(svc *servingv1.Service) { template(svc).TimeoutSeconds = new(int64(1)) }, RevisionChange},
+		"idle timeout":    {func(svc *servingv1.Service) { template(svc).IdleTimeoutSeconds = new(int64(1)) }, RevisionChange},
+		"token":           {func(svc *servingv1.Service) { template(svc).AutomountServiceAccountToken = new(true) }, RevisionChange},
+		"node":            {func(svc *servingv1.Service) { template(svc).NodeSelector = map[string]string{"x": "y"} }, RevisionChange},
+		"toleration":      {func(svc *servingv1.Service) { template(svc).Tolerations = []corev1.Toleration{{Key: "x"}} }, RevisionChange},
+		"volumes":         {func(svc *servingv1.Service) { template(svc).Volumes = nil }, RevisionChange},
+		"another Secret":  {func(svc *servingv1.Service) { template(svc).Volumes[1].Secret.SecretName = "x" }, RevisionChange},
+		"service account": {func(svc *servingv1.Service) { template(svc).ServiceAccountName = "admin" }, RevisionChange},
+		"pull secrets": {func(svc *servingv1.Service) {
+			template(svc).ImagePullSecrets = []corev1.LocalObjectReference{{Name: "x"}}
+		}, RevisionChange},
+		"pod label":          {func(svc *servingv1.Service) { svc.Spec.Template.Labels["x"] = "y" }, RevisionChange},
+		"pod annotation":     {func(svc *servingv1.Service) { svc.Spec.Template.Annotations["x"] = "y" }, RevisionChange},
+		"no pod annotations": {func(svc *servingv1.Service) { svc.Spec.Template.Annotations = nil }, RevisionChange},
+		"scale":              {func(svc *servingv1.Service) { svc.Spec.Template.Annotations["autoscaling.knative.dev/min-scale"] = "9" }, RevisionChange},
+		"scale, by an older name": {func(svc *servingv1.Service) {
+			svc.Spec.Template.Annotations["autoscaling.knative.dev/maxScale"] = "1"
+		}, RevisionChange},
+		"revision name": {func(svc *servingv1.Service) { svc.Spec.Template.Name = "greeter-mine" }, RevisionChange},
+		"hash":          {func(svc *servingv1.Service) { delete(svc.Annotations, "serverless.kiln.dev/wish-hash") }, RevisionChange},
+		"visibility":    {func(svc *servingv1.Service) { delete(svc.Labels, "networking.knative.dev/visibility") }, RouteChange},
+		"traffic pinned": {func(svc *servingv1.Service) {
 			svc.Spec.Traffic[0].LatestRevision, svc.Spec.Traffic[0].RevisionName = new(false), "greeter-00001"
-		},
-		"traffic tagged": func(svc *servingv1.Service) { svc.Spec.Traffic[0].Tag = "mine" },
-		"traffic split": func(svc *servingv1.Service) {
+		}, RouteChange},
+		"traffic tagged": {func(svc *servingv1.Service) { svc.Spec.Traffic[0].Tag = "mine" }, RouteChange},
+		"traffic split": {func(svc *servingv1.Service) {
 			svc.Spec.Traffic = append(svc.Spec.Traffic, servingv1.TrafficTarget{RevisionName: "greeter-00001", Tag: "old"})
-		},
-		"image pull secrets": func(svc *servingv1.Service) {
-			svc.Spec.Template.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "x"}}
-		},
+		}, RouteChange},
 	}
-	check := func(t *testing.T, fn *v1alpha1.Function, existing *servingv1.Service) {
-		t.Helper()
-		desired := MakeService(fn, image)
-		existing.Labels["theirs"] = "x"
-		merged, changed := MergeService(desired, existing)
-		if !changed {
-			t.Fatal("MergeService() wants no change")
-		}
-		if diff := cmp.Diff(desired.Spec, merged.Spec); diff != "" {
-			t.Errorf("spec (-want, +got):\n%s", diff)
-		}
-		if merged.Annotations["serving.knative.dev/creator"] != "someone" || merged.Labels["theirs"] != "x" {
-			t.Errorf("labels %v and annotations %v lack those of others", merged.Labels, merged.Annotations)
-		}
-		stored := admitted(merged)
-		if again, changed := MergeService(desired, stored); changed {
-			t.Errorf("MergeService() never comes to rest (-stored, +merged):\n%s", cmp.Diff(stored, again))
-		}
-	}
-	for name, edit := range edits {
-		t.Run("wish/"+name, func(t *testing.T) { check(t, function(edit), admitted(MakeService(function(), image))) })
-	}
-	for name, drift := range drifts {
-		t.Run("drift/"+name, func(t *testing.T) {
-			existing := admitted(MakeService(function(), image))
-			drift(existing)
-			check(t, function(), existing)
+	for name, tc := range drifts {
+		t.Run(name, func(t *testing.T) {
+			desired, existing := MakeService(function(everythingSaid), image), admitted(MakeService(function(everythingSaid), image))
+			remembered := Remember(existing)
+			existing.Labels["theirs"] = "x"
+			tc.drift(existing)
+			merged, change := MergeService(desired.DeepCopy(), existing, remembered)
+			if change != tc.want {
+				t.Fatalf("MergeService() wants change %v, want %v", change, tc.want)
+			}
+			if merged.Annotations["serving.knative.dev/creator"] != "someone" || merged.Labels["theirs"] != "x" {
+				t.Errorf("labels %v and annotations %v lack those of others", merged.Labels, merged.Annotations)
+			}
+			healed := admitted(merged)
+			if got := Remember(healed); got != remembered {
+				t.Errorf("template is not healed (-want, +got):\n%s", cmp.Diff(desired.Spec.Template, healed.Spec.Template))
+			}
+			if again, change := MergeService(desired, healed, remembered); change != NoChange {
+				t.Errorf("MergeService() never comes to rest (-stored, +merged):\n%s", cmp.Diff(healed, again))
+			}
 		})
 	}
 }
 
-// TestMergeServiceScale puts back a maximum where none is wished for.
-func TestMergeServiceScale(t *testing.T) {
-	desired := MakeService(function(func(fn *v1alpha1.Function) { fn.Spec.MaxReplicas = new(int32(0)) }), image)
-	for _, key := range []string{"autoscaling.knative.dev/max-scale", "autoscaling.knative.dev/maxScale"} {
-		existing := admitted(desired.DeepCopy())
-		existing.Spec.Template.Annotations[key] = "1"
-		merged, changed := MergeService(desired, existing)
-		if got, ok := merged.Spec.Template.Annotations[key]; !changed || ok {
-			t.Errorf("MergeService() changed = %v and leaves %s: %s", changed, key, got)
-		}
+// TestMergeServiceWish edits the Function, each time to something and back to
+// nothing.
+func TestMergeServiceWish(t *testing.T) {
+	edits := map[string]struct {
+		edit func(*v1alpha1.Function)
+		want Change
+	}{
+		"env":             {func(fn *v1alpha1.Function) { fn.Spec.Env = nil }, RevisionChange},
+		"label":           {func(fn *v1alpha1.Function) { fn.Spec.Labels = nil }, RevisionChange},
+		"resources":       {func(fn *v1alpha1.Function) { fn.Spec.Resources = corev1.ResourceRequirements{} }, RevisionChange},
+		"least replicas":  {func(fn *v1alpha1.Function) { fn.Spec.MinReplicas = new(int32(0)) }, RevisionChange},
+		"no maximum":      {func(fn *v1alpha1.Function) { fn.Spec.MaxReplicas = nil }, RevisionChange},
+		"runtime renamed": {func(fn *v1alpha1.Function) { fn.Spec.Runtime = "nodejs22" }, RevisionChange},
+		"everything":      {everythingSaid, RevisionChange},
+		"node":            {func(fn *v1alpha1.Function) { fn.Spec.NodeSelector = map[string]string{"x": "y"} }, RevisionChange},
+		"tolerations":     {func(fn *v1alpha1.Function) { fn.Spec.Tolerations = []corev1.Toleration{{Key: "x"}} }, RevisionChange},
+		"public":          {func(fn *v1alpha1.Function) { fn.Spec.Visibility = v1alpha1.VisibilityPublic }, RouteChange},
+		"traffic": {func(fn *v1alpha1.Function) {
+			fn.Spec.Traffic = []v1alpha1.TrafficTarget{
+				{RevisionName: "greeter-00001", Percent: new(int64(100))}, {LatestRevision: new(true), Tag: "next"},
+			}
+		}, RouteChange},
+		"visibility said": {func(fn *v1alpha1.Function) { fn.Spec.Visibility = v1alpha1.VisibilityClusterLocal }, NoChange},
+	}
+	for name, tc := range edits {
+		t.Run(name, func(t *testing.T) {
+			from, to := function(), function(tc.edit)
+			for _, step := range []struct{ before, after *v1alpha1.Function }{{from, to}, {to, from}} {
+				desired, existing := MakeService(step.after, image), admitted(MakeService(step.before, image))
+				merged, change := MergeService(desired, existing, Remember(existing))
+				if change != tc.want {
+					t.Fatalf("MergeService() wants change %v, want %v", change, tc.want)
+				}
+				stored := admitted(merged)
+				if diff := cmp.Diff(admitted(desired.DeepCopy()), stored); diff != "" {
+					t.Errorf("the Service is not as desired (-want, +got):\n%s", diff)
+				}
+				if again, change := MergeService(desired, stored, Remember(stored)); change != NoChange {
+					t.Errorf("MergeService() never comes to rest (-stored, +merged):\n%s", cmp.Diff(stored, again))
+				}
+			}
+		})
 	}
 }
 
-func TestMergeRouting(t *testing.T) {
+// TestSecretMountsOrder wants no new revision of what is a set.
+func TestSecretMountsOrder(t *testing.T) {
+	fn, other := function(everythingSaid), function(everythingSaid)
+	slices.Reverse(other.Spec.SecretMounts)
+	if diff := cmp.Diff(MakeService(fn, image), MakeService(other, image)); diff != "" {
+		t.Errorf("the order of secretMounts counts:\n%s", diff)
+	}
+}
+
+func TestMergeRoute(t *testing.T) {
 	older := function(func(fn *v1alpha1.Function) { fn.Spec.Env = nil })
 	tests := map[string]struct {
-		change  func(*servingv1.Service)
-		changed bool
+		change func(*servingv1.Service)
+		want   Change
 	}{
-		"an older template":  {func(*servingv1.Service) {}, false},
-		"an edited template": {func(svc *servingv1.Service) { svc.Spec.Template.Spec.Containers[0].Image = "other" }, false},
-		"no hash":            {func(svc *servingv1.Service) { svc.Annotations = nil }, false},
-		"labels of others":   {func(svc *servingv1.Service) { svc.Labels["theirs"] = "x" }, false},
-		"visibility":         {func(svc *servingv1.Service) { delete(svc.Labels, "networking.knative.dev/visibility") }, true},
-		"no labels":          {func(svc *servingv1.Service) { svc.Labels = nil }, true},
-		"traffic tagged":     {func(svc *servingv1.Service) { svc.Spec.Traffic[0].Tag = "mine" }, true},
+		"an older template":  {func(*servingv1.Service) {}, NoChange},
+		"an edited template": {func(svc *servingv1.Service) { svc.Spec.Template.Spec.Containers[0].Image = "other" }, NoChange},
+		"no hash":            {func(svc *servingv1.Service) { svc.Annotations = nil }, NoChange},
+		"labels of others":   {func(svc *servingv1.Service) { svc.Labels["theirs"] = "x" }, NoChange},
+		"visibility":         {func(svc *servingv1.Service) { delete(svc.Labels, "networking.knative.dev/visibility") }, RouteChange},
+		"no labels":          {func(svc *servingv1.Service) { svc.Labels = nil }, RouteChange},
+		"traffic tagged":     {func(svc *servingv1.Service) { svc.Spec.Traffic[0].Tag = "mine" }, RouteChange},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			desired, existing := MakeService(function(), image), admitted(MakeService(older, image))
 			tc.change(existing)
-			merged, changed := MergeRouting(desired, existing)
-			if changed != tc.changed {
-				t.Errorf("MergeRouting() changed = %v", changed)
+			merged, change := MergeRoute(desired, existing)
+			if change != tc.want {
+				t.Errorf("MergeRoute() wants change %v, want %v", change, tc.want)
 			}
 			if diff := cmp.Diff(existing.Spec.Template, merged.Spec.Template); diff != "" {
-				t.Errorf("MergeRouting() changed the template (-existing, +merged):\n%s", diff)
+				t.Errorf("MergeRoute() changed the template (-existing, +merged):\n%s", diff)
 			}
 			if diff := cmp.Diff(desired.Spec.RouteSpec, merged.Spec.RouteSpec); diff != "" {
-				t.Errorf("MergeRouting() route (-want, +got):\n%s", diff)
+				t.Errorf("MergeRoute() route (-want, +got):\n%s", diff)
 			}
-			if _, again := MergeRouting(desired, merged); again {
-				t.Error("MergeRouting() never comes to rest")
+			if _, again := MergeRoute(desired, merged); again != NoChange {
+				t.Error("MergeRoute() never comes to rest")
 			}
 		})
+	}
+}
+
+func TestRestoreTemplate(t *testing.T) {
+	svc := admitted(MakeService(function(everythingSaid, func(fn *v1alpha1.Function) {
+		fn.Spec.Annotations["serving.knative.dev/progress-deadline"] = "30s"
+	}), image))
+	remembered := Remember(svc)
+	if IsTemplateEdited(svc, remembered) || IsTemplateEdited(svc, "") {
+		t.Error("IsTemplateEdited() of what is as remembered, or of what nothing is remembered, = true")
+	}
+	edited := svc.DeepCopy()
+	edited.Spec.Template.Spec.Containers[0].Image = "evil"
+	if !IsTemplateEdited(edited, remembered) {
+		t.Error("IsTemplateEdited() = false")
+	}
+	if IsTemplateEdited(admitted(MakeService(function(), image)), remembered) {
+		t.Error("IsTemplateEdited() of what was made for another wish = true")
+	}
+
+	var revisions []servingv1.Revision
+	for i, from := range []*servingv1.Service{edited, svc} {
+		template := from.Spec.Template.DeepCopy()
+		revision := servingv1.Revision{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
+		revision.Name, revision.Namespace, revision.UID = "greeter-0000"+strconv.Itoa(i), "default", "1"
+		revision.Labels["serving.knative.dev/service"] = "greeter"
+		revision.Annotations["serving.knative.dev/creator"] = "someone"
+		revisions = append(revisions, revision)
+	}
+	edited.Annotations = nil
+	if !IsTemplateEdited(edited, remembered) {
+		t.Error("IsTemplateEdited() of what has lost its annotations = false")
+	}
+	if RestoreTemplate(edited.DeepCopy(), revisions[:1], remembered) {
+		t.Error("RestoreTemplate() from a revision of something else = true")
+	}
+	if !RestoreTemplate(edited, revisions, remembered) {
+		t.Error("RestoreTemplate() = false")
+	}
+	if diff := cmp.Diff(svc.Spec, edited.Spec); diff != "" {
+		t.Errorf("RestoreTemplate() (-want, +got):\n%s", diff)
+	}
+	if Remember(edited) != remembered {
+		t.Error("The restored Service is not as remembered")
 	}
 }

@@ -17,8 +17,11 @@ limitations under the License.
 package resources
 
 import (
-	"maps"
+	"cmp"
+	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -47,6 +50,19 @@ const (
 	tmpSize = "512Mi"
 )
 
+// Change is what it takes to make a Service as it is wished for.
+type Change int
+
+const (
+	// NoChange says that the Service is as it is wished for.
+	NoChange Change = iota
+	// RouteChange says that requests are to reach its revisions another way.
+	RouteChange
+	// RevisionChange says that a new revision is to be made, too, or the one that
+	// there is to be made sure of.
+	RevisionChange
+)
+
 // MakeService returns the Knative Service that runs the image, a reference by
 // digest, as the Function says.
 func MakeService(fn *v1alpha1.Function, image string) *servingv1.Service {
@@ -60,99 +76,112 @@ func MakeService(fn *v1alpha1.Function, image string) *servingv1.Service {
 							serverless.FunctionNameLabelKey: fn.Name,
 							serverless.FunctionUIDLabelKey:  string(fn.UID),
 						}),
-						Annotations: scaleAnnotations(fn),
+						Annotations: kmap.Union(fn.Spec.Annotations, scaleAnnotations(fn)),
 					},
-					Spec: servingv1.RevisionSpec{PodSpec: podSpec(fn, image)},
+					Spec: servingv1.RevisionSpec{
+						PodSpec:              podSpec(fn, image),
+						ContainerConcurrency: fn.Spec.Concurrency,
+						TimeoutSeconds:       fn.Spec.TimeoutSeconds,
+					},
 				},
 			},
-			RouteSpec: servingv1.RouteSpec{
-				Traffic: []servingv1.TrafficTarget{{LatestRevision: new(true), Percent: new(int64(100))}},
-			},
+			RouteSpec: servingv1.RouteSpec{Traffic: traffic(fn)},
 		},
 	}
-	svc.Labels[netapi.VisibilityLabelKey] = serving.VisibilityClusterLocal
+	if fn.Spec.Visibility != v1alpha1.VisibilityPublic {
+		svc.Labels[netapi.VisibilityLabelKey] = serving.VisibilityClusterLocal
+	}
 	svc.Annotations = map[string]string{
-		serverless.WishHashAnnotationKey: hash([]any{svc.Labels, svc.Spec}),
+		serverless.WishHashAnnotationKey: hash(svc.Spec.Template),
 	}
 	return svc
 }
 
 // MergeService returns a copy of an existing Service that is as desired, and
-// whether that is a change. Labels and annotations that others have put on it
-// stay: Serving does not allow its own to change.
-func MergeService(desired, existing *servingv1.Service) (merged *servingv1.Service, changed bool) {
-	merged = existing.DeepCopy()
-	if isServiceUpToDate(desired, existing) {
-		return merged, false
+// what that changes. Labels and annotations that others have put on the Service
+// stay: Serving does not allow its own to change. Its revision template is
+// Kiln's alone: it has to be written where it is not as remembered of the last
+// time.
+func MergeService(desired, existing *servingv1.Service, remembered string) (*servingv1.Service, Change) {
+	merged, change := MergeRoute(desired, existing)
+	if wishOf(existing) != wishOf(desired) || Remember(existing) != remembered {
+		merged.Annotations = kmap.Union(existing.Annotations, desired.Annotations)
+		merged.Spec.Template = desired.Spec.Template
+		change = RevisionChange
 	}
-	merged.Labels = kmap.Union(existing.Labels, desired.Labels)
-	merged.Annotations = kmap.Union(existing.Annotations, desired.Annotations)
-	merged.Spec = desired.Spec
-	return merged, true
+	return merged, change
 }
 
-// MergeRouting is MergeService without the revision template, which stays as it
-// is: for as long as the image that the desired template runs is not there.
-func MergeRouting(desired, existing *servingv1.Service) (merged *servingv1.Service, changed bool) {
-	merged = existing.DeepCopy()
-	merged.Labels = kmap.Union(existing.Labels, desired.Labels)
+// MergeRoute is MergeService without the revision template, which stays as it is.
+func MergeRoute(desired, existing *servingv1.Service) (*servingv1.Service, Change) {
+	merged := existing.DeepCopy()
+	visibility := desired.Labels[netapi.VisibilityLabelKey]
+	if equality.Semantic.DeepEqual(existing.Spec.RouteSpec, desired.Spec.RouteSpec) &&
+		existing.Labels[netapi.VisibilityLabelKey] == visibility {
+		return merged, NoChange
+	}
 	merged.Spec.RouteSpec = desired.Spec.RouteSpec
-	return merged, !maps.Equal(merged.Labels, existing.Labels) ||
-		!equality.Semantic.DeepEqual(merged.Spec.RouteSpec, existing.Spec.RouteSpec)
+	merged.Labels = kmap.Union(existing.Labels, desired.Labels)
+	if visibility == "" {
+		delete(merged.Labels, netapi.VisibilityLabelKey)
+	}
+	return merged, RouteChange
 }
 
-// isServiceUpToDate compares in two ways. The hash tells whether the wish has
-// changed, also where something is not wished for any more that Serving might
-// have filled in. The comparison tells whether somebody else has changed the
-// Service.
-func isServiceUpToDate(desired, existing *servingv1.Service) bool {
-	want, got := &desired.Spec.Template, &existing.Spec.Template
-	return equality.Semantic.DeepDerivative(desired.Labels, existing.Labels) &&
-		equality.Semantic.DeepDerivative(desired.Annotations, existing.Annotations) &&
-		equality.Semantic.DeepEqual(desired.Spec.RouteSpec, existing.Spec.RouteSpec) &&
-		got.Name == want.Name &&
-		maps.Equal(got.Labels, want.Labels) &&
-		hasScaleOf(want.Annotations, got.Annotations) &&
-		equality.Semantic.DeepEqual(want.Spec, withoutDefaults(&want.Spec, &got.Spec))
+func wishOf(svc *servingv1.Service) string {
+	return svc.Annotations[serverless.WishHashAnnotationKey]
 }
 
-// hasScaleOf compares the limits of the number of pods, by whichever of the
-// names that Serving knows them by. Other annotations are others' business.
-func hasScaleOf(want, got map[string]string) bool {
-	return autoscaling.MinScaleAnnotation.Value(got) == autoscaling.MinScaleAnnotation.Value(want) &&
-		autoscaling.MaxScaleAnnotation.Value(got) == autoscaling.MaxScaleAnnotation.Value(want)
+// Remember returns what is to be remembered of the revision template of a Service
+// that Kiln has just written: a hash of what was wished for, and one of what is
+// stored, in which Serving has filled in what was left out.
+func Remember(stored *servingv1.Service) string {
+	return wishOf(stored) + "." + hash(stored.Spec.Template)
 }
 
-// withoutDefaults returns the existing spec with what is not wished for, and
-// Serving fills in as its administrator says, as it is desired. What Serving
-// never fills in it leaves as it is.
-func withoutDefaults(want, existing *servingv1.RevisionSpec) servingv1.RevisionSpec {
-	got := *existing.DeepCopy()
-	got.TimeoutSeconds = want.TimeoutSeconds
-	got.ResponseStartTimeoutSeconds = want.ResponseStartTimeoutSeconds
-	got.IdleTimeoutSeconds = want.IdleTimeoutSeconds
-	got.ContainerConcurrency = want.ContainerConcurrency
-	for i := range min(len(want.Containers), len(got.Containers)) {
-		want, got := &want.Containers[i], &got.Containers[i]
-		dropDefaults(got.Resources.Requests, want.Resources.Requests)
-		dropDefaults(got.Resources.Limits, want.Resources.Limits)
-		if got.ReadinessProbe != nil && equality.Semantic.DeepDerivative(want.ReadinessProbe.ProbeHandler, got.ReadinessProbe.ProbeHandler) {
-			// How often it is asked is not wished for.
-			got.ReadinessProbe = want.ReadinessProbe
+// IsTemplateEdited says whether somebody else has changed the Service's revision
+// template. It is not so sure of a Service that was made for another wish than
+// the remembered one: Kiln may have lost the memory of that.
+func IsTemplateEdited(svc *servingv1.Service, remembered string) bool {
+	wish, stored, ok := strings.Cut(remembered, ".")
+	return ok && (wishOf(svc) == wish || wishOf(svc) == "") && hash(svc.Spec.Template) != stored
+}
+
+// RestoreTemplate gives the Service the revision template that is remembered, if
+// one of the revisions was made of it, and says whether that is so.
+func RestoreTemplate(svc *servingv1.Service, revisions []servingv1.Revision, remembered string) bool {
+	wish, stored, _ := strings.Cut(remembered, ".")
+	for i := range revisions {
+		if template := templateOf(&revisions[i]); hash(template) == stored {
+			svc.Spec.Template = template
+			svc.Annotations = kmap.Union(svc.Annotations, map[string]string{serverless.WishHashAnnotationKey: wish})
+			return true
 		}
 	}
-	return got
+	return false
 }
 
-// dropDefaults drops the resources that nobody wishes for and Serving has
-// defaults for.
-func dropDefaults(got, want corev1.ResourceList) {
-	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
-		if _, ok := want[name]; !ok {
-			delete(got, name)
-		}
+// templateOf returns the template that the revision was made of.
+func templateOf(revision *servingv1.Revision) servingv1.RevisionTemplateSpec {
+	return servingv1.RevisionTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{
+			Labels:      withoutServing(revision.Labels),
+			Annotations: withoutServing(revision.Annotations),
+		},
+		Spec: *revision.Spec.DeepCopy(),
 	}
 }
+
+// withoutServing drops what Serving writes on a revision.
+func withoutServing(metadata map[string]string) map[string]string {
+	return kmap.Filter(metadata, func(key string) bool {
+		return strings.HasPrefix(key, serving.GroupNamePrefix) && !slices.Contains(templateAnnotations, key)
+	})
+}
+
+// templateAnnotations are the annotations of Serving's that it knows in a
+// template, and copies to the revision.
+var templateAnnotations = []string{serving.ProgressDeadlineAnnotationKey, serving.RolloutDurationKey}
 
 // scaleAnnotations leaves out a maximum of 0, which would contradict a limit of
 // Serving's own. A minimum of 0 is said, since Serving's default can be another.
@@ -171,13 +200,20 @@ func scaleAnnotations(fn *v1alpha1.Function) map[string]string {
 // All of it is said of the container, since Serving allows nothing of that kind
 // to be said of the pod.
 func podSpec(fn *v1alpha1.Function, image string) corev1.PodSpec {
+	mounts := slices.SortedFunc(slices.Values(fn.Spec.SecretMounts), func(a, b v1alpha1.SecretMount) int {
+		return cmp.Compare(a.MountPath, b.MountPath)
+	})
 	return corev1.PodSpec{
-		AutomountServiceAccountToken: new(false),
+		ServiceAccountName:           fn.Spec.ServiceAccountName,
+		AutomountServiceAccountToken: automount(fn),
 		EnableServiceLinks:           new(false),
+		NodeSelector:                 fn.Spec.NodeSelector,
+		Tolerations:                  fn.Spec.Tolerations,
 		Containers: []corev1.Container{{
 			Name:      FunctionContainerName,
 			Image:     image,
 			Env:       env(fn),
+			EnvFrom:   fn.Spec.EnvFrom,
 			Resources: fn.Spec.Resources,
 			ReadinessProbe: &corev1.Probe{
 				ProbeHandler: corev1.ProbeHandler{
@@ -192,15 +228,68 @@ func podSpec(fn *v1alpha1.Function, image string) corev1.PodSpec {
 				RunAsNonRoot:             new(true),
 				SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 			},
-			VolumeMounts: []corev1.VolumeMount{{Name: tmpVolumeName, MountPath: tmpPath}},
+			VolumeMounts: append([]corev1.VolumeMount{{Name: tmpVolumeName, MountPath: tmpPath}}, secretVolumeMounts(mounts)...),
 		}},
-		Volumes: []corev1.Volume{{
+		Volumes: append([]corev1.Volume{{
 			Name: tmpVolumeName,
 			VolumeSource: corev1.VolumeSource{
 				EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: new(resource.MustParse(tmpSize))},
 			},
-		}},
+		}}, secretVolumes(mounts)...),
 	}
+}
+
+// automount withholds the token of a service account that nobody has named. To
+// ask for the token of one, Serving does not allow; it is Kubernetes' default.
+func automount(fn *v1alpha1.Function) *bool {
+	if fn.Spec.ServiceAccountName != "" {
+		return nil
+	}
+	return new(false)
+}
+
+func secretVolumes(mounts []v1alpha1.SecretMount) []corev1.Volume {
+	var volumes []corev1.Volume
+	for i, mount := range mounts {
+		volumes = append(volumes, corev1.Volume{
+			Name:         secretVolumeName(i),
+			VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: mount.SecretName}},
+		})
+	}
+	return volumes
+}
+
+func secretVolumeMounts(mounts []v1alpha1.SecretMount) []corev1.VolumeMount {
+	var volumeMounts []corev1.VolumeMount
+	for i, mount := range mounts {
+		volumeMounts = append(volumeMounts, corev1.VolumeMount{Name: secretVolumeName(i), MountPath: mount.MountPath, ReadOnly: true})
+	}
+	return volumeMounts
+}
+
+func secretVolumeName(i int) string {
+	return fmt.Sprintf("secret-%d", i)
+}
+
+// traffic says all that Serving would fill in, so that it can be compared.
+func traffic(fn *v1alpha1.Function) []servingv1.TrafficTarget {
+	if len(fn.Spec.Traffic) == 0 {
+		return []servingv1.TrafficTarget{{LatestRevision: new(true), Percent: new(int64(100))}}
+	}
+	targets := make([]servingv1.TrafficTarget, 0, len(fn.Spec.Traffic))
+	for _, target := range fn.Spec.Traffic {
+		percent := int64(0)
+		if target.Percent != nil {
+			percent = *target.Percent
+		}
+		targets = append(targets, servingv1.TrafficTarget{
+			Tag:            target.Tag,
+			RevisionName:   target.RevisionName,
+			LatestRevision: new(target.RevisionName == ""),
+			Percent:        &percent,
+		})
+	}
+	return targets
 }
 
 // env returns what the function is told about itself, and what its author says.

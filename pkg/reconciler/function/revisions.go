@@ -1,0 +1,127 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package function
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"knative.dev/serving/pkg/apis/serving"
+	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
+
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
+)
+
+// namedRevisions returns the names of the revisions that the Service wants
+// requests to be sent to, beside the newest one.
+func namedRevisions(svc *servingv1.Service) []string {
+	var names []string
+	for _, target := range svc.Spec.Traffic {
+		if target.RevisionName != "" && !slices.Contains(names, target.RevisionName) {
+			names = append(names, target.RevisionName)
+		}
+	}
+	return names
+}
+
+// missingRevisions says which revisions are missing that requests are to be sent
+// to, or "". It looks when that is about to change; afterwards Serving tells.
+func (r *Reconciler) missingRevisions(ctx context.Context, fn *v1alpha1.Function, desired *servingv1.Service) (string, error) {
+	wanted := namedRevisions(desired)
+	if len(wanted) == 0 {
+		return "", nil
+	}
+	existing, err := r.serviceLister.Services(fn.Namespace).Get(desired.Name)
+	if err == nil && equality.Semantic.DeepEqual(existing.Spec.RouteSpec, desired.Spec.RouteSpec) {
+		return "", nil
+	}
+	list, err := r.serving.ServingV1().Revisions(fn.Namespace).List(ctx, metav1.ListOptions{
+		LabelSelector: labels.SelectorFromSet(labels.Set{serving.ServiceLabelKey: desired.Name}).String(),
+	})
+	if err != nil {
+		return "", fmt.Errorf("failed to list Revisions: %w", err)
+	}
+	var names []string
+	for i := range list.Items {
+		if list.Items[i].DeletionTimestamp == nil {
+			names = append(names, list.Items[i].Name)
+		}
+	}
+	return describeMissing(wanted, names), nil
+}
+
+// describeMissing says which of the wanted revisions there are not, or "".
+func describeMissing(wanted, names []string) string {
+	missing := slices.DeleteFunc(slices.Clone(wanted), func(name string) bool { return slices.Contains(names, name) })
+	if len(missing) == 0 {
+		return ""
+	}
+	slices.Sort(names)
+	have := "it has none yet"
+	if len(names) > 0 {
+		have = "it has " + strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("spec.traffic names what is no revision of the function: %s; %s. Nothing was changed.", strings.Join(missing, ", "), have)
+}
+
+// restoreTemplate gives the Service the revision template that was deployed last,
+// if there still is a revision of it, and says whether that is so.
+func (r *Reconciler) restoreTemplate(ctx context.Context, fn *v1alpha1.Function, svc *servingv1.Service) (bool, error) {
+	if fn.Status.TemplateHash == "" {
+		return false, nil
+	}
+	list, err := r.serving.ServingV1().Revisions(fn.Namespace).List(ctx, metav1.ListOptions{LabelSelector: childrenOf(fn).String()})
+	if err != nil {
+		return false, fmt.Errorf("failed to list Revisions: %w", err)
+	}
+	return resources.RestoreTemplate(svc, list.Items, fn.Status.TemplateHash), nil
+}
+
+// revisionFailed is the reason that the configuration of a Service gives when
+// its newest revision has failed.
+const revisionFailed = "RevisionFailed"
+
+// excuse says whether a revision that Serving calls failed has not. Serving
+// takes a pod that waits for room on a node for a failure, which it is not, and
+// the Service tells of that for a while after the pod has found some.
+func (r *Reconciler) excuse(ctx context.Context, fn *v1alpha1.Function, name string) (bool, error) {
+	revision, err := r.serving.ServingV1().Revisions(fn.Namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrs.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("failed to get Revision: %w", err)
+	}
+	available := revision.Status.GetCondition(servingv1.RevisionConditionResourcesAvailable)
+	switch {
+	case available.IsFalse() && available.Reason == corev1.PodReasonUnschedulable:
+		fn.Status.MarkRunningUnknown(v1alpha1.ReasonMinimumReplicasUnavailable, "Revision %s: %s", name, available.Message)
+	case !revision.Status.GetCondition(servingv1.RevisionConditionReady).IsFalse():
+		fn.Status.MarkRunningUnknown(v1alpha1.ReasonServiceWaiting, "Revision %s is not ready yet.", name)
+	default:
+		return false, nil
+	}
+	return true, nil
+}
