@@ -92,24 +92,26 @@ func changed(configMap, key, value string) *corev1.ConfigMap {
 // is told of a configuration that changes nothing, writes nothing for Functions
 // that are ready.
 func TestRestart(t *testing.T) {
-	before := startWorld(t)
+	before := startWorld(t, nil, buildAndServe)
 	before.populate()
-	w := startWorld(t, before.objects()...)
+	w := startWorld(t, before.objects(), storeNothing)
 	w.untilAllSeen()
 	w.wantWritesIn("the controller has started")
 
-	for what, cm := range map[string]*corev1.ConfigMap{
-		"a ConfigMap was written as it was":      systemConfigMap(config.BuildConfigName, systemConfig[config.BuildConfigName]),
-		"builds may take longer":                 changed(config.BuildConfigName, "timeout", "30m"),
-		"another default":                        changed(config.FunctionsConfigName, "default-min-replicas", "2"),
-		"one more runtime":                       changed(config.RuntimesConfigName, "nodejs26", "{baseImage: node:26, language: nodejs}"),
-		"a runtime that nobody uses has changed": changed(config.RuntimesConfigName, "nodejs20", "{baseImage: node:20.1, language: nodejs}"),
-		"a runtime is deprecated":                changed(config.RuntimesConfigName, "nodejs24", "{baseImage: node:24, language: nodejs, deprecated: true}"),
-	} {
-		w.change(cm)
-		w.untilAllSeen()
-		w.wantWritesIn(what)
-	}
+	w.change(systemConfigMap(config.BuildConfigName, systemConfig[config.BuildConfigName]))
+	w.untilAllSeen()
+	w.wantWritesIn("a ConfigMap was written as it was")
+
+	w.change(
+		// Builds may take longer, there is another default, a runtime that nobody
+		// uses has changed, and one that many use is deprecated.
+		changed(config.BuildConfigName, "timeout", "30m"),
+		changed(config.FunctionsConfigName, "default-min-replicas", "2"),
+		changed(config.RuntimesConfigName, "nodejs20", "{baseImage: node:20.1, language: nodejs}"),
+		changed(config.RuntimesConfigName, "nodejs24", "{baseImage: node:24, language: nodejs, deprecated: true}"),
+	)
+	w.untilAllSeen()
+	w.wantWritesIn("the configuration has changed in what concerns nobody")
 
 	// This also shows that writes are seen.
 	w.change(changed(config.RuntimesConfigName, "nodejs22", "{baseImage: node:22.1, language: nodejs}"))
@@ -119,8 +121,7 @@ func TestRestart(t *testing.T) {
 
 func team(i int) string { return fmt.Sprintf("team-%d", i) }
 
-// world is a controller at work in a cluster of fakes, where builds succeed and
-// Services are ready at once.
+// world is a controller at work in a cluster of fakes.
 type world struct {
 	*testing.T
 	ctx     context.Context
@@ -148,17 +149,18 @@ func (s *seen) Reconcile(ctx context.Context, key string) error {
 	return err
 }
 
-// startWorld starts a controller in a cluster that has the objects, as a process
-// does.
-func startWorld(t *testing.T, objects ...runtime.Object) *world {
+// startWorld starts a controller, as a process does, in a cluster that has the
+// objects and reacts like that to what is written.
+func startWorld(t *testing.T, objects []runtime.Object, react clientgotesting.ReactionFunc) *world {
 	t.Helper()
 	ctx, cancel, informers := fakeContext(t)
 	w := &world{T: t, watcher: &configmap.ManualWatcher{Namespace: system.Namespace()}, events: make(chan string, maxEventsSeen)}
 	w.ctx = logging.WithLogger(ctx, zap.NewNop().Sugar())
 	w.ctx = controller.WithEventRecorder(w.ctx, &record.FakeRecorder{Events: w.events})
 	w.store(objects)
-	fakepipelineclient.Get(ctx).PrependReactor("create", "taskruns", succeed)
-	fakeservingclient.Get(ctx).PrependReactor("create", "services", getReady)
+	for _, fake := range w.fakes() {
+		fake.PrependReactor("*", "*", react)
+	}
 
 	w.impl = NewController(w.ctx, w.watcher)
 	w.seen = &seen{Reconciler: w.impl.Reconciler, LeaderAware: w.impl.Reconciler.(pkgreconciler.LeaderAware), keys: sets.New[string]()}
@@ -183,20 +185,31 @@ func startWorld(t *testing.T, objects ...runtime.Object) *world {
 	return w
 }
 
-// succeed ends a build in the moment in which it is created.
-func succeed(action clientgotesting.Action) (bool, runtime.Object, error) {
-	taskRunSucceeded(digestA)(action.(clientgotesting.CreateAction).GetObject().(*pipelinev1.TaskRun))
+// buildAndServe has builds end, and Services serve, in the moment in which they
+// are created.
+func buildAndServe(action clientgotesting.Action) (bool, runtime.Object, error) {
+	if create, ok := action.(clientgotesting.CreateAction); ok {
+		switch obj := create.GetObject().(type) {
+		case *pipelinev1.TaskRun:
+			taskRunSucceeded(digestA)(obj)
+		case *servingv1.Service:
+			obj.SetDefaults(apis.WithinCreate(context.Background()))
+			serviceReady(obj)
+		}
+	}
 	return false, nil, nil
 }
 
-// getReady has a Service serve in the moment in which it is created.
-func getReady(action clientgotesting.Action) (bool, runtime.Object, error) {
-	svc := action.(clientgotesting.CreateAction).GetObject().(*servingv1.Service)
-	svc.Generation = 1
-	svc.Status.ObservedGeneration = 1
-	svc.SetDefaults(apis.WithinCreate(context.Background()))
-	serviceReady(svc)
-	return false, nil, nil
+// storeNothing has writes succeed without effect: one that should not be could
+// cause the next, for ever.
+func storeNothing(action clientgotesting.Action) (bool, runtime.Object, error) {
+	if !isWrite(action) {
+		return false, nil, nil
+	}
+	if write, ok := action.(clientgotesting.CreateAction); ok {
+		return true, write.GetObject(), nil
+	}
+	return true, nil, nil
 }
 
 // populate creates Functions and waits until they are ready.
@@ -266,15 +279,21 @@ func (w *world) store(objects []runtime.Object) {
 	}
 }
 
+func isWrite(action clientgotesting.Action) bool {
+	return !slices.Contains([]string{"get", "list", "watch"}, action.GetVerb())
+}
+
 // change changes the configuration, when all that was done before is forgotten.
-func (w *world) change(cm *corev1.ConfigMap) {
+func (w *world) change(configMaps ...*corev1.ConfigMap) {
 	for _, fake := range w.fakes() {
 		fake.ClearActions()
 	}
 	w.seen.mu.Lock()
 	w.seen.keys.Clear()
 	w.seen.mu.Unlock()
-	w.watcher.OnChange(cm)
+	for _, cm := range configMaps {
+		w.watcher.OnChange(cm)
+	}
 }
 
 func (w *world) fakes() []*clientgotesting.Fake {
@@ -310,9 +329,7 @@ func (w *world) wantWritesIn(since string, want ...string) {
 	got := map[string][]string{}
 	for _, fake := range w.fakes() {
 		for _, action := range fake.Actions() {
-			switch action.GetVerb() {
-			case "get", "list", "watch":
-			default:
+			if isWrite(action) {
 				got[action.GetNamespace()] = append(got[action.GetNamespace()], action.GetVerb()+" "+action.GetResource().Resource)
 			}
 		}
