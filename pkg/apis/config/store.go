@@ -18,7 +18,9 @@ package config
 
 import (
 	"context"
+	"reflect"
 
+	corev1 "k8s.io/api/core/v1"
 	"knative.dev/pkg/configmap"
 )
 
@@ -73,6 +75,19 @@ func Constructors() configmap.Constructors {
 		BuildConfigName:     NewBuildFromConfigMap,
 		RegistryConfigName:  NewRegistryFromConfigMap,
 	}
+}
+
+// Check says what is wrong with one of Kiln's own ConfigMaps, as the store would
+// find when it reads it. Others it knows nothing about.
+func Check(configMap *corev1.ConfigMap) error {
+	constructor, ok := Constructors()[configMap.Name]
+	if !ok {
+		return nil
+	}
+	// The store has checked that all of them are such functions.
+	results := reflect.ValueOf(constructor).Call([]reflect.Value{reflect.ValueOf(configMap)})
+	err, _ := results[1].Interface().(error)
+	return err
 }
 
 // Store keeps the current Config.

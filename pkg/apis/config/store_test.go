@@ -17,12 +17,14 @@ limitations under the License.
 package config
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	. "knative.dev/pkg/configmap/testing"
 	"knative.dev/pkg/depcheck"
 	logtesting "knative.dev/pkg/logging/testing"
@@ -68,6 +70,31 @@ func TestStore(t *testing.T) {
 	store.OnConfigChanged(bad)
 	if diff := cmp.Diff(want, store.Load()); diff != "" {
 		t.Errorf("after a bad update (-want +got):\n%s", diff)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	tests := map[string]struct{ good, bad map[string]string }{
+		FunctionsConfigName: {nil, map[string]string{"default-min-replicas": "x"}},
+		RuntimesConfigName:  {nil, map[string]string{"nodejs24": "language: cobol"}},
+		BuildConfigName:     {map[string]string{kanikoImageKey: kanikoImage}, nil},
+		RegistryConfigName:  {nil, map[string]string{"push": "no host"}},
+	}
+	for name := range Constructors() {
+		t.Run(name, func(t *testing.T) {
+			cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			cm.Data = tests[name].good
+			if err := Check(cm); err != nil {
+				t.Errorf("Check(good) = %v", err)
+			}
+			cm.Data = tests[name].bad
+			if err := Check(cm); err == nil || !strings.Contains(err.Error(), "ConfigMap "+name+": ") {
+				t.Errorf("Check(bad) = %v, want an error that tells which ConfigMap it is", err)
+			}
+		})
+	}
+	if err := Check(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kube-root-ca.crt"}}); err != nil {
+		t.Errorf("Check(somebody else's) = %v", err)
 	}
 }
 

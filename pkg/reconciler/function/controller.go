@@ -50,6 +50,7 @@ const ChildSelector = serverless.FunctionUIDLabelKey
 // NewController returns a controller that builds and runs Functions.
 func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl {
 	logger := logging.FromContext(ctx)
+	ctx = withEventRecorder(ctx)
 	functions := functioninformer.Get(ctx)
 	configMaps := configmapinformer.Get(ctx, ChildSelector)
 	taskRuns := taskruninformer.Get(ctx, ChildSelector)
@@ -79,6 +80,7 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 	if err := metrics.Instrument(otel.GetMeterProvider(), impl, functions); err != nil {
 		logger.Panicw("Failed to set up metrics", "error", err)
 	}
+	warnOfConfig(ctx, cmw, impl)
 	watch(ctx, functions.Informer(), withoutManagedFields, controller.HandleAll(impl.Enqueue))
 	for _, children := range []cache.SharedIndexInformer{configMaps.Informer(), taskRuns.Informer(), services.Informer()} {
 		watch(ctx, children, withoutManagedFields, controller.HandleAll(enqueueFunctionOf(impl)))

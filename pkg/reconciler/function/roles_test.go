@@ -41,8 +41,8 @@ var controllerRoles = sync.OnceValue(func() *ktesting.Roles {
 
 // needed is what the controller needs, and the tests of this package cannot show.
 var needed = []string{
-	// The recorder of events.
-	"create events", "patch events",
+	// The recorder of events, when one happens again.
+	"patch events",
 	// To set blockOwnerDeletion in owner references.
 	"update functions/finalizers.serverless.kiln.dev",
 	// Leader election.
