@@ -102,8 +102,10 @@ func typed[T any](t *testing.T, kind string) (found []*T) {
 func shippedConfig(t *testing.T) (configMaps []*corev1.ConfigMap) {
 	t.Helper()
 	for _, configMap := range typed[corev1.ConfigMap](t, "ConfigMap") {
-		if _, ok := configMap.Data["kaniko-image"]; ok {
-			configMap.Data["kaniko-image"] = "registry.example.com/kaniko:v1"
+		for key, value := range configMap.Data {
+			if strings.HasPrefix(value, "ko://") {
+				configMap.Data[key] = "registry.example.com/" + key + ":v1"
+			}
 		}
 		configMaps = append(configMaps, configMap)
 	}

@@ -41,7 +41,7 @@ func npmWords(log string) string {
 const exited = "error building image: error building stage: failed to execute command: waiting for process to exit: exit status 1\n"
 
 func TestDescribe(t *testing.T) {
-	const stepMessage = `"step-build" exited with code 1`
+	const stepMessage = `"step-install" exited with code 1`
 	step := func(log string) Failure { return Failure{Cause: StepFailed, Message: stepMessage, Log: log} }
 	tests := map[string]struct {
 		failure Failure
@@ -54,7 +54,7 @@ func TestDescribe(t *testing.T) {
 			v1alpha1.ReasonBuildTimeout, []string{"spec.build.timeout", "max-timeout in config-build", `"15m0s"`},
 		},
 		"out of memory, the builder itself": {
-			Failure{Cause: OutOfMemory, Message: `"step-build" exited with code 137: OOMKilled`, Log: "INFO RUN npm install\n"},
+			Failure{Cause: OutOfMemory, Message: `"step-install" exited with code 137: OOMKilled`, Log: "INFO RUN npm install\n"},
 			v1alpha1.ReasonBuildOutOfMemory, []string{"spec.build.resources", "max-memory in config-build", "OOMKilled"},
 		},
 		"out of memory, a command that the builder ran": {

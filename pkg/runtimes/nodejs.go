@@ -25,6 +25,20 @@ import (
 	"unicode/utf8"
 )
 
+// nodeLayout runs as the user "node" of the official images. Nothing but /tmp
+// need be writable.
+var nodeLayout = Layout{
+	Files: map[string]string{
+		"handler.js":   "/function/handler.js",
+		"package.json": "/function/package.json",
+		"server.cjs":   "/kiln/server.cjs",
+	},
+	Env:        map[string]string{"HOME": "/tmp", "NODE_ENV": "production", "PORT": "8080"},
+	User:       "1000:1000",
+	WorkingDir: "/function",
+	Entrypoint: []string{"node", "/kiln/server.cjs", "/function/handler.js"},
+}
+
 // readPackageJSON implements Runtime.readDependencies for npm. Peer
 // dependencies count: npm installs them too.
 func readPackageJSON(text string) (string, bool, error) {

@@ -21,6 +21,7 @@ package runtimes
 
 import (
 	"embed"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -49,8 +50,36 @@ const (
 	// in MiB. It is the user's to set; a larger body is answered with 413.
 	EnvBodyLimit = "REQ_MB_LIMIT"
 
-	dockerfile = "Dockerfile"
+	// DockerfileName is the name of the file of a build context that says what to
+	// run. A context without one needs nothing run.
+	DockerfileName = "Dockerfile"
+
+	// LayoutName is the name of the file of a build context that says, as the JSON
+	// of a Layout, what is put upon the image that the Dockerfile makes, or upon
+	// the base image. A context without one wants what its Dockerfile makes.
+	LayoutName = "layout.json"
 )
+
+// Layout is what a function's image has beyond its base, and beyond what a
+// Dockerfile has run: files, and how it starts.
+type Layout struct {
+	// Files tells where the files of the build context are in the image: an
+	// absolute path for each name.
+	Files map[string]string `json:"files"`
+
+	// Env is added to the environment of the base image, and wins over it.
+	Env map[string]string `json:"env"`
+
+	// User is the user and group that the image runs as, by number so that
+	// Kubernetes can see it is not root.
+	User string `json:"user"`
+
+	// WorkingDir is the folder that the image starts in.
+	WorkingDir string `json:"workingDir"`
+
+	// Entrypoint is the command that starts the image.
+	Entrypoint []string `json:"entrypoint"`
+}
 
 //go:embed nodejs/Dockerfile nodejs/server.cjs
 var content embed.FS
@@ -69,6 +98,9 @@ type Runtime struct {
 	// wrapper holds the files that serve the function, by name.
 	wrapper []string
 
+	// layout puts the wrapper and the function into the image.
+	layout Layout
+
 	// readDependencies normalises the dependency file's text and tells
 	// whether there is anything to install.
 	readDependencies func(text string) (normal string, install bool, err error)
@@ -83,6 +115,7 @@ var languages = map[string]Runtime{
 		SourceFile:          "handler.js",
 		DependencyFile:      "package.json",
 		wrapper:             []string{"server.cjs"},
+		layout:              nodeLayout,
 		readDependencies:    readPackageJSON,
 		explainBuildFailure: explainNPM,
 	},
@@ -116,25 +149,31 @@ type Function struct {
 
 // BuildContext returns the files an image is built from, by name. It is flat,
 // fits a ConfigMap's data and is all that a build reads: the same context from
-// the same base image makes the same function. An error is never transient: it
-// tells what is wrong with the dependency file or the Dockerfile template.
+// the same base image makes the same function. It has a Dockerfile where there
+// is something to run, and a Layout unless the Dockerfile is the administrator's
+// own. An error is never transient: it tells what is wrong with the dependency
+// file or the Dockerfile template.
 func (r Runtime) BuildContext(fn Function) (map[string]string, error) {
 	dependencies, install, err := r.readDependencies(fn.Dependencies)
 	if err != nil {
 		return nil, fmt.Errorf("%s %w", r.DependencyFile, err)
 	}
-	text := fn.Dockerfile
-	if strings.TrimSpace(text) == "" {
-		text = r.DockerfileTemplate()
-	}
-	rendered, err := renderDockerfile(text, dockerfileData{BaseImage: fn.BaseImage, HasDependencies: install})
-	if err != nil {
-		return nil, err
-	}
 	files := map[string]string{
-		dockerfile:       rendered,
 		r.SourceFile:     fn.Source,
 		r.DependencyFile: dependencies,
+	}
+	template := fn.Dockerfile
+	if strings.TrimSpace(template) == "" {
+		template = ""
+		files[LayoutName] = r.layout.encode()
+		if install {
+			template = r.DockerfileTemplate()
+		}
+	}
+	if template != "" {
+		if files[DockerfileName], err = renderDockerfile(template, dockerfileData{BaseImage: fn.BaseImage, HasDependencies: install}); err != nil {
+			return nil, err
+		}
 	}
 	for _, name := range r.wrapper {
 		files[name] = r.read(name)
@@ -150,10 +189,11 @@ func (r Runtime) CheckDependencies(text string) error {
 	return nil
 }
 
-// DockerfileTemplate returns the template of the Dockerfile, in the syntax of
-// text/template. It may use {{.BaseImage}} and {{.HasDependencies}}.
+// DockerfileTemplate returns the template of the Dockerfile that installs
+// dependencies, in the syntax of text/template. It may use {{.BaseImage}} and
+// {{.HasDependencies}}.
 func (r Runtime) DockerfileTemplate() string {
-	return r.read(dockerfile)
+	return r.read(DockerfileName)
 }
 
 // ExplainBuildFailure returns what the language's package manager says in the
@@ -174,7 +214,7 @@ type dockerfileData struct {
 }
 
 func renderDockerfile(text string, data dockerfileData) (string, error) {
-	t, err := template.New(dockerfile).Parse(text)
+	t, err := template.New(DockerfileName).Parse(text)
 	if err != nil {
 		return "", fmt.Errorf("failed to parse Dockerfile template: %w", err)
 	}
@@ -183,6 +223,15 @@ func renderDockerfile(text string, data dockerfileData) (string, error) {
 		return "", fmt.Errorf("failed to render Dockerfile template: %w", err)
 	}
 	return out.String(), nil
+}
+
+// encode returns the layout as JSON. Strings always have one.
+func (l Layout) encode() string {
+	data, err := json.Marshal(l)
+	if err != nil {
+		panic(err)
+	}
+	return string(data) + "\n"
 }
 
 // read returns an embedded file. One that is missing is a mistake in this

@@ -17,6 +17,7 @@ limitations under the License.
 package runtimes
 
 import (
+	"encoding/json"
 	"maps"
 	"os"
 	"os/exec"
@@ -67,9 +68,12 @@ func TestBuildContext(t *testing.T) {
 			if err != nil {
 				t.Fatal("BuildContext:", err)
 			}
-			got := slices.Sorted(maps.Keys(files))
-			if want := []string{"Dockerfile", "handler.js", "package.json", "server.cjs"}; !slices.Equal(got, want) {
-				t.Errorf("files = %v, want %v", got, want)
+			want := []string{"handler.js", "layout.json", "package.json", "server.cjs"}
+			if tc.wantInstall {
+				want = append([]string{"Dockerfile"}, want...)
+			}
+			if got := slices.Sorted(maps.Keys(files)); !slices.Equal(got, want) {
+				t.Fatalf("files = %v, want %v", got, want)
 			}
 			if got := files["package.json"]; got != tc.wantDeps {
 				t.Errorf("package.json = %q, want %q", got, tc.wantDeps)
@@ -77,8 +81,11 @@ func TestBuildContext(t *testing.T) {
 			if got := files["handler.js"]; got != "source" {
 				t.Errorf("handler.js = %q, want %q", got, "source")
 			}
-			if got := strings.Contains(files["Dockerfile"], " npm install "); got != tc.wantInstall {
-				t.Errorf("Dockerfile installs = %v, want %v:\n%s", got, tc.wantInstall, files["Dockerfile"])
+			if !tc.wantInstall {
+				return
+			}
+			if !strings.Contains(files["Dockerfile"], " npm install ") {
+				t.Errorf("Dockerfile does not install:\n%s", files["Dockerfile"])
 			}
 			if !strings.HasPrefix(files["Dockerfile"], "FROM "+base+"\n") {
 				t.Errorf("Dockerfile is not built on %s:\n%s", base, files["Dockerfile"])
@@ -87,40 +94,39 @@ func TestBuildContext(t *testing.T) {
 	}
 }
 
-// A file the Dockerfile copies must be in the context, or the build fails;
-// and one it does not copy would cause builds that change nothing.
-func TestDockerfileCopiesTheContext(t *testing.T) {
+// A file that is put into the image must be in the context, or the build fails;
+// and one that is not would cause builds that change nothing.
+func TestLayoutUsesTheContext(t *testing.T) {
 	for _, language := range Languages() {
 		files, err := languages[language].BuildContext(Function{BaseImage: "base"})
 		if err != nil {
 			t.Fatal("BuildContext:", err)
 		}
-		copied := []string{"Dockerfile"}
-		for line := range strings.Lines(files["Dockerfile"]) {
-			if words := strings.Fields(line); len(words) == 3 && words[0] == "COPY" {
-				copied = append(copied, words[1])
-			}
+		var layout Layout
+		if err := json.Unmarshal([]byte(files[LayoutName]), &layout); err != nil {
+			t.Fatalf("%s: %v", language, err)
 		}
-		slices.Sort(copied)
-		if got := slices.Sorted(maps.Keys(files)); !slices.Equal(got, copied) {
-			t.Errorf("%s: context has %v, Dockerfile copies %v", language, got, copied)
+		used := append(slices.Collect(maps.Keys(layout.Files)), LayoutName)
+		slices.Sort(used)
+		if got := slices.Sorted(maps.Keys(files)); !slices.Equal(got, used) {
+			t.Errorf("%s: context has %v, used are %v", language, got, used)
+		}
+		if len(layout.Entrypoint) == 0 || layout.User == "" || layout.WorkingDir == "" {
+			t.Errorf("%s: layout lacks a field: %+v", language, layout)
 		}
 	}
 }
 
-// An edit of the source must not throw away the layer with the dependencies.
-func TestDockerfileLayerOrder(t *testing.T) {
-	files, err := languages["nodejs"].BuildContext(Function{Dependencies: `{"dependencies": {"ms": "1"}}`})
-	if err != nil {
-		t.Fatal("BuildContext:", err)
-	}
-	last := -1
-	for _, step := range []string{"COPY package.json ", " npm install ", "COPY server.cjs ", "COPY handler.js "} {
-		at := strings.Index(files["Dockerfile"], step)
-		if at <= last {
-			t.Errorf("%q is not after the step before it:\n%s", step, files["Dockerfile"])
+// What is installed must not depend on the source, so that it can be kept.
+func TestDockerfileCopiesDependenciesAlone(t *testing.T) {
+	for _, language := range Languages() {
+		runtime := languages[language]
+		for line := range strings.Lines(runtime.DockerfileTemplate()) {
+			words := strings.Fields(line)
+			if len(words) > 1 && words[0] == "COPY" && words[1] != runtime.DependencyFile {
+				t.Errorf("%s: the Dockerfile copies %s", language, words[1])
+			}
 		}
-		last = at
 	}
 }
 

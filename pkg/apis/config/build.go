@@ -17,7 +17,7 @@ limitations under the License.
 package config
 
 import (
-	"errors"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,15 +32,19 @@ const (
 	// for any.
 	LeastBuildTimeout = 10 * time.Second
 
-	kanikoImageKey = "kaniko-image"
+	kanikoImageKey  = "kaniko-image"
+	composeImageKey = "compose-image"
 
 	mostBuildTimeout = 24 * time.Hour
 )
 
 // Build tells how builds run.
 type Build struct {
-	// KanikoImage is Kiln's executor image, which builds and pushes.
+	// KanikoImage is Kiln's executor image, which runs Dockerfiles.
 	KanikoImage string
+
+	// ComposeImage is Kiln's image that makes and pushes functions' images.
+	ComposeImage string
 
 	// Timeout is how long a build may take whose Function does not say.
 	Timeout time.Duration
@@ -49,7 +53,7 @@ type Build struct {
 	// less than Timeout.
 	MaxTimeout time.Duration
 
-	// Resources are the requests and limits of the build's one step, as far as
+	// Resources are the requests and limits of the step that installs dependencies, as far as
 	// the Function does not say.
 	Resources corev1.ResourceRequirements
 
@@ -86,12 +90,15 @@ func defaultBuild() *Build {
 
 // NewBuildFromMap parses the data of config-build.
 func NewBuildFromMap(data map[string]string) (*Build, error) {
-	if _, ok := data[kanikoImageKey]; !ok {
-		return nil, inConfigMap(BuildConfigName, errors.New(`"kaniko-image" is required`))
+	for _, key := range []string{kanikoImageKey, composeImageKey} {
+		if _, ok := data[key]; !ok {
+			return nil, inConfigMap(BuildConfigName, fmt.Errorf("%q is required", key))
+		}
 	}
 	b := defaultBuild()
 	if err := parse(BuildConfigName, data,
 		asImage(kanikoImageKey, &b.KanikoImage),
+		asImage(composeImageKey, &b.ComposeImage),
 		asDuration("timeout", &b.Timeout, LeastBuildTimeout, mostBuildTimeout),
 		asDuration("max-timeout", &b.MaxTimeout, LeastBuildTimeout, mostBuildTimeout),
 		asResources("", &b.Resources),

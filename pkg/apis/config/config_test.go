@@ -29,8 +29,11 @@ import (
 	. "knative.dev/pkg/configmap/testing"
 )
 
-// kanikoImage stands for what ko makes of the reference that is shipped.
-const kanikoImage = "registry.example.com/kaniko@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+// These stand for what ko makes of the references that are shipped.
+const (
+	kanikoImage  = "registry.example.com/kaniko@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+	composeImage = "registry.example.com/compose@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+)
 
 func TestShippedFunctions(t *testing.T) {
 	shipped, example := ConfigMapsFromTestFile(t, FunctionsConfigName)
@@ -46,14 +49,14 @@ func TestShippedFunctions(t *testing.T) {
 }
 
 func TestShippedBuild(t *testing.T) {
-	shipped, example := ConfigMapsFromTestFile(t, BuildConfigName, kanikoImageKey)
+	shipped, example := ConfigMapsFromTestFile(t, BuildConfigName, kanikoImageKey, composeImageKey)
 	want := defaultBuild()
-	want.KanikoImage = kanikoImage
+	want.KanikoImage, want.ComposeImage = kanikoImage, composeImage
 	for name, configMap := range map[string]*corev1.ConfigMap{"shipped": shipped, "example": example} {
 		if _, err := NewBuildFromConfigMap(configMap); err == nil || !strings.Contains(err.Error(), "install Kiln with ko") {
 			t.Errorf("%s: an unresolved reference gave %v", name, err)
 		}
-		configMap.Data[kanikoImageKey] = kanikoImage
+		configMap.Data[kanikoImageKey], configMap.Data[composeImageKey] = kanikoImage, composeImage
 		got, err := NewBuildFromConfigMap(configMap)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -137,14 +140,14 @@ func TestFunctionsFromMap(t *testing.T) {
 
 func TestBuildFromMap(t *testing.T) {
 	got, err := NewBuildFromMap(map[string]string{
-		"kaniko-image": kanikoImage, "timeout": "1h30m", "memory-limit": "", "cpu-limit": "2",
+		"kaniko-image": kanikoImage, "compose-image": composeImage, "timeout": "1h30m", "memory-limit": "", "cpu-limit": "2",
 		"max-cpu": "1", "max-memory": "", "package-registry-secret": "",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := defaultBuild()
-	want.KanikoImage = kanikoImage
+	want.KanikoImage, want.ComposeImage = kanikoImage, composeImage
 	want.Timeout = 90 * time.Minute
 	want.Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}
 	// Ceilings are not below the defaults.
@@ -186,8 +189,10 @@ func TestErrors(t *testing.T) {
 	runtimes := func(data map[string]string) error { _, err := NewRuntimesFromMap(data); return err }
 	registry := func(data map[string]string) error { _, err := NewRegistryFromMap(data); return err }
 	build := func(data map[string]string) error {
-		if _, ok := data[kanikoImageKey]; !ok {
-			data[kanikoImageKey] = kanikoImage
+		for key, image := range map[string]string{kanikoImageKey: kanikoImage, composeImageKey: composeImage} {
+			if _, ok := data[key]; !ok {
+				data[key] = image
+			}
 		}
 		_, err := NewBuildFromMap(data)
 		return err
@@ -268,7 +273,12 @@ func TestErrors(t *testing.T) {
 	if err := functions(map[string]string{"default-min-replicas": "3"}); err != nil {
 		t.Errorf("a maximum of 0 is no limit, got %v", err)
 	}
-	if _, err := NewBuildFromMap(nil); err == nil || !strings.Contains(err.Error(), "kaniko-image") {
-		t.Errorf("no kaniko-image gave %v", err)
+	for missing, data := range map[string]map[string]string{
+		kanikoImageKey:  {composeImageKey: composeImage},
+		composeImageKey: {kanikoImageKey: kanikoImage},
+	} {
+		if _, err := NewBuildFromMap(data); err == nil || !strings.Contains(err.Error(), missing) {
+			t.Errorf("no %s gave %v", missing, err)
+		}
 	}
 }

@@ -37,8 +37,8 @@ func TestStore(t *testing.T) {
 	functions := ConfigMapFromTestFile(t, FunctionsConfigName)
 	runtimes := ConfigMapFromTestFile(t, RuntimesConfigName, "nodejs22", "nodejs24")
 	registry := ConfigMapFromTestFile(t, RegistryConfigName)
-	build := ConfigMapFromTestFile(t, BuildConfigName, kanikoImageKey)
-	build.Data[kanikoImageKey] = kanikoImage
+	build := ConfigMapFromTestFile(t, BuildConfigName, kanikoImageKey, composeImageKey)
+	build.Data[kanikoImageKey], build.Data[composeImageKey] = kanikoImage, composeImage
 	for _, configMap := range []*corev1.ConfigMap{functions, runtimes, registry, build} {
 		store.OnConfigChanged(configMap)
 	}

@@ -41,6 +41,9 @@ type plan struct {
 	// request is the image that is wanted.
 	request builds.Request
 
+	// baseImage is what the image is built upon.
+	baseImage string
+
 	// files is what the image is built from.
 	files map[string]string
 
@@ -94,8 +97,9 @@ func makePlan(ctx context.Context, fn *v1alpha1.Function) (*plan, bool) {
 			Rebuild:     fn.Annotations[serverless.RebuildAnnotationKey],
 			Generation:  fn.Generation,
 		},
-		files:   files,
-		runtime: runtime,
+		baseImage: configured.BaseImage,
+		files:     files,
+		runtime:   runtime,
 	}, true
 }
 

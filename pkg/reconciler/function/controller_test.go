@@ -77,7 +77,7 @@ func startController(t *testing.T) (context.Context, *controller.Impl, *configma
 	for _, cm := range []*corev1.ConfigMap{
 		systemConfigMap(config.FunctionsConfigName, nil),
 		systemConfigMap(config.RuntimesConfigName, nil),
-		systemConfigMap(config.BuildConfigName, map[string]string{"kaniko-image": "registry.example.com/kaniko"}),
+		systemConfigMap(config.BuildConfigName, map[string]string{"kaniko-image": "registry.example.com/kaniko", "compose-image": "registry.example.com/compose"}),
 		systemConfigMap(config.RegistryConfigName, nil),
 	} {
 		watcher.OnChange(cm)

@@ -57,7 +57,7 @@ func withBuildEnv(name, value string) functionOption {
 
 func TestReconcileFailure(t *testing.T) {
 	failedRun := func(options ...taskRunOption) *pipelinev1.TaskRun {
-		options = append([]taskRunOption{taskRunFailed("StepFailed", `"step-build" exited with code 1`), withFailedStep}, options...)
+		options = append([]taskRunOption{taskRunFailed("StepFailed", `"step-install" exited with code 1`), withFailedStep}, options...)
 		return taskRun(function(), builds.ReasonFirstBuild, options...)
 	}
 	justNow, longAgo := failedRun(ended(time.Second)), failedRun(ended(time.Hour))
@@ -72,7 +72,7 @@ func TestReconcileFailure(t *testing.T) {
 	}
 	noLogFailure := v1alpha1.BuildFailure{
 		Reason:  v1alpha1.ReasonTaskRunFailed,
-		Message: `The build's log could not be read. "step-build" exited with code 1`,
+		Message: `The build's log could not be read. "step-install" exited with code 1`,
 	}
 	secretive := function(withEnv("DB_PASSWORD", "hunter2"), withBuildEnv("NPM_TOKEN", "swordfish"))
 	secretiveFailure := v1alpha1.BuildFailure{

@@ -73,7 +73,7 @@ func testConfig(edits ...func(*config.Config)) *config.Config {
 	if err != nil {
 		panic(err)
 	}
-	build, err := config.NewBuildFromMap(map[string]string{"kaniko-image": "registry.example.com:5000/kaniko"})
+	build, err := config.NewBuildFromMap(map[string]string{"kaniko-image": "registry.example.com:5000/kaniko", "compose-image": "registry.example.com:5000/compose"})
 	if err != nil {
 		panic(err)
 	}
@@ -340,7 +340,7 @@ type taskRunOption func(*pipelinev1.TaskRun)
 // taskRun returns the first attempt at the build that the Function asks for.
 func taskRun(fn *v1alpha1.Function, reason string, options ...taskRunOption) *pipelinev1.TaskRun {
 	want := planOf(fn)
-	tr := resources.MakeTaskRun(fn, testConfig(), resources.Build{Request: want.request, Reason: reason, Attempt: 1, Files: want.files})
+	tr := resources.MakeTaskRun(fn, testConfig(), resources.Build{Request: want.request, Reason: reason, Attempt: 1, BaseImage: want.baseImage, Files: want.files})
 	for _, option := range options {
 		option(tr)
 	}
@@ -379,8 +379,8 @@ func taskRunFailed(reason, message string) taskRunOption {
 func withFailedStep(tr *pipelinev1.TaskRun) {
 	tr.Status.Steps = []pipelinev1.StepState{{
 		ContainerState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}},
-		Name:           "build",
-		Container:      "step-build",
+		Name:           "install",
+		Container:      "step-install",
 	}}
 }
 

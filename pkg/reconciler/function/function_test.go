@@ -290,7 +290,7 @@ func TestReconcileConfiguration(t *testing.T) {
 func TestReconcileBuild(t *testing.T) {
 	runningRun := taskRun(function(), builds.ReasonFirstBuild, taskRunRunning)
 	stuckRun := taskRun(function(), builds.ReasonFirstBuild, succeededCondition(corev1.ConditionUnknown, "ExceededNodeResources", "TaskRun Pod exceeded available resources"))
-	failedRun := taskRun(function(), builds.ReasonFirstBuild, taskRunFailed("StepFailed", `"step-build" exited with code 1`), withFailedStep)
+	failedRun := taskRun(function(), builds.ReasonFirstBuild, taskRunFailed("StepFailed", `"step-install" exited with code 1`), withFailedStep)
 	timedOut := taskRun(function(), builds.ReasonFirstBuild, taskRunFailed("TaskRunTimeout", `TaskRun "x" failed to finish within "15m0s"`))
 	withoutResult := taskRun(function(), builds.ReasonFirstBuild, succeededCondition(corev1.ConditionTrue, "Succeeded", ""))
 	withBadResult := taskRun(function(), builds.ReasonFirstBuild, taskRunSucceeded("latest"))
@@ -299,7 +299,7 @@ func TestReconcileBuild(t *testing.T) {
 	npmFailure := builds.Failure{Cause: builds.StepFailed, Log: npmLog}.Describe(planOf(function()).runtime.ExplainBuildFailure)
 	noLogFailure := v1alpha1.BuildFailure{
 		Reason:  v1alpha1.ReasonTaskRunFailed,
-		Message: `The build's log could not be read. "step-build" exited with code 1`,
+		Message: `The build's log could not be read. "step-install" exited with code 1`,
 	}
 	timeout := v1alpha1.BuildFailure{
 		Reason:  v1alpha1.ReasonBuildTimeout,
@@ -1477,7 +1477,7 @@ func unlabelled(tr *pipelinev1.TaskRun) *pipelinev1.TaskRun {
 
 func attempt(fn *v1alpha1.Function, reason string, n int32) *pipelinev1.TaskRun {
 	want := planOf(fn)
-	return resources.MakeTaskRun(fn, testConfig(), resources.Build{Request: want.request, Reason: reason, Attempt: n, Files: want.files})
+	return resources.MakeTaskRun(fn, testConfig(), resources.Build{Request: want.request, Reason: reason, Attempt: n, BaseImage: want.baseImage, Files: want.files})
 }
 
 // merged returns what the existing Service becomes for the Function.

@@ -29,7 +29,7 @@ import (
 func TestPodLogs(t *testing.T) {
 	// The fake client answers every request for a log like this.
 	kube := fake.NewSimpleClientset()
-	got, err := podLogs{kube}.Tail(context.Background(), namespace, "pod", "step-build")
+	got, err := podLogs{kube}.Tail(context.Background(), namespace, "pod", "step-install")
 	if err != nil || got != "fake logs" {
 		t.Errorf("Tail() = %q, %v", got, err)
 	}

@@ -77,7 +77,7 @@ var systemConfig = map[string]map[string]string{
 		"nodejs22": "{baseImage: node:22, language: nodejs}",
 		"nodejs24": "{baseImage: node:24, language: nodejs}",
 	},
-	config.BuildConfigName:    {"kaniko-image": "registry.example.com/kaniko"},
+	config.BuildConfigName:    {"kaniko-image": "registry.example.com/kaniko", "compose-image": "registry.example.com/compose"},
 	config.RegistryConfigName: {"push": "registry.example.com:5000", "prefix": "functions"},
 }
 

@@ -96,40 +96,55 @@ func (m marks) split() map[string]float64 {
 	return split
 }
 
-// buildLog are the times that the log of a build tells: when Kaniko began, knew
-// its base image, had unpacked it, had run all instructions, and was done.
+// buildLog are the times that the logs of a build tell: when it began, when
+// Kaniko knew its base image, had unpacked it and had run all instructions, and
+// when the image was pushed. Without dependencies there is nothing for Kaniko.
 type buildLog struct {
 	begun, fetched, unpacked, ran, ended time.Time
 }
 
-// readBuildLog reads a log of Kaniko, in which each line begins with its time as
-// the kubelet noted it.
-func readBuildLog(log io.Reader) (buildLog, error) {
-	var times buildLog
+// readInstall reads the log of Kaniko.
+func (b *buildLog) readInstall(log io.Reader) error {
 	unpacking := false
+	return readLines(log, func(at time.Time, text string) {
+		if b.begun.IsZero() {
+			b.begun = at
+		}
+		if unpacking {
+			unpacking, b.unpacked = false, at
+		}
+		if strings.Contains(text, "Unpacking rootfs") {
+			unpacking, b.fetched = true, at
+		}
+		b.ran = at
+	})
+}
+
+// readPush reads the log of the step after that.
+func (b *buildLog) readPush(log io.Reader) error {
+	return readLines(log, func(at time.Time, _ string) {
+		if b.begun.IsZero() {
+			b.begun = at
+		}
+		b.ended = at
+	})
+}
+
+// readLines reads a log in which each line begins with its time as the kubelet
+// noted it.
+func readLines(log io.Reader, visit func(at time.Time, text string)) error {
 	lines := bufio.NewScanner(log)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		stamp, text, _ := strings.Cut(lines.Text(), " ")
 		at, err := time.Parse(time.RFC3339Nano, stamp)
 		if err != nil {
-			return buildLog{}, fmt.Errorf("failed to read the time of a line of the log: %w", err)
+			return fmt.Errorf("failed to read the time of a line of the log: %w", err)
 		}
-		if times.begun.IsZero() {
-			times.begun = at
-		}
-		switch {
-		case unpacking:
-			unpacking, times.unpacked = false, at
-		case strings.Contains(text, "Unpacking rootfs"):
-			unpacking, times.fetched = true, at
-		case strings.Contains(text, "Pushing image to"):
-			times.ran = at
-		}
-		times.ended = at
+		visit(at, text)
 	}
 	if err := lines.Err(); err != nil {
-		return buildLog{}, fmt.Errorf("failed to read the log: %w", err)
+		return fmt.Errorf("failed to read the log: %w", err)
 	}
-	return times, nil
+	return nil
 }

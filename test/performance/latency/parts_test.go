@@ -30,44 +30,40 @@ func at(seconds float64) time.Time {
 }
 
 func TestReadBuildLog(t *testing.T) {
-	const dependencies = `2026-01-02T03:04:01.0Z INFO[0000] Retrieving image manifest registry:5000/base/node:24
-2026-01-02T03:04:01.2Z INFO[0000] Building stage 'registry:5000/base/node:24' [idx: '0', base-idx: '-1']
-2026-01-02T03:04:01.5Z INFO[0000] Unpacking rootfs as cmd RUN npm install requires it.
+	const install = `2026-01-02T03:04:01.0Z INFO[0000] Retrieving image manifest registry:5000/base/node:24
+2026-01-02T03:04:01.5Z INFO[0000] Unpacking rootfs as cmd COPY package.json ./ requires it.
 2026-01-02T03:04:04.5Z INFO[0003] Initializing snapshotter ...
 2026-01-02T03:04:04.6Z INFO[0003] RUN npm install
-2026-01-02T03:04:06.0Z INFO[0005] Pushing image to registry:5000/ns/fn:tag
-2026-01-02T03:04:06.2Z INFO[0005] Pushed registry:5000/ns/fn@sha256:0
+2026-01-02T03:04:06.0Z INFO[0005] Taking snapshot of full filesystem...
 `
-	const cached = `2026-01-02T03:04:01.0Z INFO[0000] Retrieving image manifest registry:5000/base/node:24
-2026-01-02T03:04:01.5Z INFO[0000] Skipping unpacking as no commands require it.
-2026-01-02T03:04:02.0Z INFO[0000] Pushing image to registry:5000/ns/fn:tag
-2026-01-02T03:04:02.5Z INFO[0000] Pushed registry:5000/ns/fn@sha256:0
+	const push = `2026-01-02T03:04:07.0Z Building upon registry:5000/base/node:24
+2026-01-02T03:04:07.5Z Pushed registry:5000/ns/fn@sha256:0
 `
 	for name, tc := range map[string]struct {
-		log     string
-		want    buildLog
-		wantErr bool
+		install, push string
+		want          buildLog
 	}{
-		"dependencies installed": {
-			log:  dependencies,
-			want: buildLog{begun: at(1), fetched: at(1.5), unpacked: at(4.5), ran: at(6), ended: at(6.2)},
+		"dependencies": {
+			install: install, push: push,
+			want: buildLog{begun: at(1), fetched: at(1.5), unpacked: at(4.5), ran: at(6), ended: at(7.5)},
 		},
-		"nothing unpacked": {
-			log:  cached,
-			want: buildLog{begun: at(1), ran: at(2), ended: at(2.5)},
-		},
-		"no log":   {},
-		"no times": {log: "INFO[0000] Retrieving image manifest\n", wantErr: true},
+		"no dependencies": {push: push, want: buildLog{begun: at(7), ended: at(7.5)}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := readBuildLog(strings.NewReader(tc.log))
-			if (err != nil) != tc.wantErr {
-				t.Fatalf("readBuildLog() = %v, want an error: %t", err, tc.wantErr)
+			got := buildLog{}
+			if err := got.readInstall(strings.NewReader(tc.install)); err != nil {
+				t.Fatal(err)
+			}
+			if err := got.readPush(strings.NewReader(tc.push)); err != nil {
+				t.Fatal(err)
 			}
 			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(buildLog{})); diff != "" {
 				t.Error("unexpected times (-want, +got):", diff)
 			}
 		})
+	}
+	if err := new(buildLog).readPush(strings.NewReader("INFO[0000] Retrieving\n")); err == nil {
+		t.Error("a line without its time was read")
 	}
 }
 

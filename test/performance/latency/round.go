@@ -32,6 +32,7 @@ import (
 	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
 	"github.com/kiln-dev/kiln/test"
 )
 
@@ -162,15 +163,27 @@ func (s *stage) play(ctx context.Context, row string, fn *v1alpha1.Function, cha
 	return nil
 }
 
-// readLog reads the log of a build.
-func (s *stage) readLog(ctx context.Context, pod string) (buildLog, error) {
-	log, err := s.clients.Kube.CoreV1().Pods(s.namespace).
-		GetLogs(pod, &corev1.PodLogOptions{Container: "step-build", Timestamps: true}).Stream(ctx)
+// readLog reads the logs of a build.
+func (s *stage) readLog(ctx context.Context, name string) (times buildLog, err error) {
+	pod, err := s.clients.Kube.CoreV1().Pods(s.namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return buildLog{}, fmt.Errorf("failed to read the log of pod %s: %w", pod, err)
+		return times, fmt.Errorf("failed to get Pod: %w", err)
 	}
-	defer log.Close()
-	return readBuildLog(log)
+	for _, container := range pod.Spec.Containers {
+		log, err := s.clients.Kube.CoreV1().Pods(s.namespace).
+			GetLogs(name, &corev1.PodLogOptions{Container: container.Name, Timestamps: true}).Stream(ctx)
+		if err != nil {
+			return times, fmt.Errorf("failed to read the log of pod %s: %w", name, err)
+		}
+		read := times.readPush
+		if container.Name == "step-"+resources.InstallStepName {
+			read = times.readInstall
+		}
+		if err := errors.Join(read(log), log.Close()); err != nil {
+			return times, err
+		}
+	}
+	return times, nil
 }
 
 // playFloor takes what the platform takes without Kiln. Its Service is that of a

@@ -515,7 +515,7 @@ func TestPageExamples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	build, err := config.NewBuildFromMap(map[string]string{"kaniko-image": "registry.example.com/kaniko"})
+	build, err := config.NewBuildFromMap(map[string]string{"kaniko-image": "registry.example.com/kaniko", "compose-image": "registry.example.com/compose"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ package resources
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strconv"
 	"testing"
@@ -44,7 +45,7 @@ const (
 	image = "pull.example.com/fn/default/greeter@sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 )
 
-var files = map[string]string{"Dockerfile": "FROM node:24", "handler.js": "x", "package.json": "{}"}
+var files = map[string]string{"Dockerfile": "FROM node:24", "handler.js": "x", "package.json": "{}", "layout.json": "{}"}
 
 func function(options ...func(*v1alpha1.Function)) *v1alpha1.Function {
 	fn := &v1alpha1.Function{
@@ -89,8 +90,9 @@ func ownedMeta(name string) metav1.ObjectMeta {
 func testConfig() *config.Config {
 	return &config.Config{
 		Build: &config.Build{
-			KanikoImage: "registry.example.com/kaniko@sha256:123",
-			Timeout:     10 * time.Minute,
+			KanikoImage:  "registry.example.com/kaniko@sha256:123",
+			ComposeImage: "registry.example.com/compose@sha256:123",
+			Timeout:      10 * time.Minute,
 			Resources: corev1.ResourceRequirements{
 				Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")},
 			},
@@ -109,10 +111,11 @@ func TestMakeConfigMap(t *testing.T) {
 
 func testBuild() Build {
 	return Build{
-		Request: builds.Request{Tag: tag, Fingerprint: "source=1", Generation: 3},
-		Reason:  builds.ReasonSourceChanged,
-		Attempt: 1,
-		Files:   files,
+		Request:   builds.Request{Tag: tag, Fingerprint: "source=1", Generation: 3},
+		Reason:    builds.ReasonSourceChanged,
+		Attempt:   1,
+		BaseImage: "node:24",
+		Files:     files,
 	}
 }
 
@@ -136,17 +139,26 @@ func TestMakeTaskRun(t *testing.T) {
 					{Name: "IMAGE_DIGEST", Type: "string", Description: "The digest of the image that was pushed."},
 				},
 				Steps: []pipelinev1.Step{{
-					Name:    "build",
+					Name:    "install",
 					Image:   "registry.example.com/kaniko@sha256:123",
 					Command: []string{"/ko-app/kaniko"},
-					Args:    got.Spec.TaskSpec.Steps[0].Args, // see TestKanikoArgs
+					Args: []string{
+						"--base=node:24",
+						"--context=/kiln-build",
+						"--dockerfile=/kiln-build/Dockerfile",
+						"--layers=/kiln-layers",
+						"--insecure-registry=push.example.com",
+						"--insecure-registry=10.0.0.1:5000",
+					},
 					ComputeResources: corev1.ResourceRequirements{
 						Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")},
 					},
 					VolumeMounts: []corev1.VolumeMount{
 						{Name: "kaniko", MountPath: "/kaniko"},
+						{Name: "layers", MountPath: "/kiln-layers"},
 						{Name: "context", MountPath: "/kiln-build/Dockerfile", SubPath: "Dockerfile", ReadOnly: true},
 						{Name: "context", MountPath: "/kiln-build/handler.js", SubPath: "handler.js", ReadOnly: true},
+						{Name: "context", MountPath: "/kiln-build/layout.json", SubPath: "layout.json", ReadOnly: true},
 						{Name: "context", MountPath: "/kiln-build/package.json", SubPath: "package.json", ReadOnly: true},
 					},
 					SecurityContext: &corev1.SecurityContext{
@@ -160,12 +172,13 @@ func TestMakeTaskRun(t *testing.T) {
 						},
 						SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 					},
-				}},
+				}, got.Spec.TaskSpec.Steps[1]}, // see TestPushStep
 				Volumes: []corev1.Volume{
-					{Name: "kaniko", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 					{Name: "context", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
 						LocalObjectReference: corev1.LocalObjectReference{Name: "greeter-0123456789"},
 					}}},
+					{Name: "kaniko", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+					{Name: "layers", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 				},
 			},
 		},
@@ -189,29 +202,81 @@ func TestMakeTaskRun(t *testing.T) {
 	}
 }
 
-func TestKanikoArgs(t *testing.T) {
-	want := []string{
-		"--force",
-		"--context=dir:///kiln-build",
-		"--dockerfile=/kiln-build/Dockerfile",
-		"--destination=push.example.com/fn/default/greeter:" + tag,
-		"--digest-file=$(results.IMAGE_DIGEST.path)",
+func TestPushStep(t *testing.T) {
+	results := []string{
+		"--image-digest-file=$(results.IMAGE_DIGEST.path)",
 		"--image-url-file=$(results.IMAGE_URL.path)",
-		"--ignore-path=/ko-app",
-		"--snapshot-mode=redo",
-		"--use-new-run",
-		"--log-format=color",
-		"--cache=true",
-		"--insecure-registry=push.example.com",
-		"--insecure-registry=10.0.0.1:5000",
 	}
-	if diff := cmp.Diff(want, kanikoArgs(function(), testConfig(), testBuild())); diff != "" {
-		t.Errorf("kanikoArgs() (-want, +got):\n%s", diff)
+	common := append([]string{
+		"--base=node:24",
+		"--context=/kiln-build",
+		"--destination=push.example.com/fn/default/greeter:" + tag,
+	}, results...)
+	insecure := []string{"--insecure-registry=push.example.com", "--insecure-registry=10.0.0.1:5000"}
+	for name, tc := range map[string]struct {
+		without   string
+		wantSteps []string
+		wantArgs  []string
+	}{
+		"dependencies": {
+			wantSteps: []string{"install", "push"},
+			wantArgs:  []string{"--layers=/kiln-layers", "--layout=/kiln-build/layout.json"},
+		},
+		"nothing to run": {
+			without:   "Dockerfile",
+			wantSteps: []string{"push"},
+			wantArgs:  []string{"--layout=/kiln-build/layout.json"},
+		},
+		"Dockerfile of the administrator": {
+			without:   "layout.json",
+			wantSteps: []string{"install", "push"},
+			wantArgs:  []string{"--layers=/kiln-layers", "--config=/kiln-layers/config.json"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			build := testBuild()
+			build.Files = maps.Clone(files)
+			delete(build.Files, tc.without)
+			spec := MakeTaskRun(function(), testConfig(), build).Spec.TaskSpec
+			var steps []string
+			for _, step := range spec.Steps {
+				steps = append(steps, step.Name)
+			}
+			if diff := cmp.Diff(tc.wantSteps, steps); diff != "" {
+				t.Errorf("steps (-want, +got):\n%s", diff)
+			}
+			push := spec.Steps[len(spec.Steps)-1]
+			if diff := cmp.Diff(slices.Concat(common, tc.wantArgs, insecure), push.Args); diff != "" {
+				t.Errorf("args (-want, +got):\n%s", diff)
+			}
+			wantRestricted(t, push.SecurityContext)
+			volumes := map[string]bool{}
+			for _, volume := range spec.Volumes {
+				volumes[volume.Name] = true
+			}
+			for _, step := range spec.Steps {
+				for _, mount := range step.VolumeMounts {
+					if !volumes[mount.Name] {
+						t.Errorf("step %s mounts volume %q, which there is not", step.Name, mount.Name)
+					}
+				}
+			}
+		})
 	}
-	again := testBuild()
-	again.Reason = builds.ReasonRebuildRequested
-	if got := kanikoArgs(function(), testConfig(), again); !slices.Contains(got, "--cache=false") {
-		t.Errorf("kanikoArgs() of a build that was asked for = %v, want no cache", got)
+}
+
+// wantRestricted wants what the restricted Pod Security Standard does of a container.
+func wantRestricted(t *testing.T, got *corev1.SecurityContext) {
+	t.Helper()
+	want := &corev1.SecurityContext{
+		RunAsNonRoot:             new(true),
+		ReadOnlyRootFilesystem:   new(true),
+		AllowPrivilegeEscalation: new(false),
+		Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("security context (-want, +got):\n%s", diff)
 	}
 }
 

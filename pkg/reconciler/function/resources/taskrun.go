@@ -26,6 +26,7 @@ import (
 	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"knative.dev/pkg/kmap"
 
@@ -34,11 +35,16 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds"
 	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources/names"
+	"github.com/kiln-dev/kiln/pkg/runtimes"
 )
 
 const (
-	// BuildStepName is the name of the one step of a build.
-	BuildStepName = "build"
+	// InstallStepName is the name of the step in which Kaniko runs the Dockerfile:
+	// where there is one.
+	InstallStepName = "install"
+
+	// PushStepName is the name of the step that makes the image and pushes it.
+	PushStepName = "push"
 
 	// ImageURLResult is the result of a build that tells where its image is.
 	// Tekton Chains signs the image that results of these two names tell of.
@@ -49,9 +55,12 @@ const (
 
 	contextVolumeName = "context"
 	contextPath       = "/kiln-build"
+	layersVolumeName  = "layers"
+	layersPath        = "/kiln-layers"
 	kanikoVolumeName  = "kaniko"
 	kanikoPath        = "/kaniko"
 	kanikoBinary      = "/ko-app/kaniko"
+	composeBinary     = "/ko-app/compose"
 )
 
 // Build says which TaskRun to make.
@@ -65,8 +74,17 @@ type Build struct {
 	// Attempt counts how often this build was started.
 	Attempt int32
 
+	// BaseImage is the image to build upon.
+	BaseImage string
+
 	// Files is the build context, by file name.
 	Files map[string]string
+}
+
+// installs says whether the build runs anything.
+func (b *Build) installs() bool {
+	_, ok := b.Files[runtimes.DockerfileName]
+	return ok
 }
 
 // MakeTaskRun returns the TaskRun that builds the Function's image and pushes it.
@@ -87,7 +105,7 @@ func MakeTaskRun(fn *v1alpha1.Function, cfg *config.Config, build Build) *pipeli
 					{Name: ImageURLResult, Type: pipelinev1.ResultsTypeString, Description: "The image that was pushed."},
 					{Name: ImageDigestResult, Type: pipelinev1.ResultsTypeString, Description: "The digest of the image that was pushed."},
 				},
-				Steps:   []pipelinev1.Step{buildStep(fn, cfg, build)},
+				Steps:   buildSteps(fn, cfg, build),
 				Volumes: buildVolumes(fn, build),
 			},
 		},
@@ -113,17 +131,36 @@ func BuildLabels(fn *v1alpha1.Function, tag string) map[string]string {
 	return kmap.Union(objectMeta(fn, "").Labels, map[string]string{serverless.ImageTagLabelKey: tag})
 }
 
-// buildStep returns the step in which Kaniko unpacks the base image over its
-// own root filesystem, runs the Dockerfile in it and pushes the difference.
-func buildStep(fn *v1alpha1.Function, cfg *config.Config, build Build) pipelinev1.Step {
+// buildSteps returns the steps of the build. What an author brings is run by
+// one, and pushed by another: it never sees the credentials of the registry.
+func buildSteps(fn *v1alpha1.Function, cfg *config.Config, build Build) []pipelinev1.Step {
+	push := pushStep(fn, cfg, build)
+	if !build.installs() {
+		return []pipelinev1.Step{push}
+	}
+	return []pipelinev1.Step{installStep(cfg, build), push}
+}
+
+// installStep returns the step in which Kaniko unpacks the base image over its
+// own root filesystem and runs the Dockerfile in it.
+func installStep(cfg *config.Config, build Build) pipelinev1.Step {
+	mounts := []corev1.VolumeMount{
+		{Name: kanikoVolumeName, MountPath: kanikoPath},
+		{Name: layersVolumeName, MountPath: layersPath},
+	}
 	return pipelinev1.Step{
-		Name:  BuildStepName,
+		Name:  InstallStepName,
 		Image: cfg.Build.KanikoImage,
 		// Said here, so that Tekton need not ask the registry for it.
-		Command:          []string{kanikoBinary},
-		Args:             kanikoArgs(fn, cfg, build),
+		Command: []string{kanikoBinary},
+		Args: append([]string{
+			"--base=" + build.BaseImage,
+			"--context=" + contextPath,
+			"--dockerfile=" + path.Join(contextPath, runtimes.DockerfileName),
+			"--layers=" + layersPath,
+		}, insecureRegistries(cfg)...),
 		ComputeResources: cfg.Build.Resources,
-		VolumeMounts:     contextMounts(build.Files),
+		VolumeMounts:     append(mounts, contextMounts(build.Files)...),
 		SecurityContext: &corev1.SecurityContext{
 			// Kaniko changes owners and modes of what it unpacks: it needs root
 			// in its container, and no more than that.
@@ -140,22 +177,52 @@ func buildStep(fn *v1alpha1.Function, cfg *config.Config, build Build) pipelinev
 	}
 }
 
-func kanikoArgs(fn *v1alpha1.Function, cfg *config.Config, build Build) []string {
+// pushStep returns the step that puts what was installed, and the function's
+// files, upon the base image and pushes the result.
+func pushStep(fn *v1alpha1.Function, cfg *config.Config, build Build) pipelinev1.Step {
 	args := []string{
-		"--force",
-		"--context=dir://" + contextPath,
-		"--dockerfile=" + path.Join(contextPath, "Dockerfile"),
+		"--base=" + build.BaseImage,
+		"--context=" + contextPath,
 		"--destination=" + cfg.Registry.PushImage(fn.Namespace, fn.Name, build.Tag),
-		"--digest-file=$(results." + ImageDigestResult + ".path)",
+		"--image-digest-file=$(results." + ImageDigestResult + ".path)",
 		"--image-url-file=$(results." + ImageURLResult + ".path)",
-		"--ignore-path=" + path.Dir(kanikoBinary),
-		"--snapshot-mode=redo",
-		"--use-new-run",
-		"--log-format=color",
-		// Layers of dependencies are kept beside the image. Who asks for a build
-		// of unchanged inputs wants them anew.
-		"--cache=" + strconv.FormatBool(build.Reason != builds.ReasonRebuildRequested),
 	}
+	mounts := contextMounts(build.Files)
+	if build.installs() {
+		args = append(args, "--layers="+layersPath)
+		mounts = append(mounts, corev1.VolumeMount{Name: layersVolumeName, MountPath: layersPath, ReadOnly: true})
+	}
+	if _, ok := build.Files[runtimes.LayoutName]; ok {
+		args = append(args, "--layout="+path.Join(contextPath, runtimes.LayoutName))
+	} else {
+		args = append(args, "--config="+path.Join(layersPath, "config.json"))
+	}
+	return pipelinev1.Step{
+		Name:         PushStepName,
+		Image:        cfg.Build.ComposeImage,
+		Command:      []string{composeBinary},
+		Args:         append(args, insecureRegistries(cfg)...),
+		VolumeMounts: mounts,
+		// It copies from a file to the registry, whatever its size.
+		ComputeResources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{
+				corev1.ResourceCPU:    resource.MustParse("50m"),
+				corev1.ResourceMemory: resource.MustParse("64Mi"),
+			},
+			Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("512Mi")},
+		},
+		SecurityContext: &corev1.SecurityContext{
+			RunAsNonRoot:             new(true),
+			ReadOnlyRootFilesystem:   new(true),
+			AllowPrivilegeEscalation: new(false),
+			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		},
+	}
+}
+
+func insecureRegistries(cfg *config.Config) []string {
+	var args []string
 	for _, host := range cfg.Registry.Insecure {
 		args = append(args, "--insecure-registry="+host)
 	}
@@ -165,7 +232,7 @@ func kanikoArgs(fn *v1alpha1.Function, cfg *config.Config, build Build) []string
 // contextMounts mounts each file by itself. A ConfigMap that is mounted as a
 // directory holds symbolic links, and Kaniko would copy these.
 func contextMounts(files map[string]string) []corev1.VolumeMount {
-	mounts := []corev1.VolumeMount{{Name: kanikoVolumeName, MountPath: kanikoPath}}
+	mounts := make([]corev1.VolumeMount, 0, len(files))
 	for _, file := range slices.Sorted(maps.Keys(files)) {
 		mounts = append(mounts, corev1.VolumeMount{
 			Name:      contextVolumeName,
@@ -178,13 +245,19 @@ func contextMounts(files map[string]string) []corev1.VolumeMount {
 }
 
 func buildVolumes(fn *v1alpha1.Function, build Build) []corev1.Volume {
-	return []corev1.Volume{{
-		Name:         kanikoVolumeName,
-		VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}},
-	}, {
+	volumes := []corev1.Volume{{
 		Name: contextVolumeName,
 		VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
 			LocalObjectReference: corev1.LocalObjectReference{Name: names.ConfigMap(fn, build.Tag)},
 		}},
 	}}
+	if build.installs() {
+		for _, name := range []string{kanikoVolumeName, layersVolumeName} {
+			volumes = append(volumes, corev1.Volume{
+				Name:         name,
+				VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}},
+			})
+		}
+	}
+	return volumes
 }

@@ -1,0 +1,215 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Command compose is the last step of a build: it puts a function's files, and
+// the layers that an earlier step has made, upon the base image and pushes the
+// result. It executes nothing of the function's.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"syscall"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"github.com/kiln-dev/kiln/pkg/compose"
+	"github.com/kiln-dev/kiln/pkg/runtimes"
+)
+
+// order says what to compose, and from what.
+type order struct {
+	base, destination, keep string
+	insecure                []string
+	contextFolder, layers   string
+	layout, config          string
+	urlFile, digestFile     string
+}
+
+func main() {
+	var o order
+	flag.StringVar(&o.base, "base", "", "the image to build upon")
+	flag.StringVar(&o.destination, "destination", "", "where to push the image")
+	flag.StringVar(&o.keep, "keep", "", "where to push the base image with the layers, for the next build to build upon")
+	flag.Func("insecure-registry", "a host that speaks plain HTTP; may be given more than once", func(host string) error {
+		o.insecure = append(o.insecure, host)
+		return nil
+	})
+	flag.StringVar(&o.contextFolder, "context", "", "the folder with the files of the function")
+	flag.StringVar(&o.layers, "layers", "", "a folder with layers, *.tar.gz, to put below the files, in the order of their names")
+	flag.StringVar(&o.layout, "layout", "", "a file that tells, in JSON, where the files are in the image and how it starts")
+	flag.StringVar(&o.config, "config", "", "in place of a layout, a file with the configuration of the image as the layers were made with it")
+	flag.StringVar(&o.urlFile, "image-url-file", "", "where to write the name of the image")
+	flag.StringVar(&o.digestFile, "image-digest-file", "", "where to write the digest of the image")
+	flag.Parse()
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := o.carryOut(ctx, remote.WithAuthFromKeychain(authn.DefaultKeychain)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// carryOut composes the image and pushes it.
+func (o *order) carryOut(ctx context.Context, options ...remote.Option) error {
+	options = append(options, remote.WithContext(ctx),
+		remote.WithPlatform(v1.Platform{OS: "linux", Architecture: runtime.GOARCH}))
+	destination, err := o.reference(o.destination)
+	if err != nil {
+		return err
+	}
+	base, err := o.pull(options)
+	if err != nil {
+		return err
+	}
+	layers, err := o.readLayers()
+	if err != nil {
+		return err
+	}
+	image, err := compose.Append(base, layers...)
+	if err != nil {
+		return err
+	}
+	if o.keep != "" {
+		kept, err := o.reference(o.keep)
+		if err != nil {
+			return err
+		}
+		if err := push(kept, image, options); err != nil {
+			return err
+		}
+	}
+	if image, err = o.finish(image); err != nil {
+		return err
+	}
+	if err := push(destination, image, options); err != nil {
+		return err
+	}
+	digest, err := image.Digest()
+	if err != nil {
+		return fmt.Errorf("failed to tell the digest of the image: %w", err)
+	}
+	fmt.Println("Pushed", destination.Context().Digest(digest.String()))
+	return errors.Join(
+		writeResult(o.urlFile, destination.String()),
+		writeResult(o.digestFile, digest.String()),
+	)
+}
+
+// pull returns the base image. Its layers stay where they are until they are pushed.
+func (o *order) pull(options []remote.Option) (v1.Image, error) {
+	ref, err := o.reference(o.base)
+	if err != nil {
+		return nil, err
+	}
+	fmt.Println("Building upon", ref)
+	base, err := remote.Image(ref, options...)
+	if err != nil {
+		return nil, fmt.Errorf("failed to pull base image %s: %w", ref, err)
+	}
+	return base, nil
+}
+
+func push(to name.Reference, image v1.Image, options []remote.Option) error {
+	fmt.Println("Pushing", to)
+	if err := remote.Write(to, image, options...); err != nil {
+		return fmt.Errorf("failed to push image %s: %w", to, err)
+	}
+	return nil
+}
+
+func (o *order) readLayers() ([]v1.Layer, error) {
+	if o.layers == "" {
+		return nil, nil
+	}
+	files, err := filepath.Glob(filepath.Join(o.layers, "*.tar.gz"))
+	if err != nil {
+		return nil, fmt.Errorf("failed to list layers: %w", err)
+	}
+	slices.Sort(files)
+	layers := make([]v1.Layer, 0, len(files))
+	for _, file := range files {
+		layer, err := tarball.LayerFromFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("failed to read layer %s: %w", filepath.Base(file), err)
+		}
+		layers = append(layers, layer)
+	}
+	return layers, nil
+}
+
+// finish gives the image the function's files, or the configuration that its
+// layers were made with.
+func (o *order) finish(image v1.Image) (v1.Image, error) {
+	if o.layout == "" {
+		made := &v1.ConfigFile{}
+		if err := readJSON(o.config, made); err != nil {
+			return nil, err
+		}
+		return compose.Configure(image, made.Config)
+	}
+	layout := runtimes.Layout{}
+	if err := readJSON(o.layout, &layout); err != nil {
+		return nil, err
+	}
+	return compose.AddFiles(image, o.contextFolder, layout)
+}
+
+func readJSON(file string, into any) error {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("failed to read %s: %w", filepath.Base(file), err)
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		return fmt.Errorf("failed to read %s: %w", filepath.Base(file), err)
+	}
+	return nil
+}
+
+// reference parses the name of an image.
+func (o *order) reference(image string) (name.Reference, error) {
+	ref, err := name.ParseReference(image)
+	if err != nil {
+		return nil, fmt.Errorf("failed to parse the name of an image: %w", err)
+	}
+	if slices.Contains(o.insecure, ref.Context().RegistryStr()) {
+		return name.ParseReference(image, name.Insecure)
+	}
+	return ref, nil
+}
+
+func writeResult(file, result string) error {
+	if file == "" {
+		return nil
+	}
+	if err := os.WriteFile(file, []byte(result), 0o644); err != nil {
+		return fmt.Errorf("failed to write result: %w", err)
+	}
+	return nil
+}
