@@ -25,6 +25,7 @@ import (
 	"knative.dev/pkg/signals"
 	servingfiltered "knative.dev/serving/pkg/client/injection/informers/factory/filtered"
 
+	"github.com/kiln-dev/kiln/pkg/reconciler/credentials"
 	"github.com/kiln-dev/kiln/pkg/reconciler/function"
 )
 
@@ -33,5 +34,5 @@ func main() {
 	ctx = kubefiltered.WithSelectors(ctx, function.ChildSelector)
 	ctx = pipelinefiltered.WithSelectors(ctx, function.ChildSelector)
 	ctx = servingfiltered.WithSelectors(ctx, function.ChildSelector)
-	sharedmain.MainWithContext(ctx, "controller", function.NewController)
+	sharedmain.MainWithContext(ctx, "controller", function.NewController, credentials.NewController)
 }

@@ -24,6 +24,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"text/template"
@@ -58,6 +59,14 @@ const (
 	// of a Layout, what is put upon the image that the Dockerfile makes, or upon
 	// the base image. A context without one wants what its Dockerfile makes.
 	LayoutName = "layout.json"
+
+	// PackagesPath is the folder, while dependencies are installed, with the
+	// credentials of package registries: files such as .npmrc. It need not exist.
+	PackagesPath = "/kiln-packages"
+
+	// EnvFilePath is the file, while dependencies are installed, with the
+	// environment of the package manager; see EnvFile. It need not exist.
+	EnvFilePath = "/kiln-env/env"
 )
 
 // Layout is what a function's image has beyond its base, and beyond what a
@@ -171,7 +180,7 @@ func (r Runtime) BuildContext(fn Function) (map[string]string, error) {
 		}
 	}
 	if template != "" {
-		if files[DockerfileName], err = renderDockerfile(template, dockerfileData{BaseImage: fn.BaseImage, HasDependencies: install}); err != nil {
+		if files[DockerfileName], err = renderDockerfile(template, newDockerfileData(fn.BaseImage, install)); err != nil {
 			return nil, err
 		}
 	}
@@ -190,10 +199,35 @@ func (r Runtime) CheckDependencies(text string) error {
 }
 
 // DockerfileTemplate returns the template of the Dockerfile that installs
-// dependencies, in the syntax of text/template. It may use {{.BaseImage}} and
-// {{.HasDependencies}}.
+// dependencies, in the syntax of text/template. It may use {{.BaseImage}},
+// {{.HasDependencies}}, {{.EnvFile}}, which is EnvFilePath, and {{.Packages}},
+// which is PackagesPath.
 func (r Runtime) DockerfileTemplate() string {
 	return r.read(DockerfileName)
+}
+
+// variableName is what a shell takes for the name of a variable.
+var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// IsVariableName says whether a shell can have a variable of that name, as it
+// must be of the environment of builds.
+func IsVariableName(name string) bool {
+	return variableName.MatchString(name)
+}
+
+// EnvFile returns the file that EnvFilePath names: commands for a POSIX shell
+// that export the variables. Nothing in a value means anything to the shell. What
+// the shell cannot have is left out: variables of other names, and the byte 0.
+func EnvFile(env map[string]string) string {
+	var file strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		if !IsVariableName(name) {
+			continue
+		}
+		value := strings.ReplaceAll(env[name], "\x00", "")
+		fmt.Fprintf(&file, "export %s='%s'\n", name, strings.ReplaceAll(value, "'", `'\''`))
+	}
+	return file.String()
 }
 
 // ExplainBuildFailure returns what the language's package manager says in the
@@ -204,13 +238,18 @@ func (r Runtime) ExplainBuildFailure(log string) string {
 
 // ValidateDockerfile returns an error unless text is a usable template of a Dockerfile.
 func ValidateDockerfile(text string) error {
-	_, err := renderDockerfile(text, dockerfileData{BaseImage: "image", HasDependencies: true})
+	_, err := renderDockerfile(text, newDockerfileData("image", true))
 	return err
 }
 
 type dockerfileData struct {
-	BaseImage       string
-	HasDependencies bool
+	BaseImage         string
+	HasDependencies   bool
+	EnvFile, Packages string
+}
+
+func newDockerfileData(baseImage string, install bool) dockerfileData {
+	return dockerfileData{BaseImage: baseImage, HasDependencies: install, EnvFile: EnvFilePath, Packages: PackagesPath}
 }
 
 func renderDockerfile(text string, data dockerfileData) (string, error) {

@@ -236,3 +236,83 @@ func FuzzCheckDependencies(f *testing.F) {
 		_ = languages["nodejs"].CheckDependencies(text)
 	})
 }
+
+// hostile values mean something to a shell, a Dockerfile, or a template.
+var hostile = map[string]string{
+	"PLAIN":      "value",
+	"EMPTY":      "",
+	"QUOTES":     `it's "quoted" and ` + "`ls`" + ``,
+	"CLOSES":     `'; touch broken; '`,
+	"EXPANDS":    "$HOME ${HOME} $(touch broken) $((1+1)) \\$HOME",
+	"LINES":      "one\ntouch broken\r\n\nthree\n",
+	"ESCAPES":    `\n \t \\ \' \`,
+	"DOCKERFILE": "\nRUN touch broken\nENV A=b",
+	"TEMPLATE":   "{{.BaseImage}}",
+	"FLAG":       "--destination=evil.example.com/x",
+	"UNICODE":    "grüße 🔥",
+	"_under_1":   " blanks  around ",
+}
+
+// TestEnvFile wants that a shell takes each value as it is.
+func TestEnvFile(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "env")
+	env := maps.Clone(hostile)
+	// What no shell can have must not break the rest.
+	env["A-B"], env["1A"], env["A;touch broken"], env[""] = "x", "x", "x", "x"
+	if err := os.WriteFile(file, []byte(EnvFile(env)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range hostile {
+		cmd := exec.Command("sh", "-ec", ". ./env; exec printenv "+name)
+		cmd.Dir = dir
+		got, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v: %s", name, err, got)
+		}
+		if string(got) != want+"\n" {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(entries) != 1 {
+		t.Errorf("a value became a command: there are %v", entries)
+	}
+	if got, want := EnvFile(map[string]string{"A": "a\x00b"}), "export A='ab'\n"; got != want {
+		t.Errorf("with the byte 0 the file is %q, want %q", got, want)
+	}
+}
+
+// TestDockerfileIsGivenEnvAndPackages wants that only the installation sees the
+// environment and the credentials, and that it needs neither.
+func TestDockerfileIsGivenEnvAndPackages(t *testing.T) {
+	for _, language := range Languages() {
+		without, err := languages[language].BuildContext(Function{BaseImage: "base"})
+		if err != nil {
+			t.Fatal("BuildContext:", err)
+		}
+		for _, path := range []string{EnvFilePath, PackagesPath} {
+			if strings.Contains(without["Dockerfile"], path) {
+				t.Errorf("%s: what installs nothing reads %s:\n%s", language, path, without["Dockerfile"])
+			}
+		}
+	}
+	with, err := languages["nodejs"].BuildContext(Function{BaseImage: "base", Dependencies: `{"dependencies": {"ms": "1"}}`})
+	if err != nil {
+		t.Fatal("BuildContext:", err)
+	}
+	for _, want := range []string{"if [ -r " + EnvFilePath + " ]; then . " + EnvFilePath + "; fi;", "NPM_CONFIG_USERCONFIG=" + PackagesPath + "/.npmrc"} {
+		if !strings.Contains(with["Dockerfile"], want) {
+			t.Errorf("the Dockerfile has no %q:\n%s", want, with["Dockerfile"])
+		}
+	}
+	for line := range strings.Lines(with["Dockerfile"]) {
+		if instruction, _, _ := strings.Cut(line, " "); (instruction == "ENV" || instruction == "ARG" || instruction == "COPY") &&
+			(strings.Contains(line, PackagesPath) || strings.Contains(line, "/kiln-env")) {
+			t.Errorf("this gets into the image: %s", line)
+		}
+	}
+}

@@ -57,4 +57,17 @@ const (
 	// WishHashAnnotationKey is put on the service of a Function; its value is a
 	// hash of what Kiln wants the service's revisions to be made of.
 	WishHashAnnotationKey = GroupName + "/wish-hash"
+
+	// CredentialsLabelKey is put on the copies of the Secret with the credentials
+	// of registries that Kiln makes in the namespaces of Functions.
+	CredentialsLabelKey = GroupName + "/credentials"
+
+	// BuildCredentialsAnnotationKey is put on build objects; its value is the
+	// version of the Secret with the credentials of registries that the build was
+	// started with.
+	BuildCredentialsAnnotationKey = GroupName + "/build-credentials"
+
+	// BuildEnvAnnotationKey is put on build objects, and on their pods; its value is
+	// the environment of the package manager, as a file for a shell to read.
+	BuildEnvAnnotationKey = GroupName + "/build-env"
 )

@@ -152,7 +152,7 @@ func (r *Reconciler) deleteObsolete(ctx context.Context, fn *v1alpha1.Function, 
 // startBuild creates the TaskRun once no other of the Function exists, so that
 // there are never two. The deletion of the last of them wakes the Function.
 func (r *Reconciler) startBuild(ctx context.Context, fn *v1alpha1.Function, want *plan, reason string, earlier []builds.Build) error {
-	build := resources.Build{Request: want.request, Reason: reason, Attempt: 1, BaseImage: want.baseImage, Files: want.files}
+	build := resources.Build{Request: want.request, Reason: reason, Attempt: 1, BaseImage: want.baseImage, Files: want.files, Credentials: want.credentials}
 	if last := fn.Status.Build; last != nil && (reason == builds.ReasonBuildDeleted || isPlanned(last, want.request.Tag)) {
 		build.Reason, build.Attempt = last.Reason, last.Attempts+1
 	}

@@ -49,6 +49,10 @@ type plan struct {
 
 	// runtime knows the words of its package manager.
 	runtime runtimes.Runtime
+
+	// credentials is the Secret with the credentials of registries; it is nil
+	// where the namespace has none.
+	credentials *corev1.Secret
 }
 
 // makePlan returns what is to be built. Where that cannot be told, a condition

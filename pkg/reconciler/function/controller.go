@@ -24,12 +24,14 @@ import (
 	"go.opentelemetry.io/otel"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/cache"
 	kubeclient "knative.dev/pkg/client/injection/kube/client"
 	configmapinformer "knative.dev/pkg/client/injection/kube/informers/core/v1/configmap/filtered"
 	podinformer "knative.dev/pkg/client/injection/kube/informers/core/v1/pod/filtered"
 	"knative.dev/pkg/configmap"
 	"knative.dev/pkg/controller"
+	"knative.dev/pkg/kmeta"
 	"knative.dev/pkg/logging"
 	servingclient "knative.dev/serving/pkg/client/injection/client"
 	serviceinformer "knative.dev/serving/pkg/client/injection/informers/serving/v1/service/filtered"
@@ -39,7 +41,9 @@ import (
 	kilnclient "github.com/kiln-dev/kiln/pkg/client/injection/client"
 	functioninformer "github.com/kiln-dev/kiln/pkg/client/injection/informers/serverless/v1alpha1/function"
 	functionreconciler "github.com/kiln-dev/kiln/pkg/client/injection/reconciler/serverless/v1alpha1/function"
+	listers "github.com/kiln-dev/kiln/pkg/client/listers/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/metrics"
+	"github.com/kiln-dev/kiln/pkg/reconciler/credentials"
 )
 
 // ChildSelector selects what Kiln has created for Functions. The informers of
@@ -56,6 +60,7 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 	taskRuns := taskruninformer.Get(ctx, ChildSelector)
 	services := serviceinformer.Get(ctx, ChildSelector)
 	pods := podinformer.Get(ctx, ChildSelector)
+	secrets := credentials.Get(ctx)
 
 	r := &Reconciler{
 		kiln:            kilnclient.Get(ctx),
@@ -66,6 +71,7 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 		taskRunLister:   taskRuns.Lister(),
 		serviceLister:   services.Lister(),
 		podLister:       pods.Lister(),
+		secrets:         secrets,
 		logs:            podLogs{kubeclient.Get(ctx)},
 	}
 	impl := functionreconciler.NewImpl(ctx, r, func(impl *controller.Impl) controller.Options {
@@ -89,7 +95,26 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 		FilterFunc: isTelling(functions.Lister()),
 		Handler:    controller.HandleAll(impl.EnqueueLabelOfNamespaceScopedResource("", serverless.FunctionNameLabelKey)),
 	})
+	secrets.OnChange(enqueueFunctionsBeside(ctx, impl, functions.Lister()))
 	return impl
+}
+
+// enqueueFunctionsBeside finds the Functions of the namespace of an object.
+func enqueueFunctionsBeside(ctx context.Context, impl *controller.Impl, lister listers.FunctionLister) func(any) {
+	return func(obj any) {
+		object, err := kmeta.DeletionHandlingAccessor(obj)
+		if err != nil {
+			logging.FromContext(ctx).Errorw("Failed to read an event", "error", err)
+			return
+		}
+		fns, err := lister.Functions(object.GetNamespace()).List(labels.Everything())
+		if err != nil {
+			logging.FromContext(ctx).Errorw("Failed to list Functions", "error", err)
+		}
+		for _, fn := range fns {
+			impl.Enqueue(fn)
+		}
+	}
 }
 
 // watch has the handler called for each event of the informer, which from then

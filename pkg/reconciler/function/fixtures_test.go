@@ -66,6 +66,9 @@ var noon = metav1.NewTime(time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC))
 const (
 	configKey = "config"
 	logKey    = "log"
+	// secretKey holds the Secret with credentials of the namespace, or the error
+	// of getting it there.
+	secretKey = "secret"
 )
 
 func testConfig(edits ...func(*config.Config)) *config.Config {
@@ -120,6 +123,19 @@ func (l fakeLogs) Tail(_ context.Context, _, pod, container string) (string, err
 	return string(l), nil
 }
 
+// fakeSecrets is the Secret with the credentials of registries, or an error. It
+// must be asked for by the configured name.
+type fakeSecrets struct{ what any }
+
+func (s fakeSecrets) Ensure(_ context.Context, name, inNamespace string) (*corev1.Secret, error) {
+	secret, _ := s.what.(*corev1.Secret)
+	err, _ := s.what.(error)
+	if secret != nil && (name != secret.Name || inNamespace != secret.Namespace) {
+		panic("unexpected use of Secret " + inNamespace + "/" + name)
+	}
+	return secret, err
+}
+
 func factory() rtesting.Factory {
 	return ktesting.Factory(controllerRoles(), func(ctx context.Context, w *ktesting.World) controller.Reconciler {
 		cfg, ok := w.Row.OtherTestData[configKey].(*config.Config)
@@ -135,6 +151,7 @@ func factory() rtesting.Factory {
 			configMapLister: w.ConfigMapLister, taskRunLister: w.TaskRunLister, serviceLister: w.ServiceLister,
 			podLister: w.PodLister,
 			logs:      fakeLogs(log),
+			secrets:   fakeSecrets{w.Row.OtherTestData[secretKey]},
 		}
 		return functionreconciler.NewReconciler(ctx, logging.FromContext(ctx), w.Kiln, w.FunctionLister, w.Recorder, r,
 			controller.Options{ConfigStore: fixedStore{cfg}, SkipStatusUpdates: true})

@@ -62,6 +62,8 @@ type Reconciler struct {
 	serviceLister   servinglisters.ServiceLister
 	podLister       corev1listers.PodLister
 
+	secrets credentialSecrets
+
 	logs logReader
 }
 
@@ -107,6 +109,9 @@ func (r *Reconciler) reconcile(ctx context.Context, fn *v1alpha1.Function) error
 	}
 	if !fn.Status.GetCondition(v1alpha1.FunctionConditionConfigurationReady).IsTrue() {
 		return r.keepServing(ctx, fn)
+	}
+	if err := r.provideCredentials(ctx, fn, want); err != nil {
+		return errors.Join(err, r.keepServing(ctx, fn))
 	}
 	if err := r.build(ctx, fn, want); err != nil {
 		return err

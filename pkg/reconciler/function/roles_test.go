@@ -45,6 +45,8 @@ var needed = []string{
 	"patch events",
 	// To set blockOwnerDeletion in owner references.
 	"update functions/finalizers.serverless.kiln.dev",
+	// The credentials of registries; the tests of their reconciler show it.
+	"get secrets", "list secrets", "watch secrets", "update secrets", "delete secrets", "create secrets",
 	// Leader election.
 	"kiln-system: get leases.coordination.k8s.io",
 	"kiln-system: create leases.coordination.k8s.io",

@@ -27,6 +27,8 @@ import (
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	clientgotesting "k8s.io/client-go/testing"
 	"knative.dev/pkg/system"
@@ -120,10 +122,7 @@ func (r *Roles) Check(action clientgotesting.Action) error {
 	if action.GetSubresource() != "" {
 		resource += "/" + action.GetSubresource()
 	}
-	name := ""
-	if named, ok := action.(interface{ GetName() string }); ok {
-		name = named.GetName()
-	}
+	name := nameOf(action)
 	group := action.GetResource().Group
 	allowed := false
 	for _, g := range r.grants {
@@ -139,6 +138,26 @@ func (r *Roles) Check(action clientgotesting.Action) error {
 		return fmt.Errorf("no role allows to %s in namespace %q", permission("", group, resource, verb), action.GetNamespace())
 	}
 	return nil
+}
+
+// nameOf returns the name by which the API server asks roles about an action, or
+// "". A list, or a watch, has one where it selects by it.
+func nameOf(action clientgotesting.Action) string {
+	switch action := action.(type) {
+	case clientgotesting.UpdateAction:
+		if object, err := meta.Accessor(action.GetObject()); err == nil {
+			return object.GetName()
+		}
+	case clientgotesting.ListAction:
+		name, _ := action.GetListRestrictions().Fields.RequiresExactMatch(metav1.ObjectNameField)
+		return name
+	case clientgotesting.WatchAction:
+		name, _ := action.GetWatchRestrictions().Fields.RequiresExactMatch(metav1.ObjectNameField)
+		return name
+	case interface{ GetName() string }:
+		return action.GetName()
+	}
+	return ""
 }
 
 // Unused returns what is allowed and was not asked for, but for what others need

@@ -84,6 +84,9 @@ const (
 	ReasonImagePullFailed = "ImagePullFailed"
 	// ReasonRegistryUnauthorized (False): the registry refused the build's credentials.
 	ReasonRegistryUnauthorized = "RegistryUnauthorized"
+	// ReasonCredentialsFailed (False): the credentials of the registry could not be
+	// brought to the namespace.
+	ReasonCredentialsFailed = "CredentialsFailed"
 	// ReasonPodEvicted (False): the node evicted the build's pod.
 	ReasonPodEvicted = "PodEvicted"
 )

@@ -202,6 +202,138 @@ func TestMakeTaskRun(t *testing.T) {
 	}
 }
 
+// TestMakeTaskRunWithSecrets wants that what is secret, and what is of this build
+// alone, is mounted where it is needed and nowhere else: the step that runs what
+// others have written cannot push.
+func TestMakeTaskRunWithSecrets(t *testing.T) {
+	cfg := testConfig()
+	cfg.Build.PackageRegistrySecret = "packages"
+	build := testBuild()
+	build.Credentials = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "registry", ResourceVersion: "7"}}
+	fn := function(func(fn *v1alpha1.Function) {
+		fn.Spec.Build = &v1alpha1.BuildSpec{Env: []v1alpha1.BuildEnvVar{{Name: "B", Value: "it's $(B)"}, {Name: "A", Value: "a"}}}
+	})
+	got := MakeTaskRun(fn, cfg, build)
+
+	want := MakeTaskRun(function(), testConfig(), testBuild())
+	want.Annotations["serverless.kiln.dev/build-credentials"] = "7"
+	want.Annotations["serverless.kiln.dev/build-env"] = "export A='a'\nexport B='it'\\''s $(B)'\n"
+	install, push := &want.Spec.TaskSpec.Steps[0], &want.Spec.TaskSpec.Steps[1]
+	install.VolumeMounts = append(install.VolumeMounts,
+		corev1.VolumeMount{Name: "packages", MountPath: "/kiln-packages", ReadOnly: true},
+		corev1.VolumeMount{Name: "env", MountPath: "/kiln-env", ReadOnly: true})
+	push.VolumeMounts = append(push.VolumeMounts,
+		corev1.VolumeMount{Name: "credentials", MountPath: "/kiln-credentials", ReadOnly: true})
+	push.Env = []corev1.EnvVar{{Name: "DOCKER_CONFIG", Value: "/kiln-credentials"}}
+	volumes := want.Spec.TaskSpec.Volumes
+	want.Spec.TaskSpec.Volumes = slices.Concat(volumes[:1], []corev1.Volume{
+		{Name: "credentials", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
+			SecretName: "registry", Items: []corev1.KeyToPath{{Key: ".dockerconfigjson", Path: "config.json"}},
+		}}},
+	}, volumes[1:], []corev1.Volume{
+		{Name: "packages", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
+			SecretName: "packages", Optional: new(true),
+		}}},
+		{Name: "env", VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{
+			Items: []corev1.DownwardAPIVolumeFile{{Path: "env", FieldRef: &corev1.ObjectFieldSelector{
+				FieldPath: "metadata.annotations['serverless.kiln.dev/build-env']",
+			}}},
+		}}},
+	})
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("MakeTaskRun() (-want, +got):\n%s", diff)
+	}
+
+	// A Secret that the Function names must be there.
+	fn.Spec.Build.SecretName = "mine"
+	got = MakeTaskRun(fn, cfg, build)
+	source := got.Spec.TaskSpec.Volumes[4].Secret
+	if diff := cmp.Diff(&corev1.SecretVolumeSource{SecretName: "mine", Optional: new(false)}, source); diff != "" {
+		t.Errorf("spec.build.secretName (-want, +got):\n%s", diff)
+	}
+
+	// What runs nothing needs none of it but to push.
+	build.Files = maps.Clone(files)
+	delete(build.Files, "Dockerfile")
+	got = MakeTaskRun(fn, cfg, build)
+	var names []string
+	for _, volume := range got.Spec.TaskSpec.Volumes {
+		names = append(names, volume.Name)
+	}
+	if diff := cmp.Diff([]string{"context", "credentials"}, names); diff != "" {
+		t.Errorf("volumes of a build that installs nothing (-want, +got):\n%s", diff)
+	}
+	if env, ok := got.Annotations["serverless.kiln.dev/build-env"]; ok {
+		t.Errorf("a build that installs nothing has the environment %q", env)
+	}
+}
+
+func TestBuildTimeout(t *testing.T) {
+	cfg := &config.Build{Timeout: 10 * time.Minute, MaxTimeout: time.Hour}
+	for asked, want := range map[time.Duration]time.Duration{
+		-time.Second:  10 * time.Minute, // Tekton would wait for ever.
+		0:             10 * time.Minute,
+		time.Minute:   time.Minute,
+		2 * time.Hour: time.Hour,
+	} {
+		fn := function(func(fn *v1alpha1.Function) {
+			fn.Spec.Build = &v1alpha1.BuildSpec{Timeout: &metav1.Duration{Duration: asked}}
+		})
+		if got := buildTimeout(fn, cfg); got != want {
+			t.Errorf("the timeout for %s is %s, want %s", asked, got, want)
+		}
+	}
+}
+
+func TestBuildResources(t *testing.T) {
+	list := func(cpu, memory string) corev1.ResourceList {
+		list := corev1.ResourceList{}
+		if cpu != "" {
+			list[corev1.ResourceCPU] = resource.MustParse(cpu)
+		}
+		if memory != "" {
+			list[corev1.ResourceMemory] = resource.MustParse(memory)
+		}
+		return list
+	}
+	cfg := &config.Build{
+		Resources:    corev1.ResourceRequirements{Requests: list("100m", "256Mi"), Limits: list("", "2Gi")},
+		MaxResources: list("", "4Gi"),
+	}
+	for name, row := range map[string]struct {
+		said, want corev1.ResourceRequirements
+	}{
+		"nothing": {
+			corev1.ResourceRequirements{},
+			cfg.Resources,
+		},
+		"one of them": {
+			corev1.ResourceRequirements{Limits: list("1", "")},
+			corev1.ResourceRequirements{Requests: list("100m", "256Mi"), Limits: list("1", "2Gi")},
+		},
+		"a limit below the default request": {
+			corev1.ResourceRequirements{Limits: list("", "128Mi")},
+			corev1.ResourceRequirements{Requests: list("100m", "128Mi"), Limits: list("", "128Mi")},
+		},
+		"a request above the default limit": {
+			corev1.ResourceRequirements{Requests: list("", "3Gi")},
+			corev1.ResourceRequirements{Requests: list("100m", "3Gi"), Limits: list("", "3Gi")},
+		},
+		"above the ceiling": {
+			corev1.ResourceRequirements{Requests: list("64", "8Gi"), Limits: list("", "9Gi")},
+			corev1.ResourceRequirements{Requests: list("64", "4Gi"), Limits: list("", "4Gi")},
+		},
+	} {
+		fn := function(func(fn *v1alpha1.Function) { fn.Spec.Build = &v1alpha1.BuildSpec{Resources: row.said} })
+		if diff := cmp.Diff(row.want, buildResources(fn, cfg)); diff != "" {
+			t.Errorf("%s (-want, +got):\n%s", name, diff)
+		}
+	}
+	if want := list("", "2Gi"); !cmp.Equal(want, cfg.Resources.Limits) {
+		t.Errorf("the configuration was changed: %v", cfg.Resources)
+	}
+}
+
 func TestPushStep(t *testing.T) {
 	results := []string{
 		"--image-digest-file=$(results.IMAGE_DIGEST.path)",

@@ -21,6 +21,7 @@ import (
 	"path"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/tektoncd/pipeline/pkg/apis/pipeline/pod"
 	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
@@ -61,6 +62,11 @@ const (
 	kanikoPath        = "/kaniko"
 	kanikoBinary      = "/ko-app/kaniko"
 	composeBinary     = "/ko-app/compose"
+
+	credentialsVolumeName = "credentials"
+	credentialsPath       = "/kiln-credentials"
+	packagesVolumeName    = "packages"
+	envVolumeName         = "env"
 )
 
 // Build says which TaskRun to make.
@@ -79,6 +85,10 @@ type Build struct {
 
 	// Files is the build context, by file name.
 	Files map[string]string
+
+	// Credentials is the Secret with the credentials of registries that the
+	// namespace has; it is nil where there is none.
+	Credentials *corev1.Secret
 }
 
 // installs says whether the build runs anything.
@@ -92,7 +102,7 @@ func MakeTaskRun(fn *v1alpha1.Function, cfg *config.Config, build Build) *pipeli
 	tr := &pipelinev1.TaskRun{
 		ObjectMeta: objectMeta(fn, names.TaskRun(fn, build.Request, build.Attempt)),
 		Spec: pipelinev1.TaskRunSpec{
-			Timeout: &metav1.Duration{Duration: cfg.Build.Timeout},
+			Timeout: &metav1.Duration{Duration: buildTimeout(fn, cfg.Build)},
 			PodTemplate: &pod.PodTemplate{
 				AutomountServiceAccountToken: new(false),
 				EnableServiceLinks:           new(false),
@@ -106,7 +116,7 @@ func MakeTaskRun(fn *v1alpha1.Function, cfg *config.Config, build Build) *pipeli
 					{Name: ImageDigestResult, Type: pipelinev1.ResultsTypeString, Description: "The digest of the image that was pushed."},
 				},
 				Steps:   buildSteps(fn, cfg, build),
-				Volumes: buildVolumes(fn, build),
+				Volumes: buildVolumes(fn, cfg, build),
 			},
 		},
 	}
@@ -121,6 +131,12 @@ func MakeTaskRun(fn *v1alpha1.Function, cfg *config.Config, build Build) *pipeli
 	}
 	if build.Rebuild != "" {
 		tr.Annotations[serverless.RebuildAnnotationKey] = build.Rebuild
+	}
+	if build.Credentials != nil {
+		tr.Annotations[serverless.BuildCredentialsAnnotationKey] = build.Credentials.ResourceVersion
+	}
+	if env := buildEnv(fn, build); len(env) > 0 {
+		tr.Annotations[serverless.BuildEnvAnnotationKey] = runtimes.EnvFile(env)
 	}
 	return tr
 }
@@ -138,15 +154,23 @@ func buildSteps(fn *v1alpha1.Function, cfg *config.Config, build Build) []pipeli
 	if !build.installs() {
 		return []pipelinev1.Step{push}
 	}
-	return []pipelinev1.Step{installStep(cfg, build), push}
+	return []pipelinev1.Step{installStep(fn, cfg, build), push}
 }
 
 // installStep returns the step in which Kaniko unpacks the base image over its
 // own root filesystem and runs the Dockerfile in it.
-func installStep(cfg *config.Config, build Build) pipelinev1.Step {
+func installStep(fn *v1alpha1.Function, cfg *config.Config, build Build) pipelinev1.Step {
 	mounts := []corev1.VolumeMount{
 		{Name: kanikoVolumeName, MountPath: kanikoPath},
 		{Name: layersVolumeName, MountPath: layersPath},
+	}
+	mounts = append(mounts, contextMounts(build.Files)...)
+	// What is mounted gets into no layer, and is no input of the build.
+	if name, _ := packagesSecret(fn, cfg.Build); name != "" {
+		mounts = append(mounts, corev1.VolumeMount{Name: packagesVolumeName, MountPath: runtimes.PackagesPath, ReadOnly: true})
+	}
+	if len(buildEnv(fn, build)) > 0 {
+		mounts = append(mounts, corev1.VolumeMount{Name: envVolumeName, MountPath: path.Dir(runtimes.EnvFilePath), ReadOnly: true})
 	}
 	return pipelinev1.Step{
 		Name:  InstallStepName,
@@ -159,8 +183,8 @@ func installStep(cfg *config.Config, build Build) pipelinev1.Step {
 			"--dockerfile=" + path.Join(contextPath, runtimes.DockerfileName),
 			"--layers=" + layersPath,
 		}, insecureRegistries(cfg)...),
-		ComputeResources: cfg.Build.Resources,
-		VolumeMounts:     append(mounts, contextMounts(build.Files)...),
+		ComputeResources: buildResources(fn, cfg.Build),
+		VolumeMounts:     mounts,
 		SecurityContext: &corev1.SecurityContext{
 			// Kaniko changes owners and modes of what it unpacks: it needs root
 			// in its container, and no more than that.
@@ -192,6 +216,11 @@ func pushStep(fn *v1alpha1.Function, cfg *config.Config, build Build) pipelinev1
 		args = append(args, "--layers="+layersPath)
 		mounts = append(mounts, corev1.VolumeMount{Name: layersVolumeName, MountPath: layersPath, ReadOnly: true})
 	}
+	var env []corev1.EnvVar
+	if build.Credentials != nil {
+		mounts = append(mounts, corev1.VolumeMount{Name: credentialsVolumeName, MountPath: credentialsPath, ReadOnly: true})
+		env = append(env, corev1.EnvVar{Name: "DOCKER_CONFIG", Value: credentialsPath})
+	}
 	if _, ok := build.Files[runtimes.LayoutName]; ok {
 		args = append(args, "--layout="+path.Join(contextPath, runtimes.LayoutName))
 	} else {
@@ -202,6 +231,7 @@ func pushStep(fn *v1alpha1.Function, cfg *config.Config, build Build) pipelinev1
 		Image:        cfg.Build.ComposeImage,
 		Command:      []string{composeBinary},
 		Args:         append(args, insecureRegistries(cfg)...),
+		Env:          env,
 		VolumeMounts: mounts,
 		// It copies from a file to the registry, whatever its size.
 		ComputeResources: corev1.ResourceRequirements{
@@ -244,20 +274,120 @@ func contextMounts(files map[string]string) []corev1.VolumeMount {
 	return mounts
 }
 
-func buildVolumes(fn *v1alpha1.Function, build Build) []corev1.Volume {
+func buildVolumes(fn *v1alpha1.Function, cfg *config.Config, build Build) []corev1.Volume {
 	volumes := []corev1.Volume{{
 		Name: contextVolumeName,
 		VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
 			LocalObjectReference: corev1.LocalObjectReference{Name: names.ConfigMap(fn, build.Tag)},
 		}},
 	}}
+	if build.Credentials != nil {
+		volumes = append(volumes, corev1.Volume{
+			Name: credentialsVolumeName,
+			VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
+				SecretName: build.Credentials.Name,
+				Items:      []corev1.KeyToPath{{Key: corev1.DockerConfigJsonKey, Path: "config.json"}},
+			}},
+		})
+	}
 	if build.installs() {
-		for _, name := range []string{kanikoVolumeName, layersVolumeName} {
-			volumes = append(volumes, corev1.Volume{
-				Name:         name,
-				VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}},
-			})
-		}
+		volumes = append(volumes, installVolumes(fn, cfg, build)...)
 	}
 	return volumes
+}
+
+// installVolumes returns what only the step needs that installs dependencies.
+func installVolumes(fn *v1alpha1.Function, cfg *config.Config, build Build) []corev1.Volume {
+	volumes := []corev1.Volume{
+		{Name: kanikoVolumeName, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+		{Name: layersVolumeName, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+	}
+	if name, optional := packagesSecret(fn, cfg.Build); name != "" {
+		volumes = append(volumes, corev1.Volume{
+			Name:         packagesVolumeName,
+			VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: name, Optional: &optional}},
+		})
+	}
+	if len(buildEnv(fn, build)) > 0 {
+		volumes = append(volumes, corev1.Volume{
+			Name: envVolumeName,
+			VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{
+				Items: []corev1.DownwardAPIVolumeFile{{
+					Path:     path.Base(runtimes.EnvFilePath),
+					FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['" + serverless.BuildEnvAnnotationKey + "']"},
+				}},
+			}},
+		})
+	}
+	return volumes
+}
+
+// packagesSecret returns the name of the Secret with the credentials of package
+// registries. The build of a Function that names one waits until it exists.
+func packagesSecret(fn *v1alpha1.Function, cfg *config.Build) (name string, optional bool) {
+	if fn.Spec.Build != nil && fn.Spec.Build.SecretName != "" {
+		return fn.Spec.Build.SecretName, false
+	}
+	return cfg.PackageRegistrySecret, true
+}
+
+// buildEnv returns the environment of the package manager, where it runs.
+func buildEnv(fn *v1alpha1.Function, build Build) map[string]string {
+	if fn.Spec.Build == nil || !build.installs() {
+		return nil
+	}
+	env := make(map[string]string, len(fn.Spec.Build.Env))
+	for _, variable := range fn.Spec.Build.Env {
+		env[variable.Name] = variable.Value
+	}
+	return env
+}
+
+// buildTimeout returns how long the build may take. A Function that was accepted
+// before the ceiling came down has it from then on.
+func buildTimeout(fn *v1alpha1.Function, cfg *config.Build) time.Duration {
+	if fn.Spec.Build == nil || fn.Spec.Build.Timeout == nil || fn.Spec.Build.Timeout.Duration <= 0 {
+		return cfg.Timeout
+	}
+	return min(fn.Spec.Build.Timeout.Duration, cfg.MaxTimeout)
+}
+
+// buildResources returns what the build requests and may use at most: what the
+// Function says, as far as the ceilings go, and what the configuration says of
+// the rest. A request of the one that is above a limit of the other gives way to
+// what the Function says.
+func buildResources(fn *v1alpha1.Function, cfg *config.Build) corev1.ResourceRequirements {
+	resources := *cfg.Resources.DeepCopy()
+	if fn.Spec.Build == nil {
+		return resources
+	}
+	said := fn.Spec.Build.Resources
+	resources.Requests = overlay(resources.Requests, said.Requests, cfg.MaxResources)
+	resources.Limits = overlay(resources.Limits, said.Limits, cfg.MaxResources)
+	for name, limit := range resources.Limits {
+		request, ok := resources.Requests[name]
+		if !ok || request.Cmp(limit) <= 0 {
+			continue
+		}
+		if _, ok := said.Limits[name]; ok {
+			resources.Requests[name] = limit
+		} else {
+			resources.Limits[name] = request
+		}
+	}
+	return resources
+}
+
+// overlay returns the list with what is said instead, but no more than most.
+func overlay(list, said, most corev1.ResourceList) corev1.ResourceList {
+	if list == nil && len(said) > 0 {
+		list = make(corev1.ResourceList, len(said))
+	}
+	for name, quantity := range said {
+		if ceiling, ok := most[name]; ok && quantity.Cmp(ceiling) > 0 {
+			quantity = ceiling
+		}
+		list[name] = quantity
+	}
+	return list
 }

@@ -1,0 +1,247 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package credentials
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	corev1informers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	kubeclient "knative.dev/pkg/client/injection/kube/client"
+	"knative.dev/pkg/controller"
+	"knative.dev/pkg/injection"
+	"knative.dev/pkg/kmeta"
+	"knative.dev/pkg/logging"
+	"knative.dev/pkg/system"
+)
+
+func init() {
+	injection.Default.RegisterInformerFactory(withSecrets)
+	injection.Fake.RegisterInformerFactory(withSecrets)
+}
+
+type secretsKey struct{}
+
+func withSecrets(ctx context.Context) context.Context {
+	return context.WithValue(ctx, secretsKey{}, &Secrets{
+		ctx:     ctx,
+		kube:    kubeclient.Get(ctx),
+		watches: map[string]*watch{},
+	})
+}
+
+// Get returns the Secrets that all controllers of the process share.
+func Get(ctx context.Context) *Secrets {
+	s, ok := ctx.Value(secretsKey{}).(*Secrets)
+	if !ok {
+		logging.FromContext(ctx).Panic("Unable to fetch Secrets with credentials from context.")
+	}
+	return s
+}
+
+// Secrets are those with the credentials of registries, in all namespaces. Each
+// name that is asked for is watched from then on, and no other Secret is: roles
+// can allow that by the name.
+type Secrets struct {
+	// ctx ends the watches.
+	ctx  context.Context
+	kube kubernetes.Interface
+
+	mu        sync.Mutex
+	watches   map[string]*watch
+	listeners []func(obj any)
+}
+
+// OnChange has f called with each Secret that was added, changed or deleted, or
+// with a tombstone of it. It must be called before any Secret is asked for.
+func (s *Secrets) OnChange(f func(obj any)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listeners = append(s.listeners, f)
+}
+
+// Ensure returns the Secret of the name that the builds and the pods of a
+// namespace use: its own, or else a copy of the one in Kiln's namespace, which it
+// creates if need be. It returns nil where there is neither, or where there is no
+// name.
+func (s *Secrets) Ensure(ctx context.Context, name, namespace string) (*corev1.Secret, error) {
+	secret, err := s.get(ctx, name, namespace)
+	if secret != nil || err != nil {
+		return secret, err
+	}
+	source, err := s.get(ctx, name, system.Namespace())
+	if source == nil || err != nil {
+		return nil, err
+	}
+	if Check(source) != nil {
+		// Who looks after it is told; see Reconciler.
+		return nil, nil
+	}
+	return s.create(ctx, makeCopy(source, namespace))
+}
+
+// create creates a copy, unless a Secret of its name exists, and returns the one
+// there is.
+func (s *Secrets) create(ctx context.Context, desired *corev1.Secret) (*corev1.Secret, error) {
+	client := s.kube.CoreV1().Secrets(desired.Namespace)
+	secret, err := client.Create(ctx, desired, metav1.CreateOptions{})
+	if err == nil {
+		return secret, nil
+	}
+	if !apierrs.IsAlreadyExists(err) {
+		return nil, fmt.Errorf("failed to create Secret: %w", err)
+	}
+	if secret, err = client.Get(ctx, desired.Name, metav1.GetOptions{}); err != nil {
+		return nil, fmt.Errorf("failed to get Secret: %w", err)
+	}
+	return secret, nil
+}
+
+// get returns a Secret, or nil.
+func (s *Secrets) get(ctx context.Context, name, namespace string) (*corev1.Secret, error) {
+	if name == "" {
+		return nil, nil
+	}
+	lister, err := s.watch(name).synced(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("failed to watch Secrets named %s: %w", name, err)
+	}
+	secret, err := lister.Secrets(namespace).Get(name)
+	if apierrs.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("failed to get Secret: %w", err)
+	}
+	return secret, nil
+}
+
+// names returns each name whose Secrets are known: there may be copies that have
+// it, though it is not the configured one any more.
+func (s *Secrets) names() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(s.watches)), func(name string) bool {
+		return !s.watches[name].hasSynced()
+	})
+}
+
+// namespaces returns the namespaces with Secrets that are watched.
+func (s *Secrets) namespaces() ([]string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var namespaces []string
+	for _, w := range s.watches {
+		secrets, err := w.lister.List(labels.Everything())
+		if err != nil {
+			return nil, fmt.Errorf("failed to list Secrets: %w", err)
+		}
+		for _, secret := range secrets {
+			namespaces = append(namespaces, secret.Namespace)
+		}
+	}
+	return namespaces, nil
+}
+
+// watch returns the watch of the Secrets of a name. It starts with the first who
+// asks for it.
+func (s *Secrets) watch(name string) *watch {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w, ok := s.watches[name]
+	if !ok {
+		w = newWatch(s.ctx, s.kube, name, s.listeners)
+		s.watches[name] = w
+	}
+	return w
+}
+
+// watch keeps the Secrets of one name.
+type watch struct {
+	lister    corev1listers.SecretLister
+	hasSynced cache.InformerSynced
+
+	mu  sync.Mutex
+	err error
+}
+
+func newWatch(ctx context.Context, kube kubernetes.Interface, name string, listeners []func(any)) *watch {
+	informer := corev1informers.NewFilteredSecretInformer(kube, metav1.NamespaceAll, controller.GetResyncPeriod(ctx),
+		cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
+		func(options *metav1.ListOptions) {
+			options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+		})
+	w := &watch{lister: corev1listers.NewSecretLister(informer.GetIndexer()), hasSynced: informer.HasSynced}
+	logger := logging.FromContext(ctx)
+	if err := informer.SetWatchErrorHandlerWithContext(w.failed); err != nil {
+		logger.Panicw("Failed to set the error handler of an informer", "error", err)
+	}
+	for _, f := range listeners {
+		if _, err := informer.AddEventHandler(controller.HandleAll(f)); err != nil {
+			logger.Panicw("Failed to watch an informer", "error", err)
+		}
+	}
+	go informer.RunWithContext(ctx)
+	return w
+}
+
+// failed remembers why the Secrets cannot be listed or watched.
+func (w *watch) failed(ctx context.Context, r *cache.Reflector, err error) {
+	cache.DefaultWatchErrorHandler(ctx, r, err)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.err = err
+}
+
+func (w *watch) lastError() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err
+}
+
+// synced returns the lister once all Secrets are listed. It waits for that, but
+// not where listing fails: whoever asks is to tell of it, and to ask again.
+func (w *watch) synced(ctx context.Context) (corev1listers.SecretLister, error) {
+	isDecided := func() bool { return w.hasSynced() || w.lastError() != nil }
+	if !controller.WaitForCacheSyncQuick(ctx.Done(), isDecided) {
+		return nil, context.Cause(ctx)
+	}
+	if !w.hasSynced() {
+		return nil, w.lastError()
+	}
+	return w.lister, nil
+}
+
+// namespaceOf returns the namespace of an object, or of a tombstone.
+func namespaceOf(obj any) string {
+	object, err := kmeta.DeletionHandlingAccessor(obj)
+	if err != nil {
+		return ""
+	}
+	return object.GetNamespace()
+}
