@@ -30,6 +30,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -184,20 +185,16 @@ func strip[T metav1.Object, L runtime.Object](e *env, objects interface {
 	})
 }
 
-// editTemplate gives a service another image and environment.
-func editTemplate(e *env, fn *v1alpha1.Function) *servingv1.Service {
-	e.Helper()
-	return edit(e, clients.Serving.ServingV1().Services(e.namespace), fn.Name, func(service *servingv1.Service) {
-		container := &service.Spec.Template.Spec.Containers[0]
-		container.Image = relayImage
-		container.Env = append(container.Env, corev1.EnvVar{Name: "BY_HAND", Value: "yes"})
-	})
-}
-
+// editService gives a service another image, environment and memory.
 func editService(e *env, fn *v1alpha1.Function) {
 	e.Helper()
 	services := clients.Serving.ServingV1().Services(e.namespace)
-	edited := editTemplate(e, fn)
+	edited := edit(e, services, fn.Name, func(service *servingv1.Service) {
+		container := &service.Spec.Template.Spec.Containers[0]
+		container.Image = relayImage
+		container.Env = append(container.Env, corev1.EnvVar{Name: "BY_HAND", Value: "yes"})
+		container.Resources.Limits[corev1.ResourceCPU] = resource.MustParse("1900m")
+	})
 	untilObjects(e, services, func(found []*servingv1.Service) error {
 		for _, service := range found {
 			if service.Name == fn.Name && service.Generation > edited.Generation && serves(service, fn) {
@@ -212,7 +209,7 @@ func editService(e *env, fn *v1alpha1.Function) {
 func serves(service *servingv1.Service, fn *v1alpha1.Function) bool {
 	container := service.Spec.Template.Spec.Containers[0]
 	byHand := slices.ContainsFunc(container.Env, func(env corev1.EnvVar) bool { return env.Name == "BY_HAND" })
-	return container.Image == fn.Status.Image && !byHand
+	return container.Image == fn.Status.Image && !byHand && container.Resources.Limits.Cpu().IsZero()
 }
 
 func deleteService(e *env, fn *v1alpha1.Function) {
@@ -301,8 +298,7 @@ func TestBuildStripped(t *testing.T) {
 }
 
 // TestServiceWhileFailed wants that the service heals while the new source
-// cannot be built: at once what is not of its revisions; those when there is an
-// image again, as the Function may ask for one that the last cannot run.
+// cannot be built, and while the next is.
 func TestServiceWhileFailed(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -313,14 +309,15 @@ func TestServiceWhileFailed(t *testing.T) {
 	deleteService(e, fn)
 	e.wantAnswerSoon(fn, "old")
 	publishService(e, fn)
-	editTemplate(e, fn)
+	editService(e, fn)
+	e.wantAnswerSoon(fn, "old")
 
 	fn = e.edit(fn, func(fn *v1alpha1.Function) {
 		fn.Spec.Source, fn.Spec.Deps = answering("new"), ""
 	})
-	// While the new source is built, too.
 	e.untilBuild(fn, func(tr *pipelinev1.TaskRun) bool { return !tr.IsDone() })
 	publishService(e, fn)
+	editService(e, fn)
 	fn = e.until(fn, test.Healed)
 	e.wantAnswerSoon(fn, "new")
 	if service := e.service(fn); !serves(service, fn) {

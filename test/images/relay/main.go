@@ -119,6 +119,7 @@ func do(ctx context.Context, in api.Request) (api.Answer, error) {
 	if err != nil {
 		return api.Answer{}, err
 	}
+	request.Host = in.Host
 	if in.ContentType != "" {
 		request.Header.Set("Content-Type", in.ContentType)
 	}

@@ -37,13 +37,14 @@ func TestCall(t *testing.T) {
 	defer relay.Close()
 	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusTeapot)
-		w.Write([]byte(r.Method + " " + r.Header.Get("Content-Type")))
+		w.Write([]byte(r.Method + " " + r.Header.Get("Content-Type") + " " + r.Host))
 	}))
 	defer target.Close()
 
 	var got api.Answer
-	exchange(t, http.MethodPost, relay.URL+api.CallPath, api.Request{Method: "PUT", URL: target.URL, ContentType: "a/b"}, &got)
-	if got.Status != http.StatusTeapot || got.Body != "PUT a/b" || got.Error != "" {
+	request := api.Request{Method: "PUT", URL: target.URL, Host: "fn.example.com", ContentType: "a/b"}
+	exchange(t, http.MethodPost, relay.URL+api.CallPath, request, &got)
+	if got.Status != http.StatusTeapot || got.Body != "PUT a/b fn.example.com" || got.Error != "" {
 		t.Errorf("call answered %+v", got)
 	}
 

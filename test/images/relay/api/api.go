@@ -36,8 +36,10 @@ const (
 
 // Request is a request that the relay is to send.
 type Request struct {
-	Method      string `json:"method"`
-	URL         string `json:"url"`
+	Method string `json:"method"`
+	URL    string `json:"url"`
+	// Host is the name that the request is sent to, where it is not the URL's.
+	Host        string `json:"host,omitempty"`
 	ContentType string `json:"contentType,omitempty"`
 	Body        string `json:"body,omitempty"`
 }

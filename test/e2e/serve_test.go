@@ -1,0 +1,482 @@
+//go:build e2e
+
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"knative.dev/pkg/apis"
+	"knative.dev/serving/pkg/apis/serving"
+
+	"github.com/kiln-dev/kiln/pkg/apis/serverless"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/test"
+	"github.com/kiln-dev/kiln/test/images/relay/api"
+)
+
+// greeting is the source of a function that answers with its variable GREETING.
+const greeting = "module.exports = { main: () => process.env.GREETING || 'none' };\n"
+
+// servingNamespace is where Knative Serving keeps its configuration.
+const servingNamespace = "knative-serving"
+
+func share(revision string, percent int64, tag string) v1alpha1.TrafficTarget {
+	target := v1alpha1.TrafficTarget{RevisionName: revision, Percent: &percent, Tag: tag}
+	if revision == "" {
+		target.LatestRevision = new(true)
+	}
+	return target
+}
+
+func setTraffic(targets ...v1alpha1.TrafficTarget) func(*v1alpha1.Function) {
+	return func(fn *v1alpha1.Function) { fn.Spec.Traffic = targets }
+}
+
+// wantAnswerAt wants that a URL gives an answer in the end.
+func (e *env) wantAnswerAt(url, host, want string) {
+	e.Helper()
+	prober, err := relay.Probe(e.ctx, api.Request{Method: http.MethodGet, URL: url, Host: host})
+	if err != nil {
+		e.Fatal(err)
+	}
+	e.untilAnswer(prober, want)
+	if _, err := prober.Stop(e.ctx); err != nil {
+		e.Fatal(err)
+	}
+}
+
+// TestTraffic splits requests, goes back to an earlier revision and forward
+// again, without a build or a revision, and while a build has failed, too.
+func TestTraffic(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	first := function(greeting)
+	setEnv("GREETING", "one")(first)
+	fn := e.until(e.create(first), test.Ready)
+	one := fn.Status.LatestReadyRevisionName
+	fn = e.until(e.edit(fn, setEnv("GREETING", "two")), test.Ready)
+	two := fn.Status.LatestReadyRevisionName
+	prober := e.probe(fn, "two")
+
+	fn = e.until(e.edit(fn, setTraffic(share(one, 100, "old"), share("", 0, "next"))), test.Ready)
+	e.untilAnswer(prober, "one")
+	urls := map[string]string{}
+	for _, target := range fn.Status.Traffic {
+		urls[target.Tag] = target.URL.String()
+	}
+	e.wantAnswerAt(urls["old"], "", "one")
+	e.wantAnswerAt(urls["next"], "", "two")
+
+	fn = e.until(e.edit(fn, setTraffic(share(one, 50, ""), share("", 50, ""))), test.Ready)
+	want := []v1alpha1.TrafficStatus{
+		{RevisionName: one, LatestRevision: new(false), Percent: new(int64(50))},
+		{RevisionName: two, LatestRevision: new(true), Percent: new(int64(50))},
+	}
+	if diff := cmp.Diff(want, fn.Status.Traffic); diff != "" {
+		t.Errorf("status.traffic (-want +got): %s", diff)
+	}
+	if got, want := fn.Status.GetCondition(v1alpha1.FunctionConditionRunning).Message, fmt.Sprintf("Revisions %s (50%%), %s (50%%) serve.", one, two); got != want {
+		t.Errorf("message is %q, want %q", got, want)
+	}
+
+	// Nothing is applied of what cannot be, and an edit mends it.
+	fn = e.edit(fn, func(fn *v1alpha1.Function) {
+		setTraffic(share("fn-99999", 100, ""))(fn)
+		setEnv("GREETING", "three")(fn)
+	})
+	fn, missing := e.untilCondition(fn, apis.Condition{
+		Type: v1alpha1.FunctionConditionRunning, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonRevisionMissing,
+	})
+	for _, want := range []string{"fn-99999", one, two} {
+		if !strings.Contains(missing.Message, want) {
+			t.Errorf("message %q does not name %s", missing.Message, want)
+		}
+	}
+	if diff := cmp.Diff(want, fn.Status.Traffic); diff != "" {
+		t.Errorf("status.traffic (-want +got): %s", diff)
+	}
+	e.wantRevisions(2)
+
+	fn = e.until(e.edit(fn, setTraffic(share(one, 100, ""))), test.Ready)
+	e.untilAnswer(prober, "one")
+	e.wantRevisions(3)
+
+	// While the next image cannot be built, requests go where they are sent.
+	fn = e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Deps = missingDependency })
+	fn, _ = e.untilCondition(fn, buildFailed)
+	fn = e.edit(fn, setTraffic(share(two, 100, "")))
+	e.untilAnswer(prober, "two")
+	fn = e.edit(fn, setTraffic())
+	e.untilAnswer(prober, "three")
+	e.until(e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Deps = "" }), test.Healed)
+
+	report, err := prober.Stop(e.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report.Failed > 0 {
+		t.Errorf("%d of %d requests failed, such as %+v", report.Failed, report.Requests, report.Failures)
+	}
+	e.wantRevisions(3)
+}
+
+// inspector answers with what the function is given beside its code.
+const inspector = `const fs = require('fs');
+const read = (file) => { try { return fs.readFileSync(file, 'utf8'); } catch { return ''; } };
+module.exports = { main: () => JSON.stringify({
+  env: process.env.TOKEN || '', level: process.env.LEVEL || '', mounted: read('/secrets/api/token'),
+  identity: read('/var/run/secrets/kubernetes.io/serviceaccount/namespace') !== '',
+}) };
+`
+
+// TestEverythingSaid gives a Function all that its pods can be given, takes it
+// away again, and wants that edits by hand heal.
+func TestEverythingSaid(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.createSecret("api")
+	core := clients.Kube.CoreV1()
+	for _, create := range []func() error{
+		func() error {
+			_, err := core.ConfigMaps(e.namespace).Create(e.ctx, &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Name: "settings"}, Data: map[string]string{"LEVEL": "debug"},
+			}, metav1.CreateOptions{})
+			return err
+		},
+		func() error {
+			_, err := core.ServiceAccounts(e.namespace).Create(e.ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}}, metav1.CreateOptions{})
+			return err
+		},
+	} {
+		if err := create(); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	fn := e.until(e.create(function(inspector)), test.Ready)
+	plain := e.service(fn).Spec.Template.Spec
+	prober := e.probe(fn, `{"env":"","level":"","mounted":"","identity":false}`)
+
+	fn = e.until(e.edit(fn, func(fn *v1alpha1.Function) {
+		fn.Spec.Env = []corev1.EnvVar{{Name: "TOKEN", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+			LocalObjectReference: corev1.LocalObjectReference{Name: "api"}, Key: "token",
+		}}}}
+		fn.Spec.EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: "settings"},
+		}}}
+		fn.Spec.SecretMounts = []v1alpha1.SecretMount{{SecretName: "api", MountPath: "/secrets/api"}}
+		fn.Spec.ServiceAccountName = "robot"
+		fn.Spec.Concurrency, fn.Spec.TimeoutSeconds = new(int64(5)), new(int64(42))
+		fn.Spec.Annotations = map[string]string{"example.com/note": "blue"}
+	}), test.Ready)
+	e.untilAnswer(prober, `{"env":"s3cret","level":"debug","mounted":"s3cret","identity":true}`)
+	given := e.service(fn).Spec.Template
+	if *given.Spec.ContainerConcurrency != 5 || *given.Spec.TimeoutSeconds != 42 || given.Annotations["example.com/note"] != "blue" {
+		t.Errorf("the revision's concurrency, timeout and annotations are %d, %d and %v, want 5, 42 and blue",
+			*given.Spec.ContainerConcurrency, *given.Spec.TimeoutSeconds, given.Annotations)
+	}
+	editService(e, fn)
+	fn = e.until(fn, test.Healed)
+
+	var bare v1alpha1.FunctionSpec
+	fn = e.until(e.edit(fn, func(fn *v1alpha1.Function) {
+		fn.Spec.Env, fn.Spec.EnvFrom, fn.Spec.SecretMounts = bare.Env, bare.EnvFrom, bare.SecretMounts
+		fn.Spec.ServiceAccountName, fn.Spec.Concurrency, fn.Spec.TimeoutSeconds = "", nil, nil
+		fn.Spec.Annotations = nil
+	}), test.Ready)
+	e.untilAnswer(prober, `{"env":"","level":"","mounted":"","identity":false}`)
+	if diff := cmp.Diff(plain, e.service(fn).Spec.Template.Spec); diff != "" {
+		t.Errorf("the revision is not as it was (-before +after): %s", diff)
+	}
+	if _, err := prober.Stop(e.ctx); err != nil {
+		t.Fatal(err)
+	}
+	e.wantBuilds(1)
+}
+
+func (e *env) createSecret(name string) {
+	e.Helper()
+	_, err := clients.Kube.CoreV1().Secrets(e.namespace).Create(e.ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, StringData: map[string]string{"token": "s3cret"},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		e.Fatal(err)
+	}
+}
+
+// TestMissingReferences names Secrets and a service account that do not exist,
+// wants to be told, and that the Function runs once they do.
+func TestMissingReferences(t *testing.T) {
+	t.Parallel()
+	secretRef := corev1.LocalObjectReference{Name: "late"}
+	for name, tc := range map[string]struct {
+		edit   func(*v1alpha1.Function)
+		create func(*env)
+		reason string
+	}{
+		"Env": {func(fn *v1alpha1.Function) {
+			fn.Spec.Env = []corev1.EnvVar{{Name: "TOKEN", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: secretRef, Key: "token"}}}}
+		}, func(e *env) { e.createSecret("late") }, "late"},
+		"EnvFrom": {func(fn *v1alpha1.Function) {
+			fn.Spec.EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: secretRef}}}
+		}, func(e *env) { e.createSecret("late") }, "late"},
+		"ServiceAccount": {func(fn *v1alpha1.Function) { fn.Spec.ServiceAccountName = "late" }, func(e *env) {
+			account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "late"}}
+			if _, err := clients.Kube.CoreV1().ServiceAccounts(e.namespace).Create(e.ctx, account, metav1.CreateOptions{}); err != nil {
+				e.Fatal(err)
+			}
+		}, "late"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newEnv(t)
+			fn := function(answering("at last"))
+			tc.edit(fn)
+			fn, failed := e.untilCondition(e.create(fn), apis.Condition{
+				Type: v1alpha1.FunctionConditionRunning, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonServiceFailed,
+			})
+			if !strings.Contains(failed.Message, tc.reason) {
+				t.Errorf("message is %q, want %s in it", failed.Message, tc.reason)
+			}
+			tc.create(e)
+			fn = e.until(fn, test.Healed)
+			e.wantAnswerSoon(fn, "at last")
+		})
+	}
+}
+
+// TestScaleToZero wants that a function that nobody calls has no pods, and
+// answers the next call.
+func TestScaleToZero(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	fn := function(answering("awake"))
+	fn.Spec.MinReplicas = new(int32(0))
+	fn.Spec.Annotations = map[string]string{"autoscaling.knative.dev/window": "6s"}
+	fn = e.until(e.create(fn), test.Ready)
+	untilObjects(e, clients.Kube.CoreV1().Pods(e.namespace), func(pods []*corev1.Pod) error {
+		if n := len(podsOf(pods, fn)); n > 0 {
+			return fmt.Errorf("there are %d pods", n)
+		}
+		return nil
+	})
+	e.until(fn, test.Ready)
+	e.wantAnswer(fn, "{}", "awake")
+}
+
+// podsOf returns the pods that run a Function.
+func podsOf(pods []*corev1.Pod, fn *v1alpha1.Function) []*corev1.Pod {
+	return slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool {
+		return pod.Labels[serving.ServiceLabelKey] != fn.Name || pod.Labels[serverless.FunctionUIDLabelKey] != string(fn.UID)
+	})
+}
+
+// TestMinimumReplicas wants to be told of pods for which there is no node: before
+// the Function runs, and when it has run. Each pod wants a seat; nodes have as
+// many as the test says.
+func TestMinimumReplicas(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	seat := corev1.ResourceName("seats.kiln.dev/" + e.namespace)
+	setSeats(e, seat, 1)
+	fn := function(answering("seated"))
+	fn.Spec.MinReplicas = new(int32(2))
+	fn.Spec.Resources.Requests[seat] = resource.MustParse("1")
+	fn.Spec.Resources.Limits = corev1.ResourceList{seat: resource.MustParse("1")}
+	short := apis.Condition{
+		Type: v1alpha1.FunctionConditionRunning, Status: corev1.ConditionUnknown, Reason: v1alpha1.ReasonMinimumReplicasUnavailable,
+	}
+	wantShort := func(fn *v1alpha1.Function) *v1alpha1.Function {
+		t.Helper()
+		fn = e.until(fn, func(fn *v1alpha1.Function) error {
+			if err := test.HasCondition(short)(fn); err != nil {
+				return err
+			}
+			message := fn.Status.GetCondition(v1alpha1.FunctionConditionRunning).Message
+			if !strings.Contains(message, "1 of 2 replicas") || !strings.Contains(message, string(seat)) {
+				return fmt.Errorf("message is %q", message)
+			}
+			return nil
+		})
+		e.wantPhase(fn, v1alpha1.FunctionDeploying)
+		return fn
+	}
+
+	fn = wantShort(e.create(fn))
+	setSeats(e, seat, 2)
+	fn = e.until(fn, test.Ready)
+
+	setSeats(e, seat, 1)
+	pods := clients.Kube.CoreV1().Pods(e.namespace)
+	list, err := pods.List(e.ctx, metav1.ListOptions{LabelSelector: serving.ServiceLabelKey + "=" + fn.Name})
+	if err != nil || len(list.Items) != 2 {
+		t.Fatalf("there are %d pods, want 2: %v", len(list.Items), err)
+	}
+	if err := pods.Delete(e.ctx, list.Items[0].Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	fn = wantShort(fn)
+	e.wantAnswer(fn, "{}", "seated")
+	setSeats(e, seat, 2)
+	fn = e.until(fn, test.Ready)
+	e.wantRevisions(1)
+	e.wantPhase(fn, v1alpha1.FunctionRunning)
+}
+
+// setSeats gives one node so many of a resource that no other test uses, until
+// the test ends.
+func setSeats(e *env, seat corev1.ResourceName, n int) {
+	e.Helper()
+	nodes, err := clients.Kube.CoreV1().Nodes().List(e.ctx, metav1.ListOptions{})
+	if err != nil || len(nodes.Items) == 0 {
+		e.Fatalf("there are no nodes: %v", err)
+	}
+	patch := func(verb string) error {
+		var operations []string
+		for _, list := range []string{"capacity", "allocatable"} {
+			operations = append(operations, fmt.Sprintf(`{"op": %q, "path": "/status/%s/%s", "value": %q}`,
+				verb, list, strings.ReplaceAll(string(seat), "/", "~1"), strconv.Itoa(n)))
+		}
+		_, err := clients.Kube.CoreV1().Nodes().Patch(context.WithoutCancel(e.ctx), nodes.Items[0].Name, types.JSONPatchType,
+			[]byte("["+strings.Join(operations, ",")+"]"), metav1.PatchOptions{}, "status")
+		return err
+	}
+	if err := patch("add"); err != nil {
+		e.Fatal(err)
+	}
+	// Each call leaves this behind; what is removed once cannot be again.
+	e.Cleanup(func() {
+		if err := patch("remove"); err != nil {
+			e.Log(err)
+		}
+	})
+}
+
+// configure changes a key of Serving's configuration until the test ends. Tests
+// that do so run alone.
+func (e *env) configure(name, key, value string) {
+	e.Helper()
+	configMaps := clients.Kube.CoreV1().ConfigMaps(servingNamespace)
+	before := edit(e, configMaps, name, func(*corev1.ConfigMap) {})
+	e.Cleanup(func() {
+		patch := fmt.Sprintf(`{"data": {%q: null}}`, key)
+		if old, ok := before.Data[key]; ok {
+			patch = fmt.Sprintf(`{"data": {%q: %q}}`, key, old)
+		}
+		_, err := configMaps.Patch(context.WithoutCancel(e.ctx), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		if err != nil {
+			e.Error(err)
+		}
+	})
+	edit(e, configMaps, name, func(configMap *corev1.ConfigMap) {
+		if configMap.Data == nil {
+			configMap.Data = map[string]string{}
+		}
+		configMap.Data[key] = value
+	})
+}
+
+// TestVisibility makes a Function public, and hides it again. It gives public
+// functions of its own a domain, without which Serving makes nothing public.
+func TestVisibility(t *testing.T) {
+	e := newEnv(t)
+	fn := function(answering("hello, world"))
+	fn.Name = "public-" + strings.TrimPrefix(e.namespace, "kiln-e2e-")
+	e.configure("config-domain", "kiln.example.com", "selector:\n  "+serverless.FunctionNameLabelKey+": "+fn.Name+"\n")
+
+	fn = e.until(e.create(fn), test.Ready)
+	wantClusterLocal(e, fn)
+	host := fmt.Sprintf("%s.%s.kiln.example.com", fn.Name, e.namespace)
+
+	fn = e.until(e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Visibility = v1alpha1.VisibilityPublic }), test.Ready)
+	if fn.Status.URL.Host != host {
+		t.Errorf("url is %s, want host %s", fn.Status.URL, host)
+	}
+	if want := fmt.Sprintf("%s.%s.svc.cluster.local", fn.Name, e.namespace); fn.Status.Address.URL.Host != want {
+		t.Errorf("address is %s, want host %s", fn.Status.Address.URL, want)
+	}
+	ingress, err := clients.Ingress.NetworkingV1alpha1().Ingresses(e.namespace).Get(e.ctx, fn.Name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	outside := "http://" + ingress.Status.PublicLoadBalancer.Ingress[0].DomainInternal
+	e.wantAnswerAt(outside, host, "hello, world")
+	e.wantAnswerAt(fn.Status.Address.URL.String(), "", "hello, world")
+
+	fn = e.until(e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Visibility = v1alpha1.VisibilityClusterLocal }), test.Ready)
+	wantClusterLocal(e, fn)
+	for {
+		answer, err := relay.Call(e.ctx, api.Request{Method: http.MethodGet, URL: outside, Host: host})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer.Status == http.StatusNotFound {
+			break
+		}
+	}
+	e.wantAnswer(fn, "{}", "hello, world")
+	e.wantRevisions(1)
+	e.wantBuilds(1)
+}
+
+// TestFeatureFlags wants to be told which of Serving's features a Function needs,
+// and that the Function runs once an administrator has switched it on.
+func TestFeatureFlags(t *testing.T) {
+	e := newEnv(t)
+	fn := e.until(e.create(function(answering("old"))), test.Ready)
+	fn = e.edit(fn, func(fn *v1alpha1.Function) {
+		fn.Spec.NodeSelector = map[string]string{corev1.LabelOSStable: "linux"}
+		fn.Spec.Tolerations = []corev1.Toleration{{Key: "example.com/gpu", Operator: corev1.TolerationOpExists}}
+	})
+	fn, refused := e.untilCondition(fn, apis.Condition{
+		Type: v1alpha1.FunctionConditionRunning, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonServiceFailed,
+	})
+	for _, want := range []string{"kubernetes.podspec-nodeselector", "kubernetes.podspec-tolerations", "config-features"} {
+		if !strings.Contains(refused.Message, want) {
+			t.Errorf("message is %q, want %s in it", refused.Message, want)
+		}
+	}
+	e.wantAnswer(fn, "{}", "old")
+
+	e.configure("config-features", "kubernetes.podspec-nodeselector", "enabled")
+	e.configure("config-features", "kubernetes.podspec-tolerations", "enabled")
+	fn = e.until(fn, test.Healed)
+	spec := e.service(fn).Spec.Template.Spec
+	if spec.NodeSelector[corev1.LabelOSStable] != "linux" || len(spec.Tolerations) != 1 {
+		t.Errorf("the revision has node selector %v and tolerations %v", spec.NodeSelector, spec.Tolerations)
+	}
+	e.wantRevisions(2)
+	// Without the feature, Serving would not take the next write of this Function.
+	fn = e.until(e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.NodeSelector, fn.Spec.Tolerations = nil, nil }), test.Ready)
+	e.wantAnswer(fn, "{}", "old")
+	e.wantBuilds(1)
+}
