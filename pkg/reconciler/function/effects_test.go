@@ -1,0 +1,162 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package function
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/builds"
+	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
+)
+
+// effectOf says, in the words of docs/function.md, what an edit of a running
+// Function causes, and why it is built if it is. It asks what the reconciler asks.
+func effectOf(before, after *v1alpha1.Function) (effect, buildReason string) {
+	last := builds.Build{Name: "last", Request: request(before), State: builds.Succeeded}
+	known := builds.Known{ImageTag: last.Tag, Last: &last, Existing: []builds.Build{last}}
+	if decision := builds.Decide(request(after), known); decision.Action == builds.Start {
+		return "build", decision.Reason
+	}
+	existing := service(before)
+	switch _, change := resources.MergeService(resources.MakeService(after, after.Status.Image), existing, resources.Remember(existing)); change {
+	case resources.RevisionChange:
+		return "revision", ""
+	case resources.RouteChange:
+		return "route", ""
+	default:
+		return "nothing", ""
+	}
+}
+
+// TestEffects wants to know of each field of the spec what an edit causes, and
+// that the documentation says the same. A new field needs a row.
+func TestEffects(t *testing.T) {
+	type edit func(*v1alpha1.FunctionSpec)
+	rows := map[string]struct {
+		edit   edit
+		want   string
+		reason string
+	}{
+		"runtime": {func(fs *v1alpha1.FunctionSpec) { fs.Runtime = "nodejs22" }, "build", builds.ReasonRuntimeChanged},
+		"source":  {func(fs *v1alpha1.FunctionSpec) { fs.Source = sourceB }, "build", builds.ReasonSourceChanged},
+		"deps":    {func(fs *v1alpha1.FunctionSpec) { fs.Deps = `{"dependencies": {"ms": "2.1.3"}}` }, "build", builds.ReasonDepsChanged},
+		"env":     {func(fs *v1alpha1.FunctionSpec) { fs.Env = []corev1.EnvVar{{Name: "A", Value: "1"}} }, "revision", ""},
+		"envFrom": {func(fs *v1alpha1.FunctionSpec) {
+			fs.EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "a"}}}}
+		}, "revision", ""},
+		"secretMounts": {func(fs *v1alpha1.FunctionSpec) {
+			fs.SecretMounts = []v1alpha1.SecretMount{{SecretName: "a", MountPath: "/a"}}
+		}, "revision", ""},
+		"serviceAccountName": {func(fs *v1alpha1.FunctionSpec) { fs.ServiceAccountName = "robot" }, "revision", ""},
+		"nodeSelector":       {func(fs *v1alpha1.FunctionSpec) { fs.NodeSelector = map[string]string{"a": "b"} }, "revision", ""},
+		"tolerations":        {func(fs *v1alpha1.FunctionSpec) { fs.Tolerations = []corev1.Toleration{{Key: "a"}} }, "revision", ""},
+		"minReplicas":        {func(fs *v1alpha1.FunctionSpec) { fs.MinReplicas = new(int32(1)) }, "revision", ""},
+		"maxReplicas":        {func(fs *v1alpha1.FunctionSpec) { fs.MaxReplicas = new(int32(5)) }, "revision", ""},
+		"concurrency":        {func(fs *v1alpha1.FunctionSpec) { fs.Concurrency = new(int64(1)) }, "revision", ""},
+		"timeoutSeconds":     {func(fs *v1alpha1.FunctionSpec) { fs.TimeoutSeconds = new(int64(7)) }, "revision", ""},
+		"resources": {func(fs *v1alpha1.FunctionSpec) {
+			fs.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}
+		}, "revision", ""},
+		"labels":      {func(fs *v1alpha1.FunctionSpec) { fs.Labels = map[string]string{"a": "b"} }, "revision", ""},
+		"annotations": {func(fs *v1alpha1.FunctionSpec) { fs.Annotations = map[string]string{"a": "b"} }, "revision", ""},
+		"visibility":  {func(fs *v1alpha1.FunctionSpec) { fs.Visibility = v1alpha1.VisibilityPublic }, "route", ""},
+		"traffic": {func(fs *v1alpha1.FunctionSpec) {
+			fs.Traffic = []v1alpha1.TrafficTarget{{RevisionName: "greeter-00001", Percent: new(int64(100))}}
+		}, "route", ""},
+		"build": {func(fs *v1alpha1.FunctionSpec) {
+			fs.Build = &v1alpha1.BuildSpec{
+				Resources:  corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}},
+				Timeout:    &metav1.Duration{Duration: time.Minute},
+				Env:        []v1alpha1.BuildEnvVar{{Name: "A", Value: "1"}},
+				SecretName: "npm",
+			}
+		}, "nothing", ""},
+	}
+	documented := documentedEffects(t)
+	for field := range fieldsOf(reflect.TypeFor[v1alpha1.FunctionSpec]()) {
+		row, ok := rows[field]
+		if !ok {
+			t.Errorf("spec.%s has no row: what does a change of it cause?", field)
+			continue
+		}
+		t.Run(field, func(t *testing.T) {
+			before, after := running1.DeepCopy(), running1.DeepCopy()
+			row.edit(&after.Spec)
+			if reflect.DeepEqual(before.Spec, after.Spec) {
+				t.Fatal("the row changes nothing")
+			}
+			if got, reason := effectOf(before, after); got != row.want || reason != row.reason {
+				t.Errorf("a change causes %s %s, want %s %s", got, reason, row.want, row.reason)
+			}
+			// Back again, too.
+			if got, reason := effectOf(after, before); got != row.want || reason != row.reason {
+				t.Errorf("the change back causes %s %s, want %s %s", got, reason, row.want, row.reason)
+			}
+			if documented[field] != row.want {
+				t.Errorf("docs/function.md says that a change causes %q, want %s", documented[field], row.want)
+			}
+		})
+	}
+
+	metadata := running1.DeepCopy()
+	metadata.Labels, metadata.Annotations = map[string]string{"a": "b"}, map[string]string{"c": "d"}
+	if got, reason := effectOf(running1, metadata); got != "nothing" {
+		t.Errorf("a change of the Function's own labels causes %s %s", got, reason)
+	}
+	again := running1.DeepCopy()
+	withRebuild("1")(again)
+	if got, reason := effectOf(running1, again); got != "build" || reason != builds.ReasonRebuildRequested {
+		t.Errorf("a request to build again causes %s %s", got, reason)
+	}
+}
+
+// fieldsOf yields the names of a struct's fields in JSON.
+func fieldsOf(t reflect.Type) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		for i := range t.NumField() {
+			name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+			if !yield(name) {
+				return
+			}
+		}
+	}
+}
+
+// documentedEffects reads the last column of the page's table of fields.
+func documentedEffects(t *testing.T) map[string]string {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "function.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	effects := map[string]string{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\|.*\\| (build|revision|route|nothing) \\|$").FindAllStringSubmatch(string(page), -1) {
+		effects[row[1]] = row[2]
+	}
+	return effects
+}
