@@ -360,25 +360,20 @@ func setSeats(e *env, seat corev1.ResourceName, n int) {
 	if err != nil || len(nodes.Items) == 0 {
 		e.Fatalf("there are no nodes: %v", err)
 	}
-	patch := func(verb string) error {
-		var operations []string
-		for _, list := range []string{"capacity", "allocatable"} {
-			operations = append(operations, fmt.Sprintf(`{"op": %q, "path": "/status/%s/%s", "value": %q}`,
-				verb, list, strings.ReplaceAll(string(seat), "/", "~1"), strconv.Itoa(n)))
-		}
-		_, err := clients.Kube.CoreV1().Nodes().Patch(context.WithoutCancel(e.ctx), nodes.Items[0].Name, types.JSONPatchType,
-			[]byte("["+strings.Join(operations, ",")+"]"), metav1.PatchOptions{}, "status")
+	patch := func(n string) error {
+		resources := fmt.Sprintf("{%q: %s}", seat, n)
+		_, err := clients.Kube.CoreV1().Nodes().Patch(context.WithoutCancel(e.ctx), nodes.Items[0].Name, types.MergePatchType,
+			fmt.Appendf(nil, `{"status": {"capacity": %s, "allocatable": %s}}`, resources, resources), metav1.PatchOptions{}, "status")
 		return err
 	}
-	if err := patch("add"); err != nil {
-		e.Fatal(err)
-	}
-	// Each call leaves this behind; what is removed once cannot be again.
 	e.Cleanup(func() {
-		if err := patch("remove"); err != nil {
-			e.Log(err)
+		if err := patch("null"); err != nil {
+			e.Error(err)
 		}
 	})
+	if err := patch(strconv.Quote(strconv.Itoa(n))); err != nil {
+		e.Fatal(err)
+	}
 }
 
 // configure changes a key of Serving's configuration until the test ends. Tests

@@ -26,8 +26,10 @@ import (
 
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	netapi "knative.dev/networking/pkg/apis/networking"
 	"knative.dev/pkg/apis"
 	servingconfig "knative.dev/serving/pkg/apis/config"
+	"knative.dev/serving/pkg/apis/serving"
 	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
@@ -207,6 +209,9 @@ func markRefused(fn *v1alpha1.Function, err error, what, name string) error {
 	return err
 }
 
+// domainConfigName is the ConfigMap of Serving's with the domains of what is public.
+const domainConfigName = "config-domain"
+
 // features are the flags of Serving without which it takes no such fields.
 var features = map[string]string{
 	"spec.template.spec.nodeSelector": servingconfig.FeaturePodSpecNodeSelector,
@@ -239,6 +244,11 @@ func (r *Reconciler) markService(ctx context.Context, fn *v1alpha1.Function, svc
 		default:
 			fn.Status.MarkRunningUnknown(v1alpha1.ReasonServiceWaiting, "Serving has not seen the last change of service %s yet.", svc.Name)
 		}
+		return nil
+	}
+	if isLocal(svc) && fn.Spec.Visibility == v1alpha1.VisibilityPublic {
+		fn.Status.MarkRunningUnknown(v1alpha1.ReasonServiceWaiting,
+			"Serving gives service %s no public URL yet. If that lasts, its ConfigMap %s has no domain for it.", svc.Name, domainConfigName)
 		return nil
 	}
 	pods, err := r.podLister.Pods(fn.Namespace).List(podsOf(fn, svc.Status.LatestCreatedRevisionName))
@@ -295,10 +305,19 @@ func markShort(fn *v1alpha1.Function, svc *servingv1.Service, state podState, wa
 const outOfDate = "OutOfDate"
 
 // isObserved says whether what the Service says of its newest revision is of its
-// last change. The Service itself may have seen that before its configuration.
+// last change. The Service itself may have seen that before its configuration. Its
+// generation does not count changes of its visibility, which is a label.
 func isObserved(svc *servingv1.Service) bool {
 	return svc.Generation == svc.Status.ObservedGeneration &&
-		svc.Status.GetCondition(servingv1.ServiceConditionConfigurationsReady).GetReason() != outOfDate
+		svc.Status.GetCondition(servingv1.ServiceConditionConfigurationsReady).GetReason() != outOfDate &&
+		(isLocal(svc) || svc.Labels[netapi.VisibilityLabelKey] != serving.VisibilityClusterLocal)
+}
+
+// isLocal says whether the Service has no other URL than the one that is for
+// callers inside the cluster.
+func isLocal(svc *servingv1.Service) bool {
+	return svc.Status.URL == nil || svc.Status.Address == nil || svc.Status.Address.URL == nil ||
+		svc.Status.URL.Host == svc.Status.Address.URL.Host
 }
 
 // markUnready says why the Service is not ready.

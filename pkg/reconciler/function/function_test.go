@@ -697,6 +697,21 @@ func TestReconcileService(t *testing.T) {
 			}
 		}
 	})
+	withPublicURL := func(svc *servingv1.Service) {
+		svc.Status.URL = &apis.URL{Scheme: "http", Host: "greeter.default.example.com"}
+	}
+	published := service(running1, serviceReady, withPublicURL)
+	public := func(svc *servingv1.Service, options ...functionOption) *v1alpha1.Function {
+		fn := running1.DeepCopy()
+		fn.Spec.Visibility = v1alpha1.VisibilityPublic
+		propagateService(fn, svc)
+		for _, option := range options {
+			option(fn)
+		}
+		fn.Status.UpdatePhase()
+		return fn
+	}
+	unpublished := service(public(svc1), serviceReady)
 	unschedulable := revision(corev1.ConditionFalse, corev1.ConditionFalse, "Unschedulable", "0/1 nodes are available: 1 Insufficient cpu.")
 	lagging := service(running1, routeFailed("ConfigurationMissing", `Configuration "greeter" referenced in traffic not found.`))
 	unrouted := service(running1, routeFailed("IngressFailed", "no ingress"))
@@ -841,6 +856,27 @@ func TestReconcileService(t *testing.T) {
 			fs.MarkRunningUnknown(v1alpha1.ReasonServiceWaiting, `ConfigurationMissing: Configuration "greeter" referenced in traffic not found.`)
 		})),
 		WantEvents: []string{`Normal ServiceWaiting ConfigurationMissing: Configuration "greeter" referenced in traffic not found.`},
+	}, {
+		Name:    "the Service is to be cluster-local, and Serving has not seen that: its generation does not tell",
+		Key:     key,
+		Objects: []runtime.Object{running1, configMap(running1), tr1, published},
+		WantStatusUpdates: statusUpdate(svcStatus(published, func(fs *v1alpha1.FunctionStatus) {
+			fs.MarkRunningUnknown(v1alpha1.ReasonServiceWaiting, "Serving has not seen the last change of service greeter yet.")
+		})),
+		WantEvents: []string{"Normal ServiceWaiting Serving has not seen the last change of service greeter yet."},
+	}, {
+		Name:    "the Service is to be public, and Serving has not seen that, or has no domain for it",
+		Key:     key,
+		Objects: []runtime.Object{public(svc1), configMap(running1), tr1, unpublished},
+		WantStatusUpdates: statusUpdate(public(svc1, marked(func(fs *v1alpha1.FunctionStatus) {
+			fs.MarkRunningUnknown(v1alpha1.ReasonServiceWaiting, "Serving gives service greeter no public URL yet. If that lasts, its ConfigMap config-domain has no domain for it.")
+		}))),
+		WantEvents: []string{"Normal ServiceWaiting Serving gives service greeter no public URL yet. If that lasts, its ConfigMap config-domain has no domain for it."},
+	}, {
+		Name:              "the Service is public",
+		Key:               key,
+		Objects:           []runtime.Object{public(svc1), configMap(running1), tr1, service(public(svc1), serviceReady, withPublicURL)},
+		WantStatusUpdates: statusUpdate(public(service(public(svc1), serviceReady, withPublicURL))),
 	}, {
 		Name:    "the route has failed",
 		Key:     key,
