@@ -77,7 +77,7 @@ func TestCheck(t *testing.T) {
 	tests := map[string]struct{ good, bad map[string]string }{
 		FunctionsConfigName: {nil, map[string]string{"default-min-replicas": "x"}},
 		RuntimesConfigName:  {nil, map[string]string{"nodejs24": "language: cobol"}},
-		BuildConfigName:     {map[string]string{kanikoImageKey: kanikoImage}, nil},
+		BuildConfigName:     {map[string]string{kanikoImageKey: kanikoImage, composeImageKey: composeImage}, nil},
 		RegistryConfigName:  {nil, map[string]string{"push": "no host"}},
 	}
 	for name := range Constructors() {

@@ -54,7 +54,7 @@ func TestWarnOfConfig(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", when, diff)
 		}
 	}
-	broken := map[string]string{"kaniko-image": "registry.example.com/kaniko", "timeout": "soon"}
+	broken := map[string]string{"kaniko-image": "registry.example.com/kaniko", "compose-image": "registry.example.com/compose", "timeout": "soon"}
 
 	watcher.OnChange(systemConfigMap(config.BuildConfigName, broken))
 	wantEvents("while others lead")
