@@ -31,6 +31,16 @@ type credentialSecrets interface {
 	Ensure(ctx context.Context, name, namespace string) (*corev1.Secret, error)
 }
 
+// pullSecrets returns the names of the Secrets that nodes pull images with. They
+// are the same whether there is such a Secret or not: no pod needs be replaced
+// when there is one.
+func pullSecrets(ctx context.Context) []string {
+	if name := config.FromContextOrDefaults(ctx).Registry.Credentials; name != "" {
+		return []string{name}
+	}
+	return nil
+}
+
 // provideCredentials sees to it that the namespace has the credentials of
 // registries before a build, or a pod, needs them.
 func (r *Reconciler) provideCredentials(ctx context.Context, fn *v1alpha1.Function, want *plan) (err error) {

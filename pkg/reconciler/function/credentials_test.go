@@ -26,7 +26,9 @@ import (
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"knative.dev/pkg/kmap"
 	rtesting "knative.dev/pkg/reconciler/testing"
+	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
@@ -55,6 +57,12 @@ func TestReconcileCredentials(t *testing.T) {
 			Request: want.request, Reason: builds.ReasonFirstBuild, Attempt: 1, BaseImage: want.baseImage, Files: want.files, Credentials: registrySecret("7"),
 		})
 	}(firstRun)
+	pulls := service(running1, serviceReady, func(svc *servingv1.Service) {
+		svc.Annotations = kmap.Union(svc.Annotations, resources.MakeService(running1, running1.Status.Image, "registry").Annotations)
+		svc.Spec.Template.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "registry"}}
+	})
+	running := running1.DeepCopy()
+	running.Status.TemplateHash = resources.Remember(pulls)
 	quota := apierrs.NewForbidden(corev1.Resource("secrets"), "registry", errors.New("exceeded quota"))
 	const refused = "The credentials in Secret registry cannot be brought to the namespace: secrets \"registry\" is forbidden: exceeded quota"
 
@@ -73,7 +81,7 @@ func TestReconcileCredentials(t *testing.T) {
 	}, {
 		Name:          "changed credentials neither build nor deploy",
 		Key:           key,
-		Objects:       []runtime.Object{running1, configMap(running1), tr1, svc1},
+		Objects:       []runtime.Object{running, configMap(running), tr1, pulls},
 		OtherTestData: withCredentials(registrySecret("8")),
 	}, {
 		Name:          "no build starts without the credentials that it should have",
@@ -92,7 +100,7 @@ func TestReconcileCredentials(t *testing.T) {
 	}, {
 		Name:          "a Function that runs goes on to",
 		Key:           key,
-		Objects:       []runtime.Object{running1, configMap(running1), tr1, svc1},
+		Objects:       []runtime.Object{running, configMap(running), tr1, pulls},
 		OtherTestData: withCredentials(quota),
 		WantErr:       true,
 		WantEvents:    []string{"Warning InternalError " + quota.Error()},

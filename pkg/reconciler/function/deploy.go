@@ -39,7 +39,7 @@ import (
 // deploy sees to it that the Function's image runs as the Function says, and
 // says in the status how it is doing.
 func (r *Reconciler) deploy(ctx context.Context, fn *v1alpha1.Function) error {
-	desired := resources.MakeService(fn, fn.Status.Image)
+	desired := resources.MakeService(fn, fn.Status.Image, pullSecrets(ctx)...)
 	missing, err := r.missingRevisions(ctx, fn, desired)
 	if err != nil {
 		return err
@@ -87,7 +87,7 @@ func (r *Reconciler) deploy(ctx context.Context, fn *v1alpha1.Function) error {
 // or cannot be. Requests reach it as the Function says; of how the Service is
 // doing otherwise it says nothing.
 func (r *Reconciler) keepServing(ctx context.Context, fn *v1alpha1.Function) error {
-	desired := resources.MakeService(fn, fn.Status.Image)
+	desired := resources.MakeService(fn, fn.Status.Image, pullSecrets(ctx)...)
 	missing, err := r.missingRevisions(ctx, fn, desired)
 	if err != nil {
 		return err

@@ -412,6 +412,19 @@ func wantRestricted(t *testing.T, got *corev1.SecurityContext) {
 	}
 }
 
+func TestMakeServiceWithPullSecret(t *testing.T) {
+	want := MakeService(function(), image)
+	got := MakeService(function(), image, "registry")
+	if hash := "serverless.kiln.dev/wish-hash"; got.Annotations[hash] == want.Annotations[hash] {
+		t.Error("the pull secret is no part of the wish")
+	}
+	want.Annotations = got.Annotations
+	want.Spec.Template.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "registry"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("MakeService() (-want, +got):\n%s", diff)
+	}
+}
+
 func TestMakeService(t *testing.T) {
 	got := MakeService(function(), image)
 

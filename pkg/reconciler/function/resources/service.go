@@ -64,8 +64,9 @@ const (
 )
 
 // MakeService returns the Knative Service that runs the image, a reference by
-// digest, as the Function says.
-func MakeService(fn *v1alpha1.Function, image string) *servingv1.Service {
+// digest, as the Function says. pullSecrets are the names of the Secrets that
+// nodes pull it with.
+func MakeService(fn *v1alpha1.Function, image string, pullSecrets ...string) *servingv1.Service {
 	svc := &servingv1.Service{
 		ObjectMeta: objectMeta(fn, names.Service(fn)),
 		Spec: servingv1.ServiceSpec{
@@ -79,7 +80,7 @@ func MakeService(fn *v1alpha1.Function, image string) *servingv1.Service {
 						Annotations: kmap.Union(fn.Spec.Annotations, scaleAnnotations(fn)),
 					},
 					Spec: servingv1.RevisionSpec{
-						PodSpec:              podSpec(fn, image),
+						PodSpec:              podSpec(fn, image, pullSecrets),
 						ContainerConcurrency: fn.Spec.Concurrency,
 						TimeoutSeconds:       fn.Spec.TimeoutSeconds,
 					},
@@ -199,7 +200,11 @@ func scaleAnnotations(fn *v1alpha1.Function) map[string]string {
 // podSpec returns a pod that satisfies the restricted Pod Security Standard.
 // All of it is said of the container, since Serving allows nothing of that kind
 // to be said of the pod.
-func podSpec(fn *v1alpha1.Function, image string) corev1.PodSpec {
+func podSpec(fn *v1alpha1.Function, image string, pullSecrets []string) corev1.PodSpec {
+	var references []corev1.LocalObjectReference
+	for _, name := range pullSecrets {
+		references = append(references, corev1.LocalObjectReference{Name: name})
+	}
 	mounts := slices.SortedFunc(slices.Values(fn.Spec.SecretMounts), func(a, b v1alpha1.SecretMount) int {
 		return cmp.Compare(a.MountPath, b.MountPath)
 	})
@@ -207,6 +212,7 @@ func podSpec(fn *v1alpha1.Function, image string) corev1.PodSpec {
 		ServiceAccountName:           fn.Spec.ServiceAccountName,
 		AutomountServiceAccountToken: automount(fn),
 		EnableServiceLinks:           new(false),
+		ImagePullSecrets:             references,
 		NodeSelector:                 fn.Spec.NodeSelector,
 		Tolerations:                  fn.Spec.Tolerations,
 		Containers: []corev1.Container{{
