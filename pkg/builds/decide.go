@@ -34,7 +34,8 @@ const (
 	ReasonRegistryChanged = "RegistryChanged"
 	// ReasonInputsChanged: several of these have changed, or it is not known which.
 	ReasonInputsChanged = "InputsChanged"
-	// ReasonRebuildRequested: the annotation serverless.kiln.dev/rebuild has a new value.
+	// ReasonRebuildRequested: the annotation serverless.kiln.dev/rebuild has a new
+	// value, whatever else has changed. Such a build uses nothing from before.
 	ReasonRebuildRequested = "RebuildRequested"
 	// ReasonPreviousBuildFailed: the build failed, and the Function was updated since.
 	ReasonPreviousBuildFailed = "PreviousBuildFailed"
@@ -108,6 +109,13 @@ func (b *Build) hasAnswered(rebuild string) bool {
 	return rebuild == "" || b != nil && b.Rebuild == rebuild
 }
 
+// owes says whether the build that the annotation's value asks for is still to
+// come after this one: it was not for that value, or it did not get there.
+func (b *Build) owes(rebuild string) bool {
+	return !b.hasAnswered(rebuild) ||
+		rebuild != "" && b.Reason == ReasonRebuildRequested && b.State != Succeeded
+}
+
 // Known is what is known about a Function's builds.
 type Known struct {
 	// ImageTag is the tag of the newest image of the Function, if there is one.
@@ -143,6 +151,10 @@ type Decision struct {
 
 	// Reason tells why a build starts, or why it need not.
 	Reason string
+
+	// Reuse says of a build to start that it is not needed where the registry
+	// holds the image of these inputs already.
+	Reuse bool
 }
 
 // Decide says what is to be done about a Function's build. A build that exists
@@ -151,7 +163,7 @@ type Decision struct {
 func Decide(want Request, known Known) Decision {
 	if b := choose(want, known); b != nil {
 		if b.State == Failed && b.Generation < want.Generation {
-			return Decision{Action: Start, Reason: ReasonPreviousBuildFailed}
+			return Decision{Action: Start, Reason: retryReason(b)}
 		}
 		return Decision{Action: Follow, Build: b.Name}
 	}
@@ -159,19 +171,38 @@ func Decide(want Request, known Known) Decision {
 	if last.answers(want) {
 		switch {
 		case last.State == Planned:
+			// The registry was asked before it was planned.
 			return Decision{Action: Start, Reason: last.Reason}
 		case last.State == Running:
-			return Decision{Action: Start, Reason: ReasonBuildDeleted}
+			// It may have pushed the image before.
+			return Decision{Action: Start, Reason: ReasonBuildDeleted, Reuse: mayReuse(last.Reason)}
 		case last.State == Failed && last.Generation < want.Generation:
-			return Decision{Action: Start, Reason: ReasonPreviousBuildFailed}
+			return Decision{Action: Start, Reason: retryReason(last)}
 		case last.State == Failed:
 			return Decision{Action: Stay}
 		}
 	}
-	if known.ImageTag == want.Tag && last.hasAnswered(want.Rebuild) {
+	previous := known.previous()
+	if known.ImageTag == want.Tag && !previous.owes(want.Rebuild) {
 		return Decision{Action: Use, Reason: useReason(want, last)}
 	}
-	return Decision{Action: Start, Reason: startReason(want, known)}
+	reason := startReason(want, previous)
+	return Decision{Action: Start, Reason: reason, Reuse: mayReuse(reason)}
+}
+
+// mayReuse says whether a build that starts for that reason may as well find its
+// image in the registry. Who asks for a rebuild does not want that image; and
+// where a build has failed, what it has left there is not to be trusted.
+func mayReuse(reason string) bool {
+	return reason != ReasonRebuildRequested && reason != ReasonPreviousBuildFailed
+}
+
+// retryReason tells why a build that has failed is tried again.
+func retryReason(failed *Build) string {
+	if failed.Reason == ReasonRebuildRequested {
+		return failed.Reason
+	}
+	return ReasonPreviousBuildFailed
 }
 
 // useReason tells why the image is there: the reason of the build that made it,
@@ -184,20 +215,25 @@ func useReason(want Request, last *Build) string {
 	return ReasonImageReused
 }
 
-// startReason tells why inputs that no build has seen are to be built.
-func startReason(want Request, known Known) string {
-	previous := known.Last
-	for i := range known.Existing {
-		b := &known.Existing[i]
-		if previous == nil || b.Name == previous.Name {
+// previous returns the build that the status remembers, as it is now if it still
+// exists, or any other there is.
+func (k *Known) previous() *Build {
+	previous := k.Last
+	for i := range k.Existing {
+		if b := &k.Existing[i]; previous == nil || b.Name == previous.Name {
 			previous = b
 		}
 	}
+	return previous
+}
+
+// startReason tells why inputs that no build has seen are to be built.
+func startReason(want Request, previous *Build) string {
 	switch {
+	case previous.owes(want.Rebuild):
+		return ReasonRebuildRequested
 	case previous == nil:
 		return ReasonFirstBuild
-	case !previous.hasAnswered(want.Rebuild) && previous.Tag == want.Tag:
-		return ReasonRebuildRequested
 	default:
 		return changeReason(previous.Fingerprint, want.Fingerprint)
 	}

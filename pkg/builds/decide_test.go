@@ -45,17 +45,27 @@ func x(r *Request)  { r.Rebuild = "x" }
 func y(r *Request)  { r.Rebuild = "y" }
 func g2(r *Request) { r.Generation = 2 }
 
+// lost is a fingerprint that an earlier Kiln has not written down.
+func lost(r *Request) { r.Fingerprint = "" }
+
 func build(name string, state State, request Request) Build {
 	return Build{Name: name, State: state, Request: request, Reason: ReasonFirstBuild}
 }
 
 func remembered(b Build) *Build {
-	b.Fingerprint = "" // The status does not hold it.
 	return &b
+}
+
+// requested makes it a build that the annotation has asked for.
+func requested(b Build) Build {
+	b.Reason = ReasonRebuildRequested
+	return b
 }
 
 func TestDecide(t *testing.T) {
 	start := func(reason string) Decision { return Decision{Action: Start, Reason: reason} }
+	// unlessThere starts a build where the registry does not hold the image.
+	unlessThere := func(reason string) Decision { return Decision{Action: Start, Reason: reason, Reuse: true} }
 	follow := func(name string) Decision { return Decision{Action: Follow, Build: name} }
 	use := Decision{Action: Use, Reason: ReasonFirstBuild}
 
@@ -66,7 +76,7 @@ func TestDecide(t *testing.T) {
 		decision Decision
 	}{
 		"nothing is known": {
-			want: want(), decision: start(ReasonFirstBuild),
+			want: want(), decision: unlessThere(ReasonFirstBuild),
 		},
 		"the build runs": {
 			want:     want(),
@@ -106,17 +116,17 @@ func TestDecide(t *testing.T) {
 		"the build has succeeded and is gone, with its image forgotten": {
 			want:     want(),
 			known:    Known{Last: remembered(build("a", Succeeded, want()))},
-			decision: start(ReasonInputsChanged),
+			decision: unlessThere(ReasonInputsChanged),
 		},
 		"the build was deleted while it ran": {
 			want:     want(),
 			known:    Known{Last: remembered(build("a", Running, want()))},
-			decision: start(ReasonBuildDeleted),
+			decision: unlessThere(ReasonBuildDeleted),
 		},
 		"the build is being deleted while it runs": {
 			want:     want(),
 			known:    Known{Last: remembered(build("a", Running, want())), Existing: []Build{{Name: "a", State: Running, Request: want(), Deleting: true}}},
-			decision: start(ReasonBuildDeleted),
+			decision: unlessThere(ReasonBuildDeleted),
 		},
 		"the build is planned": {
 			want:     want(b),
@@ -151,17 +161,22 @@ func TestDecide(t *testing.T) {
 		"the source was edited": {
 			want:     want(b, g2),
 			known:    Known{ImageTag: tagA, Last: remembered(build("a", Succeeded, want())), Existing: []Build{build("a", Succeeded, want())}},
-			decision: start(ReasonSourceChanged),
+			decision: unlessThere(ReasonSourceChanged),
 		},
 		"the source was edited, and nobody knows any more what was built": {
 			want:     want(b, g2),
+			known:    Known{ImageTag: tagA, Last: remembered(build("a", Succeeded, want(lost)))},
+			decision: unlessThere(ReasonInputsChanged),
+		},
+		"the source was edited, and the build is gone": {
+			want:     want(b, g2),
 			known:    Known{ImageTag: tagA, Last: remembered(build("a", Succeeded, want()))},
-			decision: start(ReasonInputsChanged),
+			decision: unlessThere(ReasonSourceChanged),
 		},
 		"the source was edited, the status is lost": {
 			want:     want(b, g2),
 			known:    Known{Existing: []Build{build("a", Succeeded, want())}},
-			decision: start(ReasonSourceChanged),
+			decision: unlessThere(ReasonSourceChanged),
 		},
 		"the source was edited back while the build ran": {
 			want:     want(),
@@ -206,7 +221,7 @@ func TestDecide(t *testing.T) {
 		"a build again was deleted while it ran": {
 			want:     want(x),
 			known:    Known{ImageTag: tagA, Last: remembered(build("a", Running, want(x)))},
-			decision: start(ReasonBuildDeleted),
+			decision: unlessThere(ReasonBuildDeleted),
 		},
 		"the annotation was taken away after it was answered": {
 			want:     want(),
@@ -221,7 +236,51 @@ func TestDecide(t *testing.T) {
 		"the source was edited, with the annotation still there": {
 			want:     want(b, x, g2),
 			known:    Known{ImageTag: tagA, Last: remembered(build("a", Succeeded, want(x))), Existing: []Build{build("a", Succeeded, want(x))}},
-			decision: start(ReasonSourceChanged),
+			decision: unlessThere(ReasonSourceChanged),
+		},
+		"a build again was asked for together with an edit": {
+			want:     want(b, x, g2),
+			known:    Known{ImageTag: tagA, Last: remembered(build("a", Succeeded, want())), Existing: []Build{build("a", Succeeded, want())}},
+			decision: start(ReasonRebuildRequested),
+		},
+		"a build again was asked for of a Function that is new": {
+			want:     want(x),
+			decision: start(ReasonRebuildRequested),
+		},
+		"a build again was asked for, and the source edited before it was done": {
+			want:     want(b, x, g2),
+			known:    Known{ImageTag: tagA, Last: remembered(requested(build("a", Running, want(x)))), Existing: []Build{requested(build("a", Running, want(x)))}},
+			decision: start(ReasonRebuildRequested),
+		},
+		"a build again was asked for, and the source edited before the status knew that it was done": {
+			want:     want(b, x, g2),
+			known:    Known{ImageTag: tagA, Last: remembered(requested(build("a", Running, want(x)))), Existing: []Build{requested(build("a", Succeeded, want(x)))}},
+			decision: unlessThere(ReasonSourceChanged),
+		},
+		"a build again was asked for together with an edit, which was undone before it was done": {
+			want:     want(x),
+			known:    Known{ImageTag: tagA, Last: remembered(requested(build("b", Running, want(b, x)))), Existing: []Build{requested(build("b", Running, want(b, x)))}},
+			decision: start(ReasonRebuildRequested),
+		},
+		"a build again has failed, the Function was updated": {
+			want:     want(x, g2),
+			known:    Known{ImageTag: tagA, Last: remembered(requested(build("a", Failed, want(x)))), Existing: []Build{requested(build("a", Failed, want(x)))}},
+			decision: start(ReasonRebuildRequested),
+		},
+		"a build again has failed and is gone, the source was edited": {
+			want:     want(b, x, g2),
+			known:    Known{ImageTag: tagA, Last: remembered(requested(build("a", Failed, want(x))))},
+			decision: start(ReasonRebuildRequested),
+		},
+		"a build that was asked for was deleted while it ran": {
+			want:     want(x),
+			known:    Known{ImageTag: tagA, Last: remembered(requested(build("a", Running, want(x))))},
+			decision: start(ReasonBuildDeleted),
+		},
+		"a second try was deleted while it ran": {
+			want:     want(),
+			known:    Known{Last: &Build{Name: "a", State: Running, Request: want(), Reason: ReasonPreviousBuildFailed}},
+			decision: start(ReasonBuildDeleted),
 		},
 		"two builds answer: the one that the status remembers counts": {
 			want:     want(),

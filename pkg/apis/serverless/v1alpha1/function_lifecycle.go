@@ -65,6 +65,9 @@ const (
 	ReasonImageReused = "ImageReused"
 	// ReasonWaitingForConfiguration (Unknown): ConfigurationReady is not True.
 	ReasonWaitingForConfiguration = "WaitingForConfiguration"
+	// ReasonCheckingRegistry (Unknown): the registry is asked whether it holds the
+	// image already. The build starts when it does not, or does not answer.
+	ReasonCheckingRegistry = "CheckingRegistry"
 	// ReasonTaskRunsDeleted (Unknown): earlier builds of the Function are being
 	// deleted; the next starts when they are gone.
 	ReasonTaskRunsDeleted = "TaskRunsDeleted"

@@ -323,7 +323,7 @@ type FunctionStatus struct {
 
 	// VersionTag is the tag by which the registry knows the image of the newest
 	// generation that was deployed: "g" and the generation, which kubectl get shows
-	// as VERSION.
+	// as VERSION. It is absent while the registry has not been told of Image.
 	// +optional
 	VersionTag string `json:"versionTag,omitempty"`
 
@@ -394,6 +394,11 @@ type BuildStatus struct {
 	// ImageTag is the tag of the image that the build makes.
 	// +optional
 	ImageTag string `json:"imageTag,omitempty"`
+
+	// Inputs is a digest of each input of the build, by which the next build tells
+	// what has changed.
+	// +optional
+	Inputs string `json:"inputs,omitempty"`
 
 	// Rebuild is the value of the annotation serverless.kiln.dev/rebuild that
 	// the build has answered.

@@ -1,0 +1,217 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package images
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+
+	"k8s.io/apimachinery/pkg/types"
+	"knative.dev/pkg/logging"
+)
+
+var (
+	greeter = types.NamespacedName{Namespace: "default", Name: "greeter"}
+	other   = types.NamespacedName{Namespace: "default", Name: "other"}
+)
+
+// fakeBackground is a Background whose requests are worked on by do, and who
+// was woken.
+type fakeBackground struct {
+	*Background[string, string]
+	woken atomic.Int32
+}
+
+// inBackground runs the test in a bubble, with a clock of its own.
+func inBackground(t *testing.T, retry bool, do func(context.Context, string) (string, error), test func(*testing.T, *fakeBackground)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(logging.WithLogger(t.Context(), zap.NewNop().Sugar()))
+		fake := &fakeBackground{}
+		fake.Background = newBackground("test", do, func(types.NamespacedName) { fake.woken.Add(1) }, lookupTimeout, retry)
+		fake.Start(ctx)
+		test(t, fake)
+		cancel()
+		synctest.Wait()
+	})
+}
+
+func (b *fakeBackground) want(t *testing.T, request, want string, wantOK bool) {
+	t.Helper()
+	if got, ok := b.Answer(greeter, request, true); got != want || ok != wantOK {
+		t.Errorf("Answer(%s) = %q, %t; want %q, %t", request, got, ok, want, wantOK)
+	}
+}
+
+func (b *fakeBackground) wantWoken(t *testing.T, want int32) {
+	t.Helper()
+	if got := b.woken.Load(); got != want {
+		t.Errorf("%d were woken, want %d", got, want)
+	}
+}
+
+// slowly takes a second for each request, and counts them.
+func slowly(count *atomic.Int32) func(context.Context, string) (string, error) {
+	return func(_ context.Context, request string) (string, error) {
+		count.Add(1)
+		time.Sleep(time.Second)
+		return "the answer to " + request, nil
+	}
+}
+
+func TestBackground(t *testing.T) {
+	count := atomic.Int32{}
+	inBackground(t, false, slowly(&count), func(t *testing.T, b *fakeBackground) {
+		b.want(t, "a", "", false)
+		b.Ask(greeter, "a")
+		b.Ask(greeter, "a")
+		b.want(t, "a", "", false)
+		time.Sleep(2 * time.Second)
+		b.wantWoken(t, 1)
+		b.Ask(greeter, "a")
+		b.want(t, "a", "the answer to a", true)
+		b.want(t, "a", "the answer to a", true)
+		b.want(t, "b", "", false)
+		if got := count.Load(); got != 1 {
+			t.Errorf("%d requests were made, want 1", got)
+		}
+		b.Forget(greeter)
+		b.want(t, "a", "", false)
+		b.Forget(greeter)
+	})
+}
+
+func TestBackgroundNotAwaited(t *testing.T) {
+	inBackground(t, false, slowly(&atomic.Int32{}), func(t *testing.T, b *fakeBackground) {
+		b.Ask(greeter, "a")
+		b.Answer(greeter, "a", false)
+		time.Sleep(2 * time.Second)
+		b.wantWoken(t, 0)
+		b.want(t, "a", "the answer to a", true)
+	})
+}
+
+// TestBackgroundReplaced wants that the last request of a Function counts,
+// though an earlier one is under way.
+func TestBackgroundReplaced(t *testing.T) {
+	inBackground(t, false, slowly(&atomic.Int32{}), func(t *testing.T, b *fakeBackground) {
+		b.Ask(greeter, "a")
+		b.want(t, "a", "", false)
+		time.Sleep(500 * time.Millisecond)
+		b.Ask(greeter, "b")
+		b.want(t, "b", "", false)
+		time.Sleep(time.Second)
+		b.wantWoken(t, 0)
+		time.Sleep(time.Second)
+		b.wantWoken(t, 1)
+		b.want(t, "b", "the answer to b", true)
+	})
+}
+
+func TestBackgroundForgotten(t *testing.T) {
+	inBackground(t, false, slowly(&atomic.Int32{}), func(t *testing.T, b *fakeBackground) {
+		b.Ask(greeter, "a")
+		b.want(t, "a", "", false)
+		time.Sleep(500 * time.Millisecond)
+		b.Forget(greeter)
+		time.Sleep(time.Minute)
+		b.wantWoken(t, 0)
+		b.want(t, "a", "", false)
+	})
+}
+
+// TestBackgroundInTime wants that a registry which never answers costs each of
+// many Functions the timeout, and not the wait for the others.
+func TestBackgroundInTime(t *testing.T) {
+	hang := func(ctx context.Context, _ string) (string, error) {
+		<-ctx.Done()
+		return "", ctx.Err()
+	}
+	inBackground(t, false, hang, func(t *testing.T, b *fakeBackground) {
+		const functions = 10 * workers
+		for i := range functions {
+			key := types.NamespacedName{Namespace: "default", Name: strconv.Itoa(i)}
+			b.Ask(key, "a")
+			b.Answer(key, "a", true)
+		}
+		time.Sleep(lookupTimeout + time.Millisecond)
+		synctest.Wait()
+		b.wantWoken(t, functions)
+	})
+}
+
+// TestBackgroundFailed wants that an error is an answer, too, which is not asked
+// for again.
+func TestBackgroundFailed(t *testing.T) {
+	count := atomic.Int32{}
+	fail := func(context.Context, string) (string, error) { count.Add(1); return "", errors.New("refused") }
+	inBackground(t, false, fail, func(t *testing.T, b *fakeBackground) {
+		b.Ask(greeter, "a")
+		b.Ask(other, "a")
+		time.Sleep(time.Hour)
+		b.want(t, "a", "", true)
+		if got := count.Load(); got != 2 {
+			t.Errorf("%d requests were made, want 2", got)
+		}
+	})
+}
+
+func TestBackgroundRetries(t *testing.T) {
+	var tries []time.Duration
+	var start time.Time
+	fail := func(ctx context.Context, _ string) (string, error) {
+		tries = append(tries, time.Since(start))
+		if len(tries) < 4 {
+			return "", errors.New("refused")
+		}
+		return "done", ctx.Err()
+	}
+	inBackground(t, true, fail, func(t *testing.T, b *fakeBackground) {
+		start = time.Now()
+		b.Ask(greeter, "a")
+		b.Ask(greeter, "a")
+		b.want(t, "a", "", false)
+		time.Sleep(time.Hour)
+		b.want(t, "a", "done", true)
+		b.wantWoken(t, 1)
+	})
+	if len(tries) != 4 || tries[3] != 7*firstRetry {
+		t.Errorf("tries were made after %s, want 0, 1, 3 and 7 s", tries)
+	}
+}
+
+// TestBackgroundRetriesNoMore wants that what is forgotten is not tried again.
+func TestBackgroundRetriesNoMore(t *testing.T) {
+	count := atomic.Int32{}
+	fail := func(context.Context, string) (string, error) { count.Add(1); return "", errors.New("refused") }
+	inBackground(t, true, fail, func(t *testing.T, b *fakeBackground) {
+		b.Ask(greeter, "a")
+		time.Sleep(firstRetry / 2)
+		b.Forget(greeter)
+		time.Sleep(time.Hour)
+		if got := count.Load(); got != 1 {
+			t.Errorf("%d tries were made, want 1", got)
+		}
+	})
+}

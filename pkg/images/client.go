@@ -1,0 +1,148 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package images asks the registry for images of functions and gives them tags,
+// away from those who want it: a registry may be slow, or not answer at all.
+package images
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+)
+
+// Repository is where the images of one Function are, as its builds push them.
+type Repository struct {
+	// Name is the host[:port] of the registry, and the path of the repository.
+	Name string
+
+	// Insecure says that the registry may speak plain HTTP.
+	Insecure bool
+
+	// Namespace is the Function's. Its credentials are used.
+	Namespace string
+}
+
+// Lookup asks whether the repository holds an image.
+type Lookup struct {
+	Repository
+
+	// Tag is the tag of the image.
+	Tag string
+}
+
+// Tagging asks that an image gets one more tag.
+type Tagging struct {
+	Repository
+
+	// Digest is the digest of the image: sha256: and 64 digits.
+	Digest string
+
+	// Tag is the tag that the image is to have. It may be another image's.
+	Tag string
+}
+
+// Keychains returns the credentials that builds in a namespace push with.
+type Keychains func(ctx context.Context, namespace string) (authn.Keychain, error)
+
+// Anonymous are the Keychains without any credentials.
+func Anonymous(context.Context, string) (authn.Keychain, error) {
+	return authn.NewMultiKeychain(), nil
+}
+
+// Client talks to registries.
+type Client struct {
+	keychains Keychains
+}
+
+// NewClient returns a Client that uses these credentials.
+func NewClient(keychains Keychains) *Client {
+	return &Client{keychains: keychains}
+}
+
+// Find returns the digest of the image, or "" if the registry does not hold it.
+// It is that of an index where the tag is an index's. An image that is found is
+// complete: registries take a manifest only when they have all it refers to.
+func (c *Client) Find(ctx context.Context, want Lookup) (string, error) {
+	repository, options, err := c.open(ctx, want.Repository)
+	if err != nil {
+		return "", err
+	}
+	tag := repository.Tag(want.Tag)
+	if found, err := remote.Head(tag, options...); err == nil {
+		return found.Digest.String(), nil
+	} else if isNotFound(err) {
+		return "", nil
+	}
+	// Not every registry answers HEAD as it should, and none tells in its answer
+	// what is wrong.
+	found, err := remote.Get(tag, options...)
+	switch {
+	case isNotFound(err):
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("failed to look up image %s: %w", tag, err)
+	}
+	return found.Digest.String(), nil
+}
+
+// Tag gives the image its tag.
+func (c *Client) Tag(ctx context.Context, want Tagging) error {
+	repository, options, err := c.open(ctx, want.Repository)
+	if err != nil {
+		return err
+	}
+	image, err := remote.Get(repository.Digest(want.Digest), options...)
+	if err != nil {
+		return fmt.Errorf("failed to get image %s: %w", repository.Digest(want.Digest), err)
+	}
+	if err := remote.Tag(repository.Tag(want.Tag), image, options...); err != nil {
+		return fmt.Errorf("failed to tag image %s: %w", repository.Tag(want.Tag), err)
+	}
+	return nil
+}
+
+func (c *Client) open(ctx context.Context, r Repository) (name.Repository, []remote.Option, error) {
+	var options []name.Option
+	if r.Insecure {
+		options = append(options, name.Insecure)
+	}
+	repository, err := name.NewRepository(r.Name, options...)
+	if err != nil {
+		return name.Repository{}, nil, fmt.Errorf("failed to parse repository: %w", err)
+	}
+	keychain, err := c.keychains(ctx, r.Namespace)
+	if err != nil {
+		return name.Repository{}, nil, fmt.Errorf("failed to get credentials for namespace %s: %w", r.Namespace, err)
+	}
+	return repository, []remote.Option{
+		remote.WithContext(ctx),
+		remote.WithAuthFromKeychain(keychain),
+		// Whoever asks decides about that; and it would outlast the context.
+		remote.WithRetryBackoff(remote.Backoff{Steps: 1}),
+	}, nil
+}
+
+func isNotFound(err error) bool {
+	refusal, ok := errors.AsType[*transport.Error](err)
+	return ok && refusal.StatusCode == http.StatusNotFound
+}

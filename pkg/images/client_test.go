@@ -1,0 +1,241 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package images
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	containerregistry "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/random"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+)
+
+const absent = "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+
+// refuse answers requests of the method.
+type refuse struct {
+	method string
+	status int
+}
+
+// fakeRegistry is a registry in memory with two images in one repository, and an
+// index. What it refuses it refuses after these are there.
+type fakeRegistry struct {
+	Repository
+	images  []containerregistry.Image
+	index   containerregistry.ImageIndex
+	refuses *refuse
+
+	mu     sync.Mutex
+	writes []string
+}
+
+func newRegistry(t *testing.T) *fakeRegistry {
+	t.Helper()
+	fake := &fakeRegistry{}
+	real := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if r := fake.refuses; r != nil && (r.method == "" || r.method == req.Method) {
+			w.WriteHeader(r.status)
+			return
+		}
+		if req.Method == http.MethodPut || req.Method == http.MethodPost {
+			fake.mu.Lock()
+			fake.writes = append(fake.writes, req.Method+" "+req.URL.Path)
+			fake.mu.Unlock()
+		}
+		real.ServeHTTP(w, req)
+	}))
+	t.Cleanup(server.Close)
+	fake.Name = strings.TrimPrefix(server.URL, "http://") + "/functions/default/greeter"
+	repository := repositoryOf(t, fake.Name)
+	for _, tag := range []string{"one", "two"} {
+		image, err := random.Image(64, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fake.images = append(fake.images, image)
+		if err := remote.Write(repository.Tag(tag), image); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var err error
+	if fake.index, err = random.Index(64, 1, 2); err != nil {
+		t.Fatal(err)
+	}
+	if err := remote.WriteIndex(repository.Tag("index"), fake.index); err != nil {
+		t.Fatal(err)
+	}
+	fake.writes = nil
+	return fake
+}
+
+func repositoryOf(t *testing.T, s string) name.Repository {
+	t.Helper()
+	repository, err := name.NewRepository(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return repository
+}
+
+func digestOf(t *testing.T, of interface {
+	Digest() (containerregistry.Hash, error)
+}) string {
+	t.Helper()
+	digest, err := of.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return digest.String()
+}
+
+func TestFind(t *testing.T) {
+	tests := map[string]struct {
+		tag     string
+		refuses *refuse
+		want    func(*fakeRegistry) string
+		err     string
+	}{
+		"an image":               {tag: "two", want: func(r *fakeRegistry) string { return digestOf(t, r.images[1]) }},
+		"an index":               {tag: "index", want: func(r *fakeRegistry) string { return digestOf(t, r.index) }},
+		"no such image":          {tag: "three"},
+		"HEAD is not answered":   {tag: "one", refuses: &refuse{http.MethodHead, http.StatusMethodNotAllowed}, want: func(r *fakeRegistry) string { return digestOf(t, r.images[0]) }},
+		"HEAD is not, nor there": {tag: "three", refuses: &refuse{http.MethodHead, http.StatusMethodNotAllowed}},
+		"the registry is broken": {tag: "one", refuses: &refuse{status: http.StatusInternalServerError}, err: "500"},
+		"the registry refuses":   {tag: "one", refuses: &refuse{status: http.StatusForbidden}, err: "403"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := newRegistry(t)
+			r.refuses = tc.refuses
+			want := ""
+			if tc.want != nil {
+				want = tc.want(r)
+			}
+			got, err := NewClient(Anonymous).Find(t.Context(), Lookup{Repository: r.Repository, Tag: tc.tag})
+			if got != want || (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+				t.Errorf("Find() = %q, %v; want %q, %q", got, err, want, tc.err)
+			}
+		})
+	}
+}
+
+func TestFindInEmptyRepository(t *testing.T) {
+	r := newRegistry(t)
+	r.Name += "-2"
+	if got, err := NewClient(Anonymous).Find(t.Context(), Lookup{Repository: r.Repository, Tag: "one"}); got != "" || err != nil {
+		t.Errorf("Find() = %q, %v; want nothing", got, err)
+	}
+}
+
+// TestFindInTime wants that a registry which does not answer keeps nobody longer
+// than the context allows.
+func TestFindInTime(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() }))
+	t.Cleanup(server.Close)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	_, err := NewClient(Anonymous).Find(ctx, Lookup{Repository: Repository{Name: strings.TrimPrefix(server.URL, "http://") + "/functions/x"}, Tag: "one"})
+	if took := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || took > lookupTimeout/2 {
+		t.Errorf("Find() = %v after %s", err, took)
+	}
+}
+
+func TestTag(t *testing.T) {
+	r := newRegistry(t)
+	client := NewClient(Anonymous)
+	second := digestOf(t, r.images[1])
+	for _, tag := range []string{"g1", "one"} {
+		if err := client.Tag(t.Context(), Tagging{Repository: r.Repository, Digest: second, Tag: tag}); err != nil {
+			t.Fatalf("Tag(%s) = %v", tag, err)
+		}
+		if got, err := client.Find(t.Context(), Lookup{Repository: r.Repository, Tag: tag}); got != second || err != nil {
+			t.Errorf("tag %s is of %q, %v; want %q", tag, got, err, second)
+		}
+	}
+	// The manifest, and no layer.
+	manifests := "PUT /v2/functions/default/greeter/manifests/"
+	if want := []string{manifests + "g1", manifests + "one"}; !slices.Equal(r.writes, want) {
+		t.Errorf("writes are %q, want %q", r.writes, want)
+	}
+	if err := client.Tag(t.Context(), Tagging{Repository: r.Repository, Digest: absent, Tag: "g2"}); err == nil {
+		t.Error("Tag() of an image that is not there succeeds")
+	}
+	r.refuses = &refuse{http.MethodPut, http.StatusForbidden}
+	if err := client.Tag(t.Context(), Tagging{Repository: r.Repository, Digest: second, Tag: "g2"}); err == nil {
+		t.Error("Tag() succeeds though the registry refuses")
+	}
+}
+
+// keychain is the credentials for every registry.
+type keychain struct{ authn.Authenticator }
+
+func (k keychain) Resolve(authn.Resource) (authn.Authenticator, error) { return k, nil }
+
+func TestCredentials(t *testing.T) {
+	inner := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if user, password, _ := req.BasicAuth(); user != "kiln" || password != "of team-a" {
+			w.Header().Set("WWW-Authenticate", `Basic realm="registry"`)
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		inner.ServeHTTP(w, req)
+	}))
+	t.Cleanup(server.Close)
+	repository := Repository{Name: strings.TrimPrefix(server.URL, "http://") + "/functions/x"}
+	client := NewClient(func(_ context.Context, namespace string) (authn.Keychain, error) {
+		if namespace == "broken" {
+			return nil, errors.New("the Secret is no Docker configuration")
+		}
+		return keychain{&authn.Basic{Username: "kiln", Password: "of " + namespace}}, nil
+	})
+	for namespace, words := range map[string]string{"team-a": "", "team-b": "401", "broken": "the Secret is no"} {
+		repository.Namespace = namespace
+		_, err := client.Find(t.Context(), Lookup{Repository: repository, Tag: "one"})
+		if (err == nil) != (words == "") || err != nil && !strings.Contains(err.Error(), words) {
+			t.Errorf("Find() with the credentials of %s: %v, want %q", namespace, err, words)
+		}
+	}
+}
+
+func TestInsecure(t *testing.T) {
+	for insecure, scheme := range map[bool]string{false: "https", true: "http"} {
+		repository, _, err := NewClient(Anonymous).open(t.Context(), Repository{Name: "registry.example.com/functions/x", Insecure: insecure})
+		if err != nil || repository.Scheme() != scheme {
+			t.Errorf("open() speaks %s, %v; want %s", repository.Scheme(), err, scheme)
+		}
+	}
+	if _, _, err := NewClient(Anonymous).open(t.Context(), Repository{Name: "registry.example.com/functions/X"}); err == nil {
+		t.Error("open() of a bad name succeeds")
+	}
+}
