@@ -61,11 +61,12 @@ type Tagging struct {
 	Tag string
 }
 
-// Keychains returns the credentials that builds in a namespace push with.
-type Keychains func(ctx context.Context, namespace string) (authn.Keychain, error)
+// Keychains returns the credentials that builds push to a repository with. An
+// error is one of getting them: that there are none is none.
+type Keychains func(ctx context.Context, r Repository) (authn.Keychain, error)
 
 // Anonymous are the Keychains without any credentials.
-func Anonymous(context.Context, string) (authn.Keychain, error) {
+func Anonymous(context.Context, Repository) (authn.Keychain, error) {
 	return authn.NewMultiKeychain(), nil
 }
 
@@ -130,7 +131,7 @@ func (c *Client) open(ctx context.Context, r Repository) (name.Repository, []rem
 	if err != nil {
 		return name.Repository{}, nil, fmt.Errorf("failed to parse repository: %w", err)
 	}
-	keychain, err := c.keychains(ctx, r.Namespace)
+	keychain, err := c.keychains(ctx, r)
 	if err != nil {
 		return name.Repository{}, nil, fmt.Errorf("failed to get credentials for namespace %s: %w", r.Namespace, err)
 	}

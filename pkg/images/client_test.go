@@ -213,11 +213,11 @@ func TestCredentials(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	repository := Repository{Name: strings.TrimPrefix(server.URL, "http://") + "/functions/x"}
-	client := NewClient(func(_ context.Context, namespace string) (authn.Keychain, error) {
-		if namespace == "broken" {
+	client := NewClient(func(_ context.Context, r Repository) (authn.Keychain, error) {
+		if r.Namespace == "broken" {
 			return nil, errors.New("the Secret is no Docker configuration")
 		}
-		return keychain{&authn.Basic{Username: "kiln", Password: "of " + namespace}}, nil
+		return keychain{&authn.Basic{Username: "kiln", Password: "of " + r.Namespace}}, nil
 	})
 	for namespace, words := range map[string]string{"team-a": "", "team-b": "401", "broken": "the Secret is no"} {
 		repository.Namespace = namespace

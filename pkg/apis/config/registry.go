@@ -61,9 +61,19 @@ func (r *Registry) Configured() bool {
 	return r.Push != ""
 }
 
+// PushRepository returns the repository that the builds of a function push to.
+func (r *Registry) PushRepository(namespace, function string) string {
+	return r.repository(r.Push, namespace, function)
+}
+
+// PushInsecure says whether the host that builds push to speaks plain HTTP.
+func (r *Registry) PushInsecure() bool {
+	return slices.Contains(r.Insecure, r.Push)
+}
+
 // PushImage returns the reference by tag that the build of a function pushes.
 func (r *Registry) PushImage(namespace, function, tag string) string {
-	return r.repository(r.Push, namespace, function) + ":" + tag
+	return r.PushRepository(namespace, function) + ":" + tag
 }
 
 // PullImage returns the reference by digest that nodes pull to run a function.

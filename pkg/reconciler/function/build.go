@@ -39,22 +39,32 @@ import (
 	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
 )
 
-// build sees to it that the image of the Function, as it is now, is built once.
-func (r *Reconciler) build(ctx context.Context, fn *v1alpha1.Function, want *plan) error {
-	taskRuns, err := r.taskRunLister.TaskRuns(fn.Namespace).List(childrenOf(fn))
-	if err != nil {
-		return fmt.Errorf("failed to list TaskRuns: %w", err)
-	}
+// build sees to it that the image of the Function, as it is now, is built once,
+// if the registry does not hold it already.
+func (r *Reconciler) build(ctx context.Context, fn *v1alpha1.Function, want *plan, taskRuns []*pipelinev1.TaskRun) error {
 	decision := builds.Decide(want.request, known(fn, taskRuns))
+	found := ""
+	if decision.Reuse {
+		digest, answered := r.lookups.Answer(keyOf(fn), want.lookup, true)
+		if !answered {
+			fn.Status.MarkBuildUnknown(v1alpha1.ReasonCheckingRegistry, "The registry is asked for image %s:%s.", want.lookup.Name, want.lookup.Tag)
+			return nil
+		}
+		found = digest
+	}
 	if decision.Action == builds.Start {
 		// A cache that lags behind must not cause a second build.
 		if err := r.checkCurrent(ctx, fn); err != nil {
 			return err
 		}
+		var err error
 		if taskRuns, err = r.liveTaskRuns(ctx, fn); err != nil {
 			return err
 		}
 		decision = builds.Decide(want.request, known(fn, taskRuns))
+	}
+	if decision.Reuse && found != "" {
+		decision = builds.Decision{Action: builds.Use, Reason: builds.ReasonImageReused}
 	}
 	if err := r.deleteObsolete(ctx, fn, want, taskRuns, decision); err != nil {
 		return err
@@ -69,11 +79,20 @@ func (r *Reconciler) build(ctx context.Context, fn *v1alpha1.Function, want *pla
 		}
 		return r.followBuild(ctx, fn, want, tr)
 	case builds.Use:
-		useImage(ctx, fn, want, decision.Reason)
+		useImage(ctx, fn, want, cmp.Or(found, digestIn(fn.Status.Image)), decision.Reason)
 	case builds.Stay:
 		markBuildFailed(fn)
 	}
 	return nil
+}
+
+// taskRunsOf returns the Function's TaskRuns as the cache has them.
+func (r *Reconciler) taskRunsOf(fn *v1alpha1.Function) ([]*pipelinev1.TaskRun, error) {
+	taskRuns, err := r.taskRunLister.TaskRuns(fn.Namespace).List(childrenOf(fn))
+	if err != nil {
+		return nil, fmt.Errorf("failed to list TaskRuns: %w", err)
+	}
+	return taskRuns, nil
 }
 
 // checkCurrent returns errStale unless the Function is as the API server has it:
@@ -92,7 +111,11 @@ func (r *Reconciler) checkCurrent(ctx context.Context, fn *v1alpha1.Function) er
 }
 
 // liveTaskRuns returns the Function's TaskRuns as the API server has them,
-// with the one that the status names even where it has lost its label.
+// with the one that the status names even where it has lost its label. To get
+// that one, and the one about to be created, would not do: where this process,
+// or the leader before it, ended right after it had created a TaskRun, and the
+// Function was edited since, no name leads to that TaskRun, and a cache that was
+// just filled need not show it.
 func (r *Reconciler) liveTaskRuns(ctx context.Context, fn *v1alpha1.Function) ([]*pipelinev1.TaskRun, error) {
 	client := r.tekton.TektonV1().TaskRuns(fn.Namespace)
 	list, err := client.List(ctx, metav1.ListOptions{LabelSelector: childrenOf(fn).String()})
@@ -161,34 +184,46 @@ func (r *Reconciler) startBuild(ctx context.Context, fn *v1alpha1.Function, want
 			Reason:     build.Reason,
 			Generation: build.Generation,
 			ImageTag:   build.Tag,
+			Inputs:     build.Fingerprint,
 			Rebuild:    build.Rebuild,
 			Attempts:   build.Attempt - 1,
 		}
 		fn.Status.MarkBuildUnknown(v1alpha1.ReasonTaskRunsDeleted, "The build starts when earlier ones are gone: %s.", namesOf(earlier))
 		return nil
 	}
-	desired := resources.MakeTaskRun(fn, config.FromContextOrDefaults(ctx), build)
-	tr, err := r.tekton.TektonV1().TaskRuns(fn.Namespace).Create(ctx, desired, metav1.CreateOptions{})
-	switch {
-	case apierrs.IsAlreadyExists(err):
-		if tr, err = r.tekton.TektonV1().TaskRuns(fn.Namespace).Get(ctx, desired.Name, metav1.GetOptions{}); err != nil {
-			return fmt.Errorf("failed to get TaskRun: %w", err)
-		}
-		switch ownershipOf(tr, fn) {
-		case foreign:
-			fn.Status.MarkBuildFailed(v1alpha1.ReasonNotOwned, "TaskRun %s exists and is not the Function's.", tr.Name)
-			return fmt.Errorf("function %s does not own TaskRun %s", fn.Name, tr.Name)
-		case leaving:
-			fn.Status.MarkBuildUnknown(v1alpha1.ReasonWaitingForDeletion, "TaskRun %s is being deleted.", tr.Name)
-			return nil
-		}
-	case err != nil:
-		if isRejected(err) {
-			fn.Status.MarkBuildFailed(v1alpha1.ReasonTaskRunFailed, "TaskRun %s cannot be created: %v", desired.Name, err)
-		}
-		return retry(fmt.Errorf("failed to create TaskRun: %w", err))
+	tr, from, err := r.createTaskRun(ctx, fn, resources.MakeTaskRun(fn, config.FromContextOrDefaults(ctx), build))
+	if err != nil {
+		return err
+	}
+	switch ownershipOf(tr, fn) {
+	case foreign:
+		fn.Status.MarkBuildFailed(v1alpha1.ReasonNotOwned, notOwned, "TaskRun", tr.Name)
+		return fmt.Errorf("function %s does not own TaskRun %s", fn.Name, tr.Name)
+	case leaving:
+		fn.Status.MarkBuildUnknown(v1alpha1.ReasonWaitingForDeletion, "TaskRun %s is being deleted.", tr.Name)
+		return from.awaitDeletion("TaskRun", tr.Name)
+	}
+	if tr, err = r.healTaskRun(ctx, fn, want.request.Tag, tr); err != nil {
+		return err
 	}
 	return r.followBuild(ctx, fn, want, tr)
+}
+
+// createTaskRun creates the TaskRun, or returns the one that has its name.
+func (r *Reconciler) createTaskRun(ctx context.Context, fn *v1alpha1.Function, desired *pipelinev1.TaskRun) (*pipelinev1.TaskRun, origin, error) {
+	tr, err := r.tekton.TektonV1().TaskRuns(fn.Namespace).Create(ctx, desired, metav1.CreateOptions{})
+	switch {
+	case err == nil:
+		return tr, created, nil
+	case apierrs.IsAlreadyExists(err):
+		if tr, err = r.tekton.TektonV1().TaskRuns(fn.Namespace).Get(ctx, desired.Name, metav1.GetOptions{}); err != nil {
+			return nil, unlisted, fmt.Errorf("failed to get TaskRun: %w", err)
+		}
+		return tr, unlisted, nil
+	case isRejected(err):
+		fn.Status.MarkBuildFailed(v1alpha1.ReasonTaskRunFailed, "TaskRun %s cannot be created: %v", desired.Name, err)
+	}
+	return nil, created, retry(fmt.Errorf("failed to create TaskRun: %w", err))
 }
 
 // followBuild says in the status where the build stands.
@@ -225,9 +260,8 @@ func isOrdinary(reason string) bool {
 	return false
 }
 
-// useImage keeps the image, whose TaskRun need not exist any more.
-func useImage(ctx context.Context, fn *v1alpha1.Function, want *plan, reason string) {
-	_, digest, _ := strings.Cut(fn.Status.Image, "@")
+// useImage uses the image of that digest, whose TaskRun need not exist any more.
+func useImage(ctx context.Context, fn *v1alpha1.Function, want *plan, digest, reason string) {
 	setImage(ctx, fn, want.request.Tag, digest)
 	if reason != builds.ReasonImageReused {
 		fn.Status.MarkBuildReady(v1alpha1.ReasonTaskRunSucceeded, "TaskRun %s built %s.", fn.Status.Build.TaskRunName, fn.Status.Image)
@@ -237,28 +271,38 @@ func useImage(ctx context.Context, fn *v1alpha1.Function, want *plan, reason str
 		Reason:     builds.ReasonImageReused,
 		Generation: want.request.Generation,
 		ImageTag:   want.request.Tag,
+		Inputs:     want.request.Fingerprint,
 		Rebuild:    want.request.Rebuild,
 	}
 	fn.Status.MarkBuildReady(v1alpha1.ReasonImageReused, "%s was built before.", fn.Status.Image)
 }
 
 // setImage sets the image to deploy: by digest, and as the nodes reach the
-// registry now.
+// registry now. The registry is told of another image's generation anew.
 func setImage(ctx context.Context, fn *v1alpha1.Function, tag, digest string) {
+	if digest != digestIn(fn.Status.Image) {
+		fn.Status.VersionTag = ""
+	}
 	fn.Status.ImageTag = tag
 	fn.Status.Image = config.FromContextOrDefaults(ctx).Registry.PullImage(fn.Namespace, fn.Name, digest)
+}
+
+// digestIn returns the digest of a reference, or "".
+func digestIn(image string) string {
+	_, digest, _ := strings.Cut(image, "@")
+	return digest
 }
 
 // known collects what the status and the TaskRuns tell of the Function's builds.
 func known(fn *v1alpha1.Function, taskRuns []*pipelinev1.TaskRun) builds.Known {
 	k := builds.Known{Existing: buildsOf(fn, taskRuns)}
-	if _, digest, ok := strings.Cut(fn.Status.Image, "@"); ok && digest != "" {
+	if digestIn(fn.Status.Image) != "" {
 		k.ImageTag = fn.Status.ImageTag
 	}
 	if b := fn.Status.Build; b != nil {
 		k.Last = &builds.Build{
 			Name:    b.TaskRunName,
-			Request: builds.Request{Tag: b.ImageTag, Rebuild: b.Rebuild, Generation: b.Generation},
+			Request: builds.Request{Tag: b.ImageTag, Fingerprint: b.Inputs, Rebuild: b.Rebuild, Generation: b.Generation},
 			Reason:  b.Reason,
 			State:   rememberedState(b),
 		}
@@ -299,7 +343,7 @@ func buildsOf(fn *v1alpha1.Function, taskRuns []*pipelinev1.TaskRun) []builds.Bu
 			Name: tr.Name,
 			Request: builds.Request{
 				Tag:         status.ImageTag,
-				Fingerprint: tr.Annotations[serverless.BuildInputsAnnotationKey],
+				Fingerprint: status.Inputs,
 				Rebuild:     status.Rebuild,
 				Generation:  generationOf(fn, tr),
 			},
@@ -351,6 +395,7 @@ func buildStatus(fn *v1alpha1.Function, tr *pipelinev1.TaskRun) *v1alpha1.BuildS
 		Reason:         tr.Annotations[serverless.BuildReasonAnnotationKey],
 		Generation:     generationOf(fn, tr),
 		ImageTag:       tr.Labels[serverless.ImageTagLabelKey],
+		Inputs:         tr.Annotations[serverless.BuildInputsAnnotationKey],
 		Rebuild:        tr.Annotations[serverless.RebuildAnnotationKey],
 		Attempts:       int32(attempts),
 		StartTime:      tr.Status.StartTime,
@@ -363,6 +408,7 @@ func buildStatus(fn *v1alpha1.Function, tr *pipelinev1.TaskRun) *v1alpha1.BuildS
 	if isRemembered(fn, tr) {
 		status.Failure = fn.Status.Build.Failure
 		status.ImageTag = cmp.Or(status.ImageTag, fn.Status.Build.ImageTag)
+		status.Inputs = cmp.Or(status.Inputs, fn.Status.Build.Inputs)
 	}
 	return status
 }

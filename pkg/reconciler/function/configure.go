@@ -32,6 +32,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds"
+	"github.com/kiln-dev/kiln/pkg/images"
 	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
 	"github.com/kiln-dev/kiln/pkg/runtimes"
 )
@@ -40,6 +41,9 @@ import (
 type plan struct {
 	// request is the image that is wanted.
 	request builds.Request
+
+	// lookup finds it in the registry.
+	lookup images.Lookup
 
 	// baseImage is what the image is built upon.
 	baseImage string
@@ -94,13 +98,15 @@ func makePlan(ctx context.Context, fn *v1alpha1.Function) (*plan, bool) {
 		DependencyFile: runtime.DependencyFile,
 		Files:          files,
 	}
+	tag := inputs.Tag()
 	return &plan{
 		request: builds.Request{
-			Tag:         inputs.Tag(),
+			Tag:         tag,
 			Fingerprint: inputs.Fingerprint(),
 			Rebuild:     fn.Annotations[serverless.RebuildAnnotationKey],
 			Generation:  fn.Generation,
 		},
+		lookup:    images.Lookup{Repository: repositoryOf(ctx, fn), Tag: tag},
 		baseImage: configured.BaseImage,
 		files:     files,
 		runtime:   runtime,

@@ -42,6 +42,7 @@ import (
 	functioninformer "github.com/kiln-dev/kiln/pkg/client/injection/informers/serverless/v1alpha1/function"
 	functionreconciler "github.com/kiln-dev/kiln/pkg/client/injection/reconciler/serverless/v1alpha1/function"
 	listers "github.com/kiln-dev/kiln/pkg/client/listers/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/images"
 	"github.com/kiln-dev/kiln/pkg/metrics"
 	"github.com/kiln-dev/kiln/pkg/reconciler/credentials"
 )
@@ -82,6 +83,12 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 		// ReconcileKind writes the status itself.
 		return controller.Options{ConfigStore: store, SkipStatusUpdates: true}
 	})
+
+	client := images.NewClient(images.Anonymous)
+	lookups, taggings := images.NewLookups(client, impl.EnqueueKey), images.NewTaggings(client, impl.EnqueueKey)
+	lookups.Start(ctx)
+	taggings.Start(ctx)
+	r.lookups, r.taggings = lookups, taggings
 
 	if err := metrics.Instrument(otel.GetMeterProvider(), impl, functions); err != nil {
 		logger.Panicw("Failed to set up metrics", "error", err)

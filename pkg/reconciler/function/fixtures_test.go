@@ -44,6 +44,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds"
 	functionreconciler "github.com/kiln-dev/kiln/pkg/client/injection/reconciler/serverless/v1alpha1/function"
+	"github.com/kiln-dev/kiln/pkg/images"
 	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
 	ktesting "github.com/kiln-dev/kiln/pkg/reconciler/testing"
 )
@@ -64,8 +65,9 @@ var noon = metav1.NewTime(time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC))
 
 // A keyOf a row's OtherTestData.
 const (
-	configKey = "config"
-	logKey    = "log"
+	configKey   = "config"
+	logKey      = "log"
+	registryKey = "registry"
 	// secretKey holds the Secret with credentials of the namespace, or the error
 	// of getting it there.
 	secretKey = "secret"
@@ -136,6 +138,32 @@ func (s fakeSecrets) Ensure(_ context.Context, name, inNamespace string) (*corev
 	return secret, err
 }
 
+// fakeRegistry answers at once, unless it is slow. By itself it holds no image,
+// and tags none.
+type fakeRegistry struct {
+	slow   bool
+	digest string
+	tagged string
+}
+
+type fakeLookups struct{ fakeRegistry }
+
+func (fakeLookups) Ask(types.NamespacedName, images.Lookup) {}
+func (fakeLookups) Forget(types.NamespacedName)             {}
+
+func (f fakeLookups) Answer(types.NamespacedName, images.Lookup, bool) (string, bool) {
+	return f.digest, !f.slow
+}
+
+type fakeTaggings struct{ fakeRegistry }
+
+func (fakeTaggings) Ask(types.NamespacedName, images.Tagging) {}
+func (fakeTaggings) Forget(types.NamespacedName)              {}
+
+func (f fakeTaggings) Answer(_ types.NamespacedName, request images.Tagging, _ bool) (struct{}, bool) {
+	return struct{}{}, f.tagged == request.Tag
+}
+
 func factory() rtesting.Factory {
 	return ktesting.Factory(controllerRoles(), func(ctx context.Context, w *ktesting.World) controller.Reconciler {
 		cfg, ok := w.Row.OtherTestData[configKey].(*config.Config)
@@ -143,6 +171,7 @@ func factory() rtesting.Factory {
 			cfg = testConfig()
 		}
 		log, _ := w.Row.OtherTestData[logKey].(string)
+		registry, _ := w.Row.OtherTestData[registryKey].(fakeRegistry)
 		serving := w.Serving.(*fakeserving.Clientset)
 		serving.PrependReactor("create", "services", store(serving.Tracker().Create))
 		serving.PrependReactor("update", "services", store(serving.Tracker().Update))
@@ -152,6 +181,8 @@ func factory() rtesting.Factory {
 			podLister: w.PodLister,
 			logs:      fakeLogs(log),
 			secrets:   fakeSecrets{w.Row.OtherTestData[secretKey]},
+			lookups:   fakeLookups{registry},
+			taggings:  fakeTaggings{registry},
 		}
 		return functionreconciler.NewReconciler(ctx, logging.FromContext(ctx), w.Kiln, w.FunctionLister, w.Recorder, r,
 			controller.Options{ConfigStore: fixedStore{cfg}, SkipStatusUpdates: true})
@@ -272,7 +303,7 @@ func buildPlanned(reason string, earlier ...*pipelinev1.TaskRun) functionOption 
 	return func(fn *v1alpha1.Function) {
 		want := request(fn)
 		fn.Status.Build = &v1alpha1.BuildStatus{
-			Reason: reason, Generation: want.Generation, ImageTag: want.Tag, Rebuild: want.Rebuild,
+			Reason: reason, Generation: want.Generation, ImageTag: want.Tag, Inputs: want.Fingerprint, Rebuild: want.Rebuild,
 		}
 		fn.Status.MarkBuildUnknown(v1alpha1.ReasonTaskRunsDeleted, "The build starts when earlier ones are gone: %s.", namesOf(buildsOf(fn, earlier)))
 	}

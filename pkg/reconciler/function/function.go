@@ -46,6 +46,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	clientset "github.com/kiln-dev/kiln/pkg/client/clientset/versioned"
 	functionreconciler "github.com/kiln-dev/kiln/pkg/client/injection/reconciler/serverless/v1alpha1/function"
+	"github.com/kiln-dev/kiln/pkg/images"
 )
 
 // Reconciler brings Functions to life. What has no lister of its own is read
@@ -65,9 +66,15 @@ type Reconciler struct {
 	secrets credentialSecrets
 
 	logs logReader
+
+	lookups  registry[images.Lookup, string]
+	taggings registry[images.Tagging, struct{}]
 }
 
-var _ functionreconciler.Interface = (*Reconciler)(nil)
+var (
+	_ functionreconciler.Interface      = (*Reconciler)(nil)
+	_ pkgreconciler.OnDeletionInterface = (*Reconciler)(nil)
+)
 
 // ReconcileKind implements functionreconciler.Interface.
 func (r *Reconciler) ReconcileKind(ctx context.Context, fn *v1alpha1.Function) pkgreconciler.Event {
@@ -104,6 +111,11 @@ func (r *Reconciler) reconcile(ctx context.Context, fn *v1alpha1.Function) error
 	if !ok {
 		return r.keepServing(ctx, fn)
 	}
+	taskRuns, err := r.taskRunsOf(fn)
+	if err != nil {
+		return err
+	}
+	r.lookAhead(fn, want, taskRuns)
 	if err := r.configure(ctx, fn, want, before); err != nil {
 		return err
 	}
@@ -113,13 +125,17 @@ func (r *Reconciler) reconcile(ctx context.Context, fn *v1alpha1.Function) error
 	if err := r.provideCredentials(ctx, fn, want); err != nil {
 		return errors.Join(err, r.keepServing(ctx, fn))
 	}
-	if err := r.build(ctx, fn, want); err != nil {
+	if err := r.build(ctx, fn, want, taskRuns); err != nil {
 		return err
 	}
 	if !fn.Status.GetCondition(v1alpha1.FunctionConditionBuildReady).IsTrue() {
 		return r.keepServing(ctx, fn)
 	}
-	return r.deploy(ctx, fn)
+	if err := r.deploy(ctx, fn); err != nil {
+		return err
+	}
+	r.tagVersion(ctx, fn)
+	return nil
 }
 
 // errStale says that the Function was found to be out of date. Nothing is said
@@ -169,10 +185,10 @@ func report(ctx context.Context, fn *v1alpha1.Function, before *v1alpha1.Functio
 }
 
 // isEdge says whether there is news for the user. That one condition waits for
-// another is none.
+// another, or for the registry, is none.
 func isEdge(before, now *apis.Condition) bool {
 	switch now.GetReason() {
-	case "", v1alpha1.ReasonWaitingForConfiguration, v1alpha1.ReasonWaitingForBuild:
+	case "", v1alpha1.ReasonWaitingForConfiguration, v1alpha1.ReasonCheckingRegistry, v1alpha1.ReasonWaitingForBuild:
 		return false
 	}
 	if before.GetReason() != now.GetReason() {

@@ -622,6 +622,29 @@ func TestReconcileBuild(t *testing.T) {
 			"Normal TaskRunCreated TaskRun " + firstRun.Name + " is about to run.",
 		},
 	}, {
+		Name:              "a TaskRun of that name is ours, and has lost its labels",
+		Key:               key,
+		Objects:           []runtime.Object{function(observed(configured)), configMap(function())},
+		OtherTestData:     map[string]any{ktesting.Unlisted: []runtime.Object{unlabelled(firstRun)}},
+		WantCreates:       []runtime.Object{firstRun},
+		WantUpdates:       update(firstRun),
+		WantStatusUpdates: statusUpdate(function(observed(configured, buildCreated(firstRun)))),
+		WantEvents:        []string{"Normal TaskRunCreated TaskRun " + firstRun.Name + " is about to run."},
+	}, {
+		Name:         "a TaskRun of that name is being deleted: nobody tells when it is gone, so it is tried again",
+		Key:          key,
+		Objects:      []runtime.Object{function(observed(configured)), configMap(function())},
+		WithReactors: race(taskRun(function(), builds.ReasonFirstBuild, taskRunDeleting)),
+		WantErr:      true,
+		WantCreates:  []runtime.Object{firstRun},
+		WantStatusUpdates: statusUpdate(function(observed(configured, marked(func(fs *v1alpha1.FunctionStatus) {
+			fs.MarkBuildUnknown(v1alpha1.ReasonWaitingForDeletion, "TaskRun %s is being deleted.", firstRun.Name)
+		})))),
+		WantEvents: []string{
+			"Normal WaitingForDeletion TaskRun " + firstRun.Name + " is being deleted.",
+			"Warning InternalError TaskRun " + firstRun.Name + " is being deleted",
+		},
+	}, {
 		Name:         "a TaskRun of that name is not ours",
 		Key:          key,
 		Objects:      []runtime.Object{function(observed(configured)), configMap(function())},
@@ -629,10 +652,10 @@ func TestReconcileBuild(t *testing.T) {
 		WantErr:      true,
 		WantCreates:  []runtime.Object{firstRun},
 		WantStatusUpdates: statusUpdate(function(observed(configured, marked(func(fs *v1alpha1.FunctionStatus) {
-			fs.MarkBuildFailed(v1alpha1.ReasonNotOwned, "TaskRun %s exists and is not the Function's.", firstRun.Name)
+			fs.MarkBuildFailed(v1alpha1.ReasonNotOwned, notOwned, "TaskRun", firstRun.Name)
 		})))),
 		WantEvents: []string{
-			"Warning NotOwned TaskRun " + firstRun.Name + " exists and is not the Function's.",
+			"Warning NotOwned TaskRun " + firstRun.Name + " exists and is not the Function's. Delete it or give the Function another name.",
 			"Warning InternalError function greeter does not own TaskRun " + firstRun.Name,
 		},
 	}, {
@@ -1542,7 +1565,7 @@ func editedBack(options ...functionOption) *v1alpha1.Function {
 
 func reused(fn *v1alpha1.Function) {
 	want := request(fn)
-	fn.Status.Build = &v1alpha1.BuildStatus{Reason: builds.ReasonImageReused, Generation: fn.Generation, ImageTag: want.Tag}
+	fn.Status.Build = &v1alpha1.BuildStatus{Reason: builds.ReasonImageReused, Generation: fn.Generation, ImageTag: want.Tag, Inputs: want.Fingerprint}
 	fn.Status.MarkBuildReady(v1alpha1.ReasonImageReused, "%s was built before.", fn.Status.Image)
 }
 
@@ -1616,7 +1639,7 @@ func rebased(cfg *config.Config) *v1alpha1.Function {
 	fn := running1.DeepCopy()
 	want := planIn(cfg, fn)
 	fn.Status.MarkConfigurationReady(v1alpha1.ReasonConfigMapUpdated, "ConfigMap %s holds what the build needs.", configMapIn(cfg, fn).Name)
-	fn.Status.Build = &v1alpha1.BuildStatus{Reason: builds.ReasonRuntimeChanged, Generation: 1, ImageTag: want.request.Tag}
+	fn.Status.Build = &v1alpha1.BuildStatus{Reason: builds.ReasonRuntimeChanged, Generation: 1, ImageTag: want.request.Tag, Inputs: want.request.Fingerprint}
 	fn.Status.MarkBuildUnknown(v1alpha1.ReasonTaskRunsDeleted, "The build starts when earlier ones are gone: %s.", tr1.Name)
 	fn.Status.UpdatePhase()
 	return fn

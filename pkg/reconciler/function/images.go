@@ -1,0 +1,90 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package function
+
+import (
+	"context"
+	"strconv"
+
+	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kiln-dev/kiln/pkg/apis/config"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/builds"
+	"github.com/kiln-dev/kiln/pkg/images"
+)
+
+// registry works on one request at a time for each Function, and never keeps a
+// reconcile waiting. See images.Background.
+type registry[Request, Answer any] interface {
+	Ask(types.NamespacedName, Request)
+	Answer(key types.NamespacedName, request Request, await bool) (Answer, bool)
+	Forget(types.NamespacedName)
+}
+
+// lookAhead has the registry asked for the image that is wanted, where that may
+// save a build. It answers while the ConfigMap is written. The answer is kept for
+// as long as it is needed, and so outlasts attempts to start a build that fail.
+func (r *Reconciler) lookAhead(fn *v1alpha1.Function, want *plan, taskRuns []*pipelinev1.TaskRun) {
+	if builds.Decide(want.request, known(fn, taskRuns)).Reuse {
+		r.lookups.Ask(keyOf(fn), want.lookup)
+	} else {
+		r.lookups.Forget(keyOf(fn))
+	}
+}
+
+// tagVersion sees to it that the registry knows the image that was deployed by
+// the Function's generation. It never fails the Function, and says nothing until
+// it is done; then the status tells.
+func (r *Reconciler) tagVersion(ctx context.Context, fn *v1alpha1.Function) {
+	tag := "g" + strconv.FormatInt(fn.Generation, 10)
+	if fn.Status.VersionTag == tag {
+		r.taggings.Forget(keyOf(fn))
+		return
+	}
+	tagging := images.Tagging{Repository: repositoryOf(ctx, fn), Digest: digestIn(fn.Status.Image), Tag: tag}
+	r.taggings.Ask(keyOf(fn), tagging)
+	// A service that is on its way wakes the Function, and changes its status,
+	// anyway.
+	settled := !fn.Status.GetCondition(v1alpha1.FunctionConditionRunning).IsUnknown()
+	if _, done := r.taggings.Answer(keyOf(fn), tagging, settled); done {
+		fn.Status.VersionTag = tag
+	}
+}
+
+// ObserveDeletion implements reconciler.OnDeletionInterface.
+func (r *Reconciler) ObserveDeletion(_ context.Context, key types.NamespacedName) error {
+	r.lookups.Forget(key)
+	r.taggings.Forget(key)
+	return nil
+}
+
+// repositoryOf returns where the Function's images are pushed to.
+func repositoryOf(ctx context.Context, fn *v1alpha1.Function) images.Repository {
+	registry := config.FromContextOrDefaults(ctx).Registry
+	return images.Repository{
+		Name:      registry.PushRepository(fn.Namespace, fn.Name),
+		Insecure:  registry.PushInsecure(),
+		Namespace: fn.Namespace,
+	}
+}
+
+func keyOf(fn *v1alpha1.Function) types.NamespacedName {
+	return types.NamespacedName{Namespace: fn.Namespace, Name: fn.Name}
+}

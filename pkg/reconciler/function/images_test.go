@@ -1,0 +1,328 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package function
+
+import (
+	"context"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
+
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgotesting "k8s.io/client-go/testing"
+	rtesting "knative.dev/pkg/reconciler/testing"
+
+	"github.com/kiln-dev/kiln/pkg/apis/config"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/builds"
+	"github.com/kiln-dev/kiln/pkg/images"
+	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
+	ktesting "github.com/kiln-dev/kiln/pkg/reconciler/testing"
+)
+
+// checkingRegistry says that the registry has not answered yet.
+func checkingRegistry(fn *v1alpha1.Function) {
+	fn.Status.MarkBuildUnknown(v1alpha1.ReasonCheckingRegistry, "The registry is asked for image %s:%s.", repo, request(fn).Tag)
+}
+
+// found describes an image that was in the registry already.
+func found(digest string) functionOption {
+	return func(fn *v1alpha1.Function) {
+		fn.Status.Image, fn.Status.ImageTag = repo+"@"+digest, request(fn).Tag
+		reused(fn)
+	}
+}
+
+func versionTagged(tag string) functionOption {
+	return func(fn *v1alpha1.Function) { fn.Status.VersionTag = tag }
+}
+
+func TestReconcileReuse(t *testing.T) {
+	holds := map[string]any{registryKey: fakeRegistry{digest: digestA}}
+	slow := map[string]any{registryKey: fakeRegistry{slow: true}}
+
+	// B runs, with version 2, and is edited back to A.
+	runB := taskRun(edited(withSource(sourceB)), builds.ReasonSourceChanged, taskRunSucceeded(digestB))
+	runningB := edited(withSource(sourceB), observed(reconfigured, built(runB, digestB), running, versionTagged("g2")))
+	svcB := service(runningB, serviceReady)
+	backToA := func(options ...functionOption) *v1alpha1.Function {
+		fn := runningB.DeepCopy()
+		fn.Generation = 3
+		fn.Spec.Source = sourceA
+		for _, option := range options {
+			option(fn)
+		}
+		return fn
+	}
+	reusedA := backToA(observed(reconfigured, found(digestA), versionTagged(""), serviceUpdated))
+
+	building := function(observed(configured, buildRunning(taskRun(function(), builds.ReasonFirstBuild, taskRunRunning))))
+	rebuild := edited(withSource(sourceB), withRebuild("1"))
+	rebuildRun := taskRun(rebuild, builds.ReasonRebuildRequested)
+	failedRun := taskRun(function(), builds.ReasonFirstBuild, taskRunFailed("StepFailed", "x"))
+	failed := function(observed(configured, buildFailed(failedRun, v1alpha1.BuildFailure{Reason: v1alpha1.ReasonTaskRunFailed, Message: "x"})))
+	failed.Generation = 2
+	retryRun := taskRun(failed, builds.ReasonPreviousBuildFailed)
+	retried := failed.DeepCopy()
+	observed(configured, buildCreated(retryRun))(retried)
+	configuredEvent := "Normal ConfigMapCreated ConfigMap " + configMap(function()).Name + " holds what the build needs."
+
+	rtesting.TableTest{{
+		Name:              "the registry holds the image of a new Function: no build",
+		Key:               key,
+		Objects:           []runtime.Object{function()},
+		OtherTestData:     holds,
+		WantCreates:       []runtime.Object{configMap(function()), resources.MakeService(function(), repo+"@"+digestA)},
+		WantStatusUpdates: statusUpdate(function(observed(configured, found(digestA), serviceCreated))),
+		WantEvents: []string{
+			configuredEvent,
+			"Normal ImageReused " + repo + "@" + digestA + " was built before.",
+			"Normal ServiceCreated Service greeter was created.",
+		},
+	}, {
+		Name:    "a reused image runs: nothing happens",
+		Key:     key,
+		Objects: []runtime.Object{function(observed(configured, found(digestA), running)), configMap(function()), svc1},
+	}, {
+		Name:          "the source was edited back: no build, and the TaskRun of the other source goes",
+		Key:           key,
+		Objects:       []runtime.Object{backToA(), configMap(runningB), runB, svcB},
+		OtherTestData: holds,
+		WantCreates:   []runtime.Object{configMap(backToA())},
+		WantDeletes: []clientgotesting.DeleteActionImpl{
+			deletion("configmaps", configMap(runningB)), deletion("taskruns", runB),
+		},
+		WantUpdates:       update(merged(reusedA, svcB)),
+		WantStatusUpdates: statusUpdate(reusedA),
+		WantEvents: []string{
+			"Normal ConfigMapUpdated ConfigMap " + configMap(backToA()).Name + " holds what the build needs.",
+			"Normal ImageReused " + repo + "@" + digestA + " was built before.",
+			"Normal ServiceUpdated Service greeter was updated.",
+		},
+	}, {
+		Name:              "the registry has not answered yet: that is waited for, and no news",
+		Key:               key,
+		Objects:           []runtime.Object{function()},
+		OtherTestData:     slow,
+		WantCreates:       []runtime.Object{configMap(function())},
+		WantStatusUpdates: statusUpdate(function(observed(configured, checkingRegistry))),
+		WantEvents:        []string{configuredEvent},
+	}, {
+		Name:          "the registry has still not answered: nothing to write",
+		Key:           key,
+		Objects:       []runtime.Object{function(observed(configured, checkingRegistry)), configMap(function())},
+		OtherTestData: slow,
+	}, {
+		Name:              "the registry does not hold the image, or does not tell: it is built",
+		Key:               key,
+		Objects:           []runtime.Object{function(observed(configured, checkingRegistry)), configMap(function())},
+		WantCreates:       []runtime.Object{firstRun},
+		WantStatusUpdates: statusUpdate(function(observed(configured, buildCreated(firstRun)))),
+		WantEvents:        []string{"Normal TaskRunCreated TaskRun " + firstRun.Name + " is about to run."},
+	}, {
+		Name:          "the registry holds the image, but the cache shows an older Function: nothing is done",
+		Key:           key,
+		Objects:       []runtime.Object{function(observed(configured)), configMap(function())},
+		WithReactors:  []clientgotesting.ReactionFunc{fail("get", "functions", apierrs.NewNotFound(v1alpha1.Resource("functions"), name))},
+		OtherTestData: holds,
+	}, {
+		Name:    "the registry holds the image, as its TaskRun has just pushed it: that is followed",
+		Key:     key,
+		Objects: []runtime.Object{function(observed(configured)), configMap(function())},
+		OtherTestData: map[string]any{
+			registryKey:       holds[registryKey],
+			ktesting.Unlisted: []runtime.Object{taskRun(function(), builds.ReasonFirstBuild, taskRunRunning)},
+		},
+		WantStatusUpdates: statusUpdate(building),
+		WantEvents:        []string{"Normal TaskRunRunning TaskRun " + firstRun.Name + " runs."},
+	}, {
+		Name:              "TaskRun was deleted by hand after it had pushed the image: no build",
+		Key:               key,
+		Objects:           []runtime.Object{building, configMap(function())},
+		OtherTestData:     holds,
+		WantCreates:       []runtime.Object{resources.MakeService(function(), repo+"@"+digestA)},
+		WantStatusUpdates: statusUpdate(function(observed(configured, found(digestA), serviceCreated))),
+		WantEvents: []string{
+			"Normal ImageReused " + repo + "@" + digestA + " was built before.",
+			"Normal ServiceCreated Service greeter was created.",
+		},
+	}, {
+		Name:              "who asks for a rebuild does not want what the registry holds, nor waits for it",
+		Key:               key,
+		Objects:           []runtime.Object{rebuild, configMap(rebuild), svc1},
+		OtherTestData:     map[string]any{registryKey: fakeRegistry{slow: true, digest: digestA}},
+		WantCreates:       []runtime.Object{rebuildRun},
+		WantStatusUpdates: statusUpdate(edited(withSource(sourceB), withRebuild("1"), observed(configured, buildCreated(rebuildRun), stillServing))),
+		WantEvents: []string{
+			"Normal ConfigMapCreated ConfigMap " + configMap(rebuild).Name + " holds what the build needs.",
+			"Normal TaskRunCreated TaskRun " + rebuildRun.Name + " is about to run.",
+		},
+	}, {
+		Name:              "what a failed build has left in the registry is not used",
+		Key:               key,
+		Objects:           []runtime.Object{failed, configMap(failed)},
+		OtherTestData:     map[string]any{registryKey: fakeRegistry{slow: true, digest: digestA}},
+		WantCreates:       []runtime.Object{retryRun},
+		WantStatusUpdates: statusUpdate(retried),
+		WantEvents:        []string{"Normal TaskRunCreated TaskRun " + retryRun.Name + " is about to run."},
+	}}.Test(t, factory())
+}
+
+func TestReconcileVersionTag(t *testing.T) {
+	tagged := func(tag string) map[string]any { return map[string]any{registryKey: fakeRegistry{tagged: tag}} }
+	withVersion := function(func(fn *v1alpha1.Function) { *fn = *running1.DeepCopy() }, versionTagged("g1"))
+	envEdited := func(options ...functionOption) *v1alpha1.Function {
+		return edited(append([]functionOption{versionTagged("g1"), withEnv("A", "1")}, options...)...)
+	}
+	again := withVersion.DeepCopy()
+	withRebuild("1")(again)
+	rebuildRun := taskRun(again, builds.ReasonRebuildRequested, taskRunSucceeded(digestB))
+	rebuilding, rebuilt := again.DeepCopy(), again.DeepCopy()
+	observed(buildCreated(taskRun(again, builds.ReasonRebuildRequested)))(rebuilding)
+	observed(versionTagged(""), built(rebuildRun, digestB), serviceUpdated)(rebuilt)
+
+	rtesting.TableTest{{
+		Name:              "the image has got its tag: the status says so",
+		Key:               key,
+		Objects:           []runtime.Object{running1, configMap(running1), tr1, svc1},
+		OtherTestData:     tagged("g1"),
+		WantStatusUpdates: statusUpdate(withVersion),
+	}, {
+		Name:    "the image cannot get its tag: the Function runs",
+		Key:     key,
+		Objects: []runtime.Object{running1, configMap(running1), tr1, svc1},
+	}, {
+		Name:              "a generation without a build gets its tag, too, with the write that is due",
+		Key:               key,
+		Objects:           []runtime.Object{envEdited(), configMap(running1), tr1, svc1},
+		OtherTestData:     tagged("g2"),
+		WantUpdates:       update(merged(envEdited(), svc1)),
+		WantStatusUpdates: statusUpdate(envEdited(observed(configured, built(tr1, digestA), serviceUpdated, versionTagged("g2")))),
+		WantEvents:        []string{"Normal ServiceUpdated Service greeter was updated."},
+	}, {
+		Name:              "another image of the same generation is to get the tag anew",
+		Key:               key,
+		Objects:           []runtime.Object{rebuilding, configMap(running1), rebuildRun, svc1},
+		WantUpdates:       update(merged(rebuilt, svc1)),
+		WantStatusUpdates: statusUpdate(rebuilt),
+		WantEvents: []string{
+			"Normal TaskRunSucceeded TaskRun " + rebuildRun.Name + " built " + repo + "@" + digestB + ".",
+			"Normal ServiceUpdated Service greeter was updated.",
+		},
+	}}.Test(t, factory())
+}
+
+// recorder keeps what was asked for last, and answers nothing.
+type recorder[Request, Answer any] struct {
+	asked   *Request
+	awaited bool
+}
+
+func (r *recorder[Request, Answer]) Ask(_ types.NamespacedName, request Request) { r.asked = &request }
+func (r *recorder[Request, Answer]) Forget(types.NamespacedName)                 { r.asked = nil }
+
+func (r *recorder[Request, Answer]) Answer(_ types.NamespacedName, _ Request, await bool) (answer Answer, ok bool) {
+	r.awaited = r.awaited || await
+	return answer, false
+}
+
+var pushedTo = images.Repository{Name: repo, Namespace: namespace}
+
+// TestLookAhead wants that the registry is asked when, and as long as, that may
+// save a build.
+func TestLookAhead(t *testing.T) {
+	runs := taskRun(function(), builds.ReasonFirstBuild, taskRunRunning)
+	building := function(observed(configured, buildRunning(runs)))
+	lookup := &images.Lookup{Repository: pushedTo, Tag: request(function()).Tag}
+	for name, tc := range map[string]struct {
+		fn       *v1alpha1.Function
+		taskRuns []*pipelinev1.TaskRun
+		want     *images.Lookup
+	}{
+		"new":                           {fn: function(), want: lookup},
+		"building":                      {fn: building, taskRuns: []*pipelinev1.TaskRun{runs}},
+		"building, the TaskRun is gone": {fn: building, want: lookup},
+		"running":                       {fn: running1},
+		"rebuild requested":             {fn: function(withRebuild("1"))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lookups := &recorder[images.Lookup, string]{asked: &images.Lookup{Tag: "earlier"}}
+			r := &Reconciler{lookups: lookups}
+			r.lookAhead(tc.fn, planOf(tc.fn), tc.taskRuns)
+			if diff := cmp.Diff(tc.want, lookups.asked); diff != "" {
+				t.Errorf("asked for (-want, +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestTagVersion wants that a Ready Function costs nothing once its image has its
+// tag, and that it is woken for the tag only when nothing else will.
+func TestTagVersion(t *testing.T) {
+	insecure := pushedTo
+	insecure.Insecure = true
+	for name, tc := range map[string]struct {
+		fn      *v1alpha1.Function
+		config  *config.Config
+		want    *images.Tagging
+		awaited bool
+	}{
+		"deploying":        {fn: function(observed(configured, built(tr1, digestA), serviceCreated)), want: &images.Tagging{Repository: pushedTo, Digest: digestA, Tag: "g1"}},
+		"ready":            {fn: running1, want: &images.Tagging{Repository: pushedTo, Digest: digestA, Tag: "g1"}, awaited: true},
+		"ready and tagged": {fn: function(func(fn *v1alpha1.Function) { *fn = *running1.DeepCopy() }, versionTagged("g1"))},
+		"ready and tagged by an earlier generation": {
+			fn:   edited(versionTagged("g1"), withEnv("A", "1"), observed(running)),
+			want: &images.Tagging{Repository: pushedTo, Digest: digestA, Tag: "g2"}, awaited: true,
+		},
+		"plain HTTP": {
+			fn:     running1,
+			config: testConfig(func(cfg *config.Config) { cfg.Registry.Insecure = []string{"registry.example.com:5000"} }),
+			want:   &images.Tagging{Repository: insecure, Digest: digestA, Tag: "g1"}, awaited: true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := tc.config
+			if cfg == nil {
+				cfg = testConfig()
+			}
+			taggings := &recorder[images.Tagging, struct{}]{asked: &images.Tagging{Tag: "earlier"}}
+			r := &Reconciler{taggings: taggings}
+			r.tagVersion(config.ToContext(context.Background(), cfg), tc.fn.DeepCopy())
+			if diff := cmp.Diff(tc.want, taggings.asked); diff != "" {
+				t.Errorf("asked for (-want, +got):\n%s", diff)
+			}
+			if taggings.awaited != tc.awaited {
+				t.Errorf("awaited is %t, want %t", taggings.awaited, tc.awaited)
+			}
+		})
+	}
+}
+
+func TestObserveDeletion(t *testing.T) {
+	lookups := &recorder[images.Lookup, string]{asked: &images.Lookup{}}
+	taggings := &recorder[images.Tagging, struct{}]{asked: &images.Tagging{}}
+	r := &Reconciler{lookups: lookups, taggings: taggings}
+	if err := r.ObserveDeletion(context.Background(), keyOf(function())); err != nil {
+		t.Fatal(err)
+	}
+	if lookups.asked != nil || taggings.asked != nil {
+		t.Error("requests of a deleted Function are kept")
+	}
+}
