@@ -78,6 +78,7 @@ var killMoments = []killMoment{
 	{"Running", after(func(e *env, fn *v1alpha1.Function) { e.until(fn, test.Ready) }), 1},
 	{"Failed", afterFailure, 2},
 	{"Rebuilding", afterDeletionOfBuild, 2},
+	{"RebuildRequested", afterRequest, 2},
 }
 
 // after reaches the moment for which await waits once the Function is created.
@@ -114,6 +115,12 @@ func afterDeletionOfBuild(e *env) *v1alpha1.Function {
 	return fn
 }
 
+// afterRequest reaches the moment at which a rebuild was asked for.
+func afterRequest(e *env) *v1alpha1.Function {
+	fn := e.until(e.create(function(answering(alive))), test.Ready)
+	return e.edit(fn, requestRebuild("now"))
+}
+
 // testKill kills the controller at that moment and wants that the Function
 // gets there all the same, with no build more than it needs.
 func testKill(e *env, moment killMoment) {
@@ -128,6 +135,7 @@ func testKill(e *env, moment killMoment) {
 	fn = e.until(fn, test.Healed)
 	e.wantAnswerSoon(fn, alive)
 	e.wantBuilds(moment.builds)
+	e.wantVersion(fn)
 }
 
 // testTwoControllers lets two controllers work at once, as a leader that has

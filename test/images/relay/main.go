@@ -123,6 +123,9 @@ func do(ctx context.Context, in api.Request) (api.Answer, error) {
 	if in.ContentType != "" {
 		request.Header.Set("Content-Type", in.ContentType)
 	}
+	if in.Accept != "" {
+		request.Header.Set("Accept", in.Accept)
+	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return api.Answer{}, err

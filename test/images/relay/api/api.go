@@ -41,6 +41,7 @@ type Request struct {
 	// Host is the name that the request is sent to, where it is not the URL's.
 	Host        string `json:"host,omitempty"`
 	ContentType string `json:"contentType,omitempty"`
+	Accept      string `json:"accept,omitempty"`
 	Body        string `json:"body,omitempty"`
 }
 

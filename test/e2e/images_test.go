@@ -1,0 +1,252 @@
+//go:build e2e
+
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	containerregistry "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"knative.dev/pkg/apis"
+
+	"github.com/kiln-dev/kiln/pkg/apis/config"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/builds"
+	"github.com/kiln-dev/kiln/test"
+	"github.com/kiln-dev/kiln/test/images/relay/api"
+)
+
+// imageReused is the condition of a Function whose image was in the registry.
+var imageReused = apis.Condition{
+	Type:   v1alpha1.FunctionConditionBuildReady,
+	Status: corev1.ConditionTrue,
+	Reason: v1alpha1.ReasonImageReused,
+}
+
+// TestSourceEditedBack wants that going back to an earlier source takes no build,
+// and that each version's tag is that version's image.
+func TestSourceEditedBack(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	fn := e.until(e.create(function(answering("A"))), test.Ready)
+	imageA := fn.Status.Image
+	e.wantVersion(fn)
+
+	fn = e.until(e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Source = answering("B") }), test.Ready)
+	imageB := fn.Status.Image
+	e.wantVersion(fn)
+	e.wantBuilds(2)
+
+	fn = e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Source = answering("A") })
+	fn, _ = e.untilCondition(fn, imageReused)
+	fn = e.until(fn, test.Ready)
+	e.wantAnswerSoon(fn, "A")
+	e.wantBuilds(2)
+	e.wantRevisions(3)
+	if fn.Status.Image != imageA {
+		t.Errorf("image is %s, want that of the first version, %s", fn.Status.Image, imageA)
+	}
+	e.wantVersion(fn)
+	for generation, image := range map[int64]string{1: imageA, 2: imageB, 3: imageA} {
+		e.wantTag(fn, fmt.Sprintf("g%d", generation), image)
+	}
+}
+
+// TestAppliedAgain wants that a Function which was deleted takes no build when it
+// is applied again.
+func TestAppliedAgain(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	first := e.until(e.create(function(answering("again"))), test.Ready)
+	functions := clients.Kiln.ServerlessV1alpha1().Functions(e.namespace)
+	if err := functions.Delete(e.ctx, first.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := test.UntilEmpty(e.ctx, clients, e.namespace); err != nil {
+		t.Fatal(err)
+	}
+
+	again, _ := e.untilCondition(e.create(function(answering("again"))), imageReused)
+	again = e.until(again, test.Ready)
+	e.wantAnswerSoon(again, "again")
+	e.wantBuilds(1)
+	e.wantVersion(again)
+	if again.UID == first.UID || again.Status.Image != first.Status.Image {
+		t.Errorf("image of %s is %s, want that of %s, %s", again.UID, again.Status.Image, first.UID, first.Status.Image)
+	}
+}
+
+// TestVersionWithoutBuild wants that a generation which needs no build has its
+// tag, too.
+func TestVersionWithoutBuild(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	fn := e.until(e.create(function(answering("tagged"))), test.Ready)
+	image := fn.Status.Image
+	fn = e.until(e.edit(fn, setEnv("A", "1")), test.Ready)
+	e.wantVersion(fn)
+	e.wantTag(fn, "g1", image)
+	e.wantTag(fn, "g2", image)
+	e.wantBuilds(1)
+}
+
+// TestRebuild wants that each new value of the annotation is one build, with
+// nothing from before, and that its image takes over the version's tag.
+func TestRebuild(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	fn := e.until(e.create(function(answering("built"))), test.Ready)
+	e.wantVersion(fn)
+
+	// An annotation makes no new generation to wait for.
+	fn = e.edit(fn, requestRebuild("1"))
+	fn = e.until(fn, answered("1"))
+	fn = e.until(fn, test.Ready)
+	e.wantRebuilds(2, 1)
+	e.wantVersion(fn)
+
+	fn = e.edit(fn, func(fn *v1alpha1.Function) {
+		requestRebuild("2")(fn)
+		fn.Spec.Source = answering("edited")
+	})
+	fn = e.until(fn, test.Ready)
+	e.wantAnswerSoon(fn, "edited")
+	e.wantRebuilds(3, 2)
+
+	// What was answered asks for nothing more.
+	fn = e.until(e.edit(fn, setEnv("A", "1")), test.Ready)
+	e.wantRebuilds(3, 2)
+	e.wantVersion(fn)
+}
+
+// requestRebuild makes a change of a Function that asks for a rebuild.
+func requestRebuild(value string) func(*v1alpha1.Function) {
+	return func(fn *v1alpha1.Function) {
+		fn.Annotations = map[string]string{serverless.RebuildAnnotationKey: value}
+	}
+}
+
+// answered is content with a Function that was built for that value of the
+// annotation.
+func answered(value string) func(*v1alpha1.Function) error {
+	return func(fn *v1alpha1.Function) error {
+		if b := fn.Status.Build; b == nil || b.Rebuild != value || b.CompletionTime == nil {
+			return fmt.Errorf("the last build is %+v, want one for rebuild %s", b, value)
+		}
+		return nil
+	}
+}
+
+// wantRebuilds wants that there have been so many TaskRuns, and that so many of
+// them use nothing from before.
+func (e *env) wantRebuilds(all, requested int) {
+	e.Helper()
+	got := 0
+	for _, build := range e.wantBuilds(all) {
+		if uncached := slices.Contains(build.Spec.TaskSpec.Steps[0].Args, "--cache=false"); uncached != isRequested(build) {
+			e.Errorf("TaskRun %s, %s, is without cache: %t", build.Name, build.Annotations[serverless.BuildReasonAnnotationKey], uncached)
+		}
+		if isRequested(build) {
+			got++
+		}
+	}
+	if got != requested {
+		e.Errorf("%d builds were requested, want %d", got, requested)
+	}
+}
+
+func isRequested(build *pipelinev1.TaskRun) bool {
+	return build.Annotations[serverless.BuildReasonAnnotationKey] == builds.ReasonRebuildRequested
+}
+
+// wantVersion waits until the status says that the registry knows the Function's
+// image by its version, and wants that it does.
+func (e *env) wantVersion(fn *v1alpha1.Function) {
+	e.Helper()
+	want := fmt.Sprintf("g%d", fn.Generation)
+	fn = e.until(fn, func(fn *v1alpha1.Function) error {
+		if fn.Status.VersionTag != want {
+			return fmt.Errorf("versionTag is %q, want %q", fn.Status.VersionTag, want)
+		}
+		return nil
+	})
+	e.wantTag(fn, want, fn.Status.Image)
+}
+
+// wantTag wants that a tag in the registry is of an image.
+func (e *env) wantTag(fn *v1alpha1.Function, tag, image string) {
+	e.Helper()
+	want, err := name.NewDigest(image)
+	if err != nil {
+		e.Fatal(err)
+	}
+	if got := e.digest(fn, tag); got != want.DigestStr() {
+		e.Errorf("tag %s is of %s, want %s", tag, got, want.DigestStr())
+	}
+}
+
+// digest asks the registry, from inside the cluster, for the digest of a tag.
+func (e *env) digest(fn *v1alpha1.Function, tag string) string {
+	e.Helper()
+	cm, err := clients.Kube.CoreV1().ConfigMaps(test.SystemNamespace).Get(e.ctx, config.RegistryConfigName, metav1.GetOptions{})
+	if err != nil {
+		e.Fatal(err)
+	}
+	registry, err := config.NewRegistryFromConfigMap(cm)
+	if err != nil {
+		e.Fatal(err)
+	}
+	var options []name.Option
+	if registry.PushInsecure() {
+		options = append(options, name.Insecure)
+	}
+	repository, err := name.NewRepository(registry.PushRepository(e.namespace, fn.Name), options...)
+	if err != nil {
+		e.Fatal(err)
+	}
+	answer, err := relay.Call(e.ctx, api.Request{
+		Method: http.MethodGet,
+		URL:    fmt.Sprintf("%s://%s/v2/%s/manifests/%s", repository.Scheme(), repository.RegistryStr(), repository.RepositoryStr(), tag),
+		Accept: fmt.Sprintf("%s, %s", types.OCIManifestSchema1, types.DockerManifestSchema2),
+	})
+	if err != nil {
+		e.Fatal(err)
+	}
+	if answer.Status == http.StatusUnauthorized {
+		e.Skip("the registry shows its tags to nobody without credentials")
+	}
+	if answer.Status != http.StatusOK {
+		e.Fatalf("the registry answers %+v for tag %s", answer, tag)
+	}
+	digest, _, err := containerregistry.SHA256(strings.NewReader(answer.Body))
+	if err != nil {
+		e.Fatal(err)
+	}
+	return digest.String()
+}
