@@ -21,8 +21,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
+	"net/http/httptest"
+	"path"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -92,8 +96,10 @@ func changed(configMap, key, value string) *corev1.ConfigMap {
 // is told of a configuration that changes nothing, writes nothing for Functions
 // that are ready.
 func TestRestart(t *testing.T) {
+	registry := startRegistry(t)
 	before := startWorld(t, nil, buildAndServe)
 	before.populate()
+	registry.requests.Store(0)
 	w := startWorld(t, before.objects(), storeNothing)
 	w.untilAllSeen()
 	w.wantWritesIn("the controller has started")
@@ -112,6 +118,9 @@ func TestRestart(t *testing.T) {
 	)
 	w.untilAllSeen()
 	w.wantWritesIn("the configuration has changed in what concerns nobody")
+	if got := registry.requests.Load(); got > 0 {
+		t.Errorf("The registry was asked %d times, for nothing", got)
+	}
 
 	// This also shows that writes are seen.
 	w.change(changed(config.RuntimesConfigName, "nodejs22", "{baseImage: node:22.1, language: nodejs}"))
@@ -185,13 +194,48 @@ func startWorld(t *testing.T, objects []runtime.Object, react clientgotesting.Re
 	return w
 }
 
+// registryOfAll is a registry that holds what builds push: the same image.
+type registryOfAll struct {
+	requests atomic.Int64
+}
+
+const (
+	everyManifest = `{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json"}`
+	everyDigest   = "sha256:b22c7289dd3b4785a3795c90e15d16bd66bd29b444b8974fe29ed0443ce50405"
+)
+
+// startRegistry starts the registry that the configuration names.
+func startRegistry(t *testing.T) *registryOfAll {
+	t.Helper()
+	registry := &registryOfAll{}
+	server := httptest.NewServer(registry)
+	t.Cleanup(server.Close)
+	systemConfig[config.RegistryConfigName]["push"] = server.Listener.Addr().String()
+	return registry
+}
+
+// ServeHTTP implements http.Handler.
+func (r *registryOfAll) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	r.requests.Add(1)
+	switch {
+	case req.URL.Path == "/v2/":
+	case req.Method == http.MethodPut:
+		w.WriteHeader(http.StatusCreated)
+	case path.Base(req.URL.Path) == everyDigest:
+		w.Header().Set("Content-Type", "application/vnd.oci.image.manifest.v1+json")
+		fmt.Fprint(w, everyManifest)
+	default:
+		w.WriteHeader(http.StatusNotFound)
+	}
+}
+
 // buildAndServe has builds end, and Services serve, in the moment in which they
 // are created.
 func buildAndServe(action clientgotesting.Action) (bool, runtime.Object, error) {
 	if create, ok := action.(clientgotesting.CreateAction); ok {
 		switch obj := create.GetObject().(type) {
 		case *pipelinev1.TaskRun:
-			taskRunSucceeded(digestA)(obj)
+			taskRunSucceeded(everyDigest)(obj)
 		case *servingv1.Service:
 			obj.SetDefaults(apis.WithinCreate(context.Background()))
 			serviceReady(obj)
@@ -230,7 +274,7 @@ func (w *world) populate() {
 		}
 		w.until("the Functions of "+team(i)+" are ready", func() bool {
 			all, err := functioninformer.Get(w.ctx).Lister().Functions(team(i)).List(labels.Everything())
-			return err == nil && len(all) == teamSize && !slices.ContainsFunc(all, func(fn *v1alpha1.Function) bool { return !fn.IsReady() })
+			return err == nil && len(all) == teamSize && !slices.ContainsFunc(all, func(fn *v1alpha1.Function) bool { return !fn.IsReady() || fn.Status.VersionTag == "" })
 		})
 	}
 }
