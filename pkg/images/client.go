@@ -38,8 +38,9 @@ type Repository struct {
 	// Insecure says that the registry may speak plain HTTP.
 	Insecure bool
 
-	// Namespace is the Function's. Its credentials are used.
-	Namespace string
+	// Credentials is the name of the Secret with the credentials of registries,
+	// if any, and Namespace is the Function's, whose they are.
+	Credentials, Namespace string
 }
 
 // Lookup asks whether the repository holds an image.
@@ -61,14 +62,10 @@ type Tagging struct {
 	Tag string
 }
 
-// Keychains returns the credentials that builds push to a repository with. An
-// error is one of getting them: that there are none is none.
-type Keychains func(ctx context.Context, r Repository) (authn.Keychain, error)
-
-// Anonymous are the Keychains without any credentials.
-func Anonymous(context.Context, Repository) (authn.Keychain, error) {
-	return authn.NewMultiKeychain(), nil
-}
+// Keychains returns the credentials that builds in a namespace push with: those
+// of the Secret of that name. An error is one of getting them: that there are
+// none is none.
+type Keychains func(ctx context.Context, secretName, namespace string) (authn.Keychain, error)
 
 // Client talks to registries.
 type Client struct {
@@ -131,7 +128,7 @@ func (c *Client) open(ctx context.Context, r Repository) (name.Repository, []rem
 	if err != nil {
 		return name.Repository{}, nil, fmt.Errorf("failed to parse repository: %w", err)
 	}
-	keychain, err := c.keychains(ctx, r)
+	keychain, err := c.keychains(ctx, r.Credentials, r.Namespace)
 	if err != nil {
 		return name.Repository{}, nil, fmt.Errorf("failed to get credentials for namespace %s: %w", r.Namespace, err)
 	}

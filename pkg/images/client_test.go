@@ -117,6 +117,10 @@ func digestOf(t *testing.T, of interface {
 	return digest.String()
 }
 
+func anonymous(context.Context, string, string) (authn.Keychain, error) {
+	return authn.NewMultiKeychain(), nil
+}
+
 func TestFind(t *testing.T) {
 	tests := map[string]struct {
 		tag     string
@@ -140,7 +144,7 @@ func TestFind(t *testing.T) {
 			if tc.want != nil {
 				want = tc.want(r)
 			}
-			got, err := NewClient(Anonymous).Find(t.Context(), Lookup{Repository: r.Repository, Tag: tc.tag})
+			got, err := NewClient(anonymous).Find(t.Context(), Lookup{Repository: r.Repository, Tag: tc.tag})
 			if got != want || (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
 				t.Errorf("Find() = %q, %v; want %q, %q", got, err, want, tc.err)
 			}
@@ -151,7 +155,7 @@ func TestFind(t *testing.T) {
 func TestFindInEmptyRepository(t *testing.T) {
 	r := newRegistry(t)
 	r.Name += "-2"
-	if got, err := NewClient(Anonymous).Find(t.Context(), Lookup{Repository: r.Repository, Tag: "one"}); got != "" || err != nil {
+	if got, err := NewClient(anonymous).Find(t.Context(), Lookup{Repository: r.Repository, Tag: "one"}); got != "" || err != nil {
 		t.Errorf("Find() = %q, %v; want nothing", got, err)
 	}
 }
@@ -164,7 +168,7 @@ func TestFindInTime(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	start := time.Now()
-	_, err := NewClient(Anonymous).Find(ctx, Lookup{Repository: Repository{Name: strings.TrimPrefix(server.URL, "http://") + "/functions/x"}, Tag: "one"})
+	_, err := NewClient(anonymous).Find(ctx, Lookup{Repository: Repository{Name: strings.TrimPrefix(server.URL, "http://") + "/functions/x"}, Tag: "one"})
 	if took := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || took > lookupTimeout/2 {
 		t.Errorf("Find() = %v after %s", err, took)
 	}
@@ -172,7 +176,7 @@ func TestFindInTime(t *testing.T) {
 
 func TestTag(t *testing.T) {
 	r := newRegistry(t)
-	client := NewClient(Anonymous)
+	client := NewClient(anonymous)
 	second := digestOf(t, r.images[1])
 	for _, tag := range []string{"g1", "one"} {
 		if err := client.Tag(t.Context(), Tagging{Repository: r.Repository, Digest: second, Tag: tag}); err != nil {
@@ -204,7 +208,7 @@ func (k keychain) Resolve(authn.Resource) (authn.Authenticator, error) { return 
 func TestCredentials(t *testing.T) {
 	inner := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if user, password, _ := req.BasicAuth(); user != "kiln" || password != "of team-a" {
+		if user, password, _ := req.BasicAuth(); user != "kiln" || password != "of team-a in pushers" {
 			w.Header().Set("WWW-Authenticate", `Basic realm="registry"`)
 			w.WriteHeader(http.StatusUnauthorized)
 			return
@@ -212,12 +216,12 @@ func TestCredentials(t *testing.T) {
 		inner.ServeHTTP(w, req)
 	}))
 	t.Cleanup(server.Close)
-	repository := Repository{Name: strings.TrimPrefix(server.URL, "http://") + "/functions/x"}
-	client := NewClient(func(_ context.Context, r Repository) (authn.Keychain, error) {
-		if r.Namespace == "broken" {
+	repository := Repository{Name: strings.TrimPrefix(server.URL, "http://") + "/functions/x", Credentials: "pushers"}
+	client := NewClient(func(_ context.Context, secret, namespace string) (authn.Keychain, error) {
+		if namespace == "broken" {
 			return nil, errors.New("the Secret is no Docker configuration")
 		}
-		return keychain{&authn.Basic{Username: "kiln", Password: "of " + r.Namespace}}, nil
+		return keychain{&authn.Basic{Username: "kiln", Password: "of " + namespace + " in " + secret}}, nil
 	})
 	for namespace, words := range map[string]string{"team-a": "", "team-b": "401", "broken": "the Secret is no"} {
 		repository.Namespace = namespace
@@ -230,12 +234,12 @@ func TestCredentials(t *testing.T) {
 
 func TestInsecure(t *testing.T) {
 	for insecure, scheme := range map[bool]string{false: "https", true: "http"} {
-		repository, _, err := NewClient(Anonymous).open(t.Context(), Repository{Name: "registry.example.com/functions/x", Insecure: insecure})
+		repository, _, err := NewClient(anonymous).open(t.Context(), Repository{Name: "registry.example.com/functions/x", Insecure: insecure})
 		if err != nil || repository.Scheme() != scheme {
 			t.Errorf("open() speaks %s, %v; want %s", repository.Scheme(), err, scheme)
 		}
 	}
-	if _, _, err := NewClient(Anonymous).open(t.Context(), Repository{Name: "registry.example.com/functions/X"}); err == nil {
+	if _, _, err := NewClient(anonymous).open(t.Context(), Repository{Name: "registry.example.com/functions/X"}); err == nil {
 		t.Error("open() of a bad name succeeds")
 	}
 }

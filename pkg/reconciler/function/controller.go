@@ -84,7 +84,7 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 		return controller.Options{ConfigStore: store, SkipStatusUpdates: true}
 	})
 
-	client := images.NewClient(images.Anonymous)
+	client := images.NewClient(secrets.Keychain)
 	lookups, taggings := images.NewLookups(client, impl.EnqueueKey), images.NewTaggings(client, impl.EnqueueKey)
 	lookups.Start(ctx)
 	taggings.Start(ctx)

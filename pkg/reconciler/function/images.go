@@ -79,9 +79,10 @@ func (r *Reconciler) ObserveDeletion(_ context.Context, key types.NamespacedName
 func repositoryOf(ctx context.Context, fn *v1alpha1.Function) images.Repository {
 	registry := config.FromContextOrDefaults(ctx).Registry
 	return images.Repository{
-		Name:      registry.PushRepository(fn.Namespace, fn.Name),
-		Insecure:  registry.PushInsecure(),
-		Namespace: fn.Namespace,
+		Name:        registry.PushRepository(fn.Namespace, fn.Name),
+		Insecure:    registry.PushInsecure(),
+		Credentials: registry.Credentials,
+		Namespace:   fn.Namespace,
 	}
 }
 

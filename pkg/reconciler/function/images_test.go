@@ -277,7 +277,7 @@ func TestLookAhead(t *testing.T) {
 // tag, and that it is woken for the tag only when nothing else will.
 func TestTagVersion(t *testing.T) {
 	insecure := pushedTo
-	insecure.Insecure = true
+	insecure.Insecure, insecure.Credentials = true, "pushers"
 	for name, tc := range map[string]struct {
 		fn      *v1alpha1.Function
 		config  *config.Config
@@ -291,10 +291,12 @@ func TestTagVersion(t *testing.T) {
 			fn:   edited(versionTagged("g1"), withEnv("A", "1"), observed(running)),
 			want: &images.Tagging{Repository: pushedTo, Digest: digestA, Tag: "g2"}, awaited: true,
 		},
-		"plain HTTP": {
-			fn:     running1,
-			config: testConfig(func(cfg *config.Config) { cfg.Registry.Insecure = []string{"registry.example.com:5000"} }),
-			want:   &images.Tagging{Repository: insecure, Digest: digestA, Tag: "g1"}, awaited: true,
+		"plain HTTP and credentials": {
+			fn: running1,
+			config: testConfig(func(cfg *config.Config) {
+				cfg.Registry.Insecure, cfg.Registry.Credentials = []string{"registry.example.com:5000"}, "pushers"
+			}),
+			want: &images.Tagging{Repository: insecure, Digest: digestA, Tag: "g1"}, awaited: true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
