@@ -39,9 +39,14 @@ var nodeLayout = Layout{
 	Entrypoint: []string{"node", "/kiln/server.cjs", "/function/handler.js"},
 }
 
+// byteOrderMark is what some editors begin a file with.
+const byteOrderMark = "\ufeff"
+
 // readPackageJSON implements Runtime.readDependencies for npm. Peer
-// dependencies count: npm installs them too.
+// dependencies count: npm installs them too. A byte order mark goes, as no
+// parser of JSON need accept it.
 func readPackageJSON(text string) (string, bool, error) {
+	text = strings.TrimPrefix(text, byteOrderMark)
 	if strings.TrimSpace(text) == "" {
 		return "{}\n", false, nil
 	}

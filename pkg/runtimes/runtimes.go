@@ -67,6 +67,17 @@ const (
 	// EnvFilePath is the file, while dependencies are installed, with the
 	// environment of the package manager; see EnvFile. It need not exist.
 	EnvFilePath = "/kiln-env/env"
+
+	// FunctionFolder is the folder of an image with the function's source and
+	// its dependencies.
+	FunctionFolder = "/function"
+
+	// WrapperFolder is the folder of an image with the wrapper.
+	WrapperFolder = "/kiln"
+
+	// MaxDockerfileBytes is the greatest size of a Dockerfile template that
+	// replaces a language's own: it shares a ConfigMap with the function's source.
+	MaxDockerfileBytes = 16 << 10
 )
 
 // Layout is what a function's image has beyond its base, and beyond what a
@@ -146,7 +157,8 @@ type Function struct {
 	// BaseImage is the image the function's image is built on.
 	BaseImage string
 
-	// Source is the text of the function's source file.
+	// Source is the text of the function's source file. It gets into the image
+	// byte for byte.
 	Source string
 
 	// Dependencies is the text of the function's dependency file; blank for none.
@@ -238,6 +250,9 @@ func (r Runtime) ExplainBuildFailure(log string) string {
 
 // ValidateDockerfile returns an error unless text is a usable template of a Dockerfile.
 func ValidateDockerfile(text string) error {
+	if len(text) > MaxDockerfileBytes {
+		return fmt.Errorf("the Dockerfile template is %d bytes, more than the limit of %d", len(text), MaxDockerfileBytes)
+	}
 	_, err := renderDockerfile(text, newDockerfileData("image", true))
 	return err
 }

@@ -21,6 +21,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -58,6 +59,10 @@ func TestBuildContext(t *testing.T) {
 		{"development only", `{"devDependencies": {"ms": "1"}}`, `{"devDependencies": {"ms": "1"}}`, false},
 		{"dependencies", `{"dependencies": {"ms": "1"}}`, `{"dependencies": {"ms": "1"}}`, true},
 		{"optional", `{"optionalDependencies": {"ms": "1"}}`, `{"optionalDependencies": {"ms": "1"}}`, true},
+		{"byte order mark", "\ufeff{\"dependencies\": {\"ms\": \"1\"}}", `{"dependencies": {"ms": "1"}}`, true},
+		{"byte order mark alone", "\ufeff\r\n", "{}\n", false},
+		{"CRLF", "{\r\n\t\"dependencies\": {}\r\n}\r\n", "{\r\n\t\"dependencies\": {}\r\n}\r\n", false},
+		{"Unicode", `{"description": "größer, 大, 🚀"}`, `{"description": "größer, 大, 🚀"}`, false},
 		{"peer", `{"peerDependencies": {"ms": "1"}}`, `{"peerDependencies": {"ms": "1"}}`, true},
 	}
 	for _, tc := range tests {
@@ -117,6 +122,21 @@ func TestLayoutUsesTheContext(t *testing.T) {
 	}
 }
 
+// The API keeps mounts out of the folders that these constants name.
+func TestFolders(t *testing.T) {
+	for _, language := range Languages() {
+		runtime := languages[language]
+		for name, file := range runtime.layout.Files {
+			if folder := path.Dir(file); folder != FunctionFolder && folder != WrapperFolder {
+				t.Errorf("%s: %s is in %s", language, name, folder)
+			}
+		}
+		if err := ValidateDockerfile(runtime.DockerfileTemplate()); err != nil {
+			t.Errorf("the Dockerfile of %s: %v", language, err)
+		}
+	}
+}
+
 // What is installed must not depend on the source, so that it can be kept.
 func TestDockerfileCopiesDependenciesAlone(t *testing.T) {
 	for _, language := range Languages() {
@@ -157,6 +177,9 @@ func TestOwnDockerfile(t *testing.T) {
 	const own = "FROM {{.BaseImage}}\n{{if .HasDependencies}}RUN install\n{{end}}"
 	if err := ValidateDockerfile(own); err != nil {
 		t.Error("ValidateDockerfile:", err)
+	}
+	if err := ValidateDockerfile(own + strings.Repeat("#", MaxDockerfileBytes)); err == nil {
+		t.Error("a Dockerfile template that is too large is accepted")
 	}
 	files, err := languages["nodejs"].BuildContext(Function{BaseImage: "base", Dockerfile: own})
 	if err != nil {

@@ -27,6 +27,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	. "knative.dev/pkg/configmap/testing"
+
+	"github.com/kiln-dev/kiln/pkg/runtimes"
 )
 
 // These stand for what ko makes of the references that are shipped.
@@ -115,6 +117,7 @@ func TestFunctionsFromMap(t *testing.T) {
 		"default-cpu-request":    "",
 		"default-memory-request": "128Mi",
 		"default-cpu-limit":      "1",
+		"default-timeout":        "1m30s",
 		"max-source-size":        "1Ki",
 	})
 	if err != nil {
@@ -131,6 +134,7 @@ func TestFunctionsFromMap(t *testing.T) {
 				corev1.ResourceMemory: resource.MustParse("256Mi"),
 			},
 		},
+		DefaultTimeout: 90 * time.Second,
 		MaxSourceBytes: 1024,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -186,7 +190,7 @@ func TestRuntimesFromMap(t *testing.T) {
 // TestErrors checks that an error names the ConfigMap, the key and the value.
 func TestErrors(t *testing.T) {
 	functions := func(data map[string]string) error { _, err := NewFunctionsFromMap(data); return err }
-	runtimes := func(data map[string]string) error { _, err := NewRuntimesFromMap(data); return err }
+	runtimesOf := func(data map[string]string) error { _, err := NewRuntimesFromMap(data); return err }
 	registry := func(data map[string]string) error { _, err := NewRegistryFromMap(data); return err }
 	build := func(data map[string]string) error {
 		for key, image := range map[string]string{kanikoImageKey: kanikoImage, composeImageKey: composeImage} {
@@ -216,20 +220,25 @@ func TestErrors(t *testing.T) {
 		"quantity":             {functions, FunctionsConfigName, "default-cpu-limit", "lots", nil, []string{`"lots"`, "quantity"}},
 		"quantity zero":        {functions, FunctionsConfigName, "default-cpu-limit", "0", nil, []string{`"0"`, "more than zero"}},
 		"request above limit":  {functions, FunctionsConfigName, "default-memory-request", "1Gi", nil, []string{"default-memory-limit", "1Gi", "256Mi"}},
-		"source size too big":  {functions, FunctionsConfigName, "max-source-size", "1Mi", nil, []string{`"1Mi"`, "1Ki and 896Ki"}},
+		"source size too big":  {functions, FunctionsConfigName, "max-source-size", "1Mi", nil, []string{`"1Mi"`, "1Ki and 960Ki"}},
+		"timeout":              {functions, FunctionsConfigName, "default-timeout", "300", nil, []string{`"300"`, "duration"}},
+		"timeout of 0":         {functions, FunctionsConfigName, "default-timeout", "0s", nil, []string{`"0s"`, "1s and 24h"}},
+		"timeout too long":     {functions, FunctionsConfigName, "default-timeout", "25h", nil, []string{`"25h"`, "24h"}},
+		"timeout in parts":     {functions, FunctionsConfigName, "default-timeout", "1500ms", nil, []string{`"1500ms"`, "seconds"}},
 		"source size negative": {functions, FunctionsConfigName, "max-source-size", "-1", nil, []string{`"-1"`}},
 
-		"runtime key":        {runtimes, RuntimesConfigName, "Node", node, nil, []string{`"Node" is not the name`}},
-		"unknown field":      {runtimes, RuntimesConfigName, "nodejs24", node + "image: x\n", nil, []string{`"image"`}},
-		"field twice":        {runtimes, RuntimesConfigName, "nodejs24", node + "language: x\n", nil, []string{"language"}},
-		"not YAML":           {runtimes, RuntimesConfigName, "nodejs24", "{", nil, nil},
-		"not a mapping":      {runtimes, RuntimesConfigName, "nodejs24", "node:24", nil, nil},
-		"base image missing": {runtimes, RuntimesConfigName, "nodejs24", "language: nodejs", nil, []string{"baseImage", "required"}},
-		"base image bad":     {runtimes, RuntimesConfigName, "nodejs24", "baseImage: NODE:24\nlanguage: nodejs", nil, []string{"baseImage", "NODE:24"}},
-		"language missing":   {runtimes, RuntimesConfigName, "nodejs24", "baseImage: node", nil, []string{"language", `""`}},
-		"language unknown":   {runtimes, RuntimesConfigName, "nodejs24", "baseImage: node\nlanguage: cobol", nil, []string{"language", "cobol", "nodejs"}},
-		"Dockerfile":         {runtimes, RuntimesConfigName, "nodejs24", "baseImage: node\nlanguage: nodejs\ndockerfile: FROM {{.Image}}", nil, []string{"dockerfile", "Image"}},
-		"empty value":        {runtimes, RuntimesConfigName, "nodejs24", "", nil, []string{"baseImage", "required"}},
+		"runtime key":        {runtimesOf, RuntimesConfigName, "Node", node, nil, []string{`"Node" is not the name`}},
+		"unknown field":      {runtimesOf, RuntimesConfigName, "nodejs24", node + "image: x\n", nil, []string{`"image"`}},
+		"field twice":        {runtimesOf, RuntimesConfigName, "nodejs24", node + "language: x\n", nil, []string{"language"}},
+		"not YAML":           {runtimesOf, RuntimesConfigName, "nodejs24", "{", nil, nil},
+		"not a mapping":      {runtimesOf, RuntimesConfigName, "nodejs24", "node:24", nil, nil},
+		"base image missing": {runtimesOf, RuntimesConfigName, "nodejs24", "language: nodejs", nil, []string{"baseImage", "required"}},
+		"base image bad":     {runtimesOf, RuntimesConfigName, "nodejs24", "baseImage: NODE:24\nlanguage: nodejs", nil, []string{"baseImage", "NODE:24"}},
+		"language missing":   {runtimesOf, RuntimesConfigName, "nodejs24", "baseImage: node", nil, []string{"language", `""`}},
+		"language unknown":   {runtimesOf, RuntimesConfigName, "nodejs24", "baseImage: node\nlanguage: cobol", nil, []string{"language", "cobol", "nodejs"}},
+		"Dockerfile":         {runtimesOf, RuntimesConfigName, "nodejs24", "baseImage: node\nlanguage: nodejs\ndockerfile: FROM {{.Image}}", nil, []string{"dockerfile", "Image"}},
+		"Dockerfile size":    {runtimesOf, RuntimesConfigName, "nodejs24", "baseImage: node\nlanguage: nodejs\ndockerfile: '" + strings.Repeat("#", 16<<10+1) + "'", nil, []string{"dockerfile", "16385", "16384"}},
+		"empty value":        {runtimesOf, RuntimesConfigName, "nodejs24", "", nil, []string{"baseImage", "required"}},
 
 		"blank image":     {build, BuildConfigName, "kaniko-image", " ", nil, []string{"required"}},
 		"bad image":       {build, BuildConfigName, "kaniko-image", "a b", nil, []string{"a b"}},
@@ -279,6 +288,29 @@ func TestErrors(t *testing.T) {
 	} {
 		if _, err := NewBuildFromMap(data); err == nil || !strings.Contains(err.Error(), missing) {
 			t.Errorf("no %s gave %v", missing, err)
+		}
+	}
+}
+
+// TestLargestSourceFits checks that the largest source fits into a ConfigMap, beside
+// a wrapper and the largest Dockerfile.
+func TestLargestSourceFits(t *testing.T) {
+	const limit = 1 << 20 // of Kubernetes
+	for _, language := range runtimes.Languages() {
+		runtime, _ := runtimes.For(language)
+		files, err := runtime.BuildContext(runtimes.Function{
+			Source:     strings.Repeat("x", mostSourceBytes),
+			Dockerfile: strings.Repeat("#", runtimes.MaxDockerfileBytes),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		size := 0
+		for _, text := range files {
+			size += len(text)
+		}
+		if size > limit {
+			t.Errorf("%s: %d bytes, more than %d", language, size, limit)
 		}
 	}
 }

@@ -19,6 +19,7 @@ package config
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -33,10 +34,14 @@ const (
 	// MaxReplicasLimit is the greatest number of replicas that can be asked for.
 	MaxReplicasLimit = 1000
 
-	// The source is stored in the Function, and once more beside the wrapper in
-	// a ConfigMap, which Kubernetes limits to 1 MiB.
+	// MaxTimeout is the longest timeout of a request that can be asked for.
+	MaxTimeout = 24 * time.Hour
+
+	// The source is stored in the Function, and once more in a ConfigMap, which
+	// Kubernetes limits to 1 MiB. There it leaves room for the wrapper and the
+	// Dockerfile.
 	leastSourceBytes = 1 << 10
-	mostSourceBytes  = 896 << 10
+	mostSourceBytes  = 960 << 10
 )
 
 // Functions are the defaults and limits of Functions.
@@ -56,7 +61,12 @@ type Functions struct {
 	// A CPU limit is not shipped: it would slow every start.
 	DefaultResources corev1.ResourceRequirements
 
-	// MaxSourceBytes limits the sum of a Function's source and dependencies.
+	// DefaultTimeout is how long a function that does not say may take to begin
+	// to answer, in whole seconds.
+	DefaultTimeout time.Duration
+
+	// MaxSourceBytes limits the sum of a Function's source and dependencies. It
+	// is as shipped as much as fits.
 	MaxSourceBytes int64
 }
 
@@ -72,7 +82,8 @@ func defaultFunctions() *Functions {
 				corev1.ResourceMemory: resource.MustParse("256Mi"),
 			},
 		},
-		MaxSourceBytes: 512 << 10,
+		DefaultTimeout: 5 * time.Minute,
+		MaxSourceBytes: mostSourceBytes,
 	}
 }
 
@@ -84,6 +95,7 @@ func NewFunctionsFromMap(data map[string]string) (*Functions, error) {
 		asInt32("default-min-replicas", &f.DefaultMinReplicas, 0, MaxReplicasLimit),
 		asInt32("default-max-replicas", &f.DefaultMaxReplicas, 0, MaxReplicasLimit),
 		asResources("default-", &f.DefaultResources),
+		asSeconds("default-timeout", &f.DefaultTimeout, time.Second, MaxTimeout),
 		asBytes("max-source-size", &f.MaxSourceBytes, leastSourceBytes, mostSourceBytes),
 	); err != nil {
 		return nil, err

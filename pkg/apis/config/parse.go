@@ -88,6 +88,19 @@ func asDuration(key string, target *time.Duration, least, most time.Duration) cm
 	})
 }
 
+// asSeconds parses a duration of whole seconds that is between least and most.
+func asSeconds(key string, target *time.Duration, least, most time.Duration) cm.ParseFunc {
+	return func(data map[string]string) error {
+		if err := asDuration(key, target, least, most)(data); err != nil {
+			return err
+		}
+		if *target%time.Second != 0 {
+			return fmt.Errorf("failed to parse %q: %q is not a whole number of seconds", key, data[key])
+		}
+		return nil
+	}
+}
+
 // asResource parses the quantity of one resource into the list. A blank value
 // takes the resource's default away.
 func asResource(key string, list corev1.ResourceList, resourceName corev1.ResourceName) cm.ParseFunc {

@@ -1242,11 +1242,11 @@ func TestReconcileKeepsServing(t *testing.T) {
 // TestReconcileTraffic is about the revisions that requests are sent to.
 func TestReconcileTraffic(t *testing.T) {
 	old := v1alpha1.TrafficTarget{RevisionName: "greeter-00001", Percent: new(int64(100)), Tag: "old"}
-	typo := v1alpha1.TrafficTarget{RevisionName: "greeter-0001", Percent: new(int64(100))}
+	typo := v1alpha1.TrafficTarget{RevisionName: "greeter-00009", Percent: new(int64(100))}
 	rev1 := revisionOf(svc1, "greeter-00001")
-	others := revisionOf(svc1, "greeter-0001")
+	others := revisionOf(svc1, "greeter-00009")
 	others.Labels["serving.knative.dev/service"] = "another"
-	leaving := revisionOf(svc1, "greeter-0001")
+	leaving := revisionOf(svc1, "greeter-00009")
 	leaving.DeletionTimestamp, leaving.Finalizers = &noon, []string{"x"}
 	revisions := map[string]any{ktesting.Unlisted: []runtime.Object{rev1, others}}
 
@@ -1261,8 +1261,8 @@ func TestReconcileTraffic(t *testing.T) {
 	splitting := rolledBack(running1.DeepCopy())
 	propagateService(splitting, split)
 	splitting.Status.MarkRunning()
-	missing := "spec.traffic names what is no revision of the function: greeter-0001; it has greeter-00001. Nothing was changed."
-	none := "spec.traffic names what is no revision of the function: greeter-0001; it has none yet. Nothing was changed."
+	missing := "spec.traffic names what is no revision of the function: greeter-00009; it has greeter-00001. Nothing was changed."
+	none := "spec.traffic names what is no revision of the function: greeter-00009; it has none yet. Nothing was changed."
 	isMissing := func(message string) functionOption {
 		return marked(func(fs *v1alpha1.FunctionStatus) {
 			fs.MarkRunningFailed(v1alpha1.ReasonRevisionMissing, "%s", message)

@@ -159,6 +159,9 @@ describe('how main is exported', () => {
     'ES module, default object': { source: 'export default { main: () => 1 };' },
     'ES module, default function': { source: 'export default () => 1;' },
     'ES module, top-level await': { source: 'const one = await Promise.resolve(1);\nexport const main = () => one;' },
+    'byte order mark, CRLF': { source: '\ufeffexports.main = () =>\r\n  1;\r\n' },
+    'byte order mark, ES module': { source: '\ufeffexport const main = () =>\r\n  1;\r\n' },
+    '900 KiB, Unicode': { source: `// ${'größer, 大, 🚀. '.repeat(41_000)}\nexports.main = () => 1;` },
     'transpiled ES module': { source: 'exports.__esModule = true; exports.default = { main: () => 1 };' },
   };
   for (const [name, { source, files }] of Object.entries(forms)) {

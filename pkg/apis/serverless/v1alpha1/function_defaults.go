@@ -18,6 +18,7 @@ package v1alpha1
 
 import (
 	"context"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -45,8 +46,9 @@ func (fn *Function) SetDefaults(ctx context.Context) {
 	fn.Spec.setDefaults(cfg)
 }
 
-// isDefaulted says whether the Function has been through SetDefaults, which
-// leaves none of these out.
+// isDefaulted says whether the Function has been through SetDefaults, which has
+// never left out any of these. What later versions of Kiln fill in beside them
+// is not asked for: what an earlier one accepted stays as it is.
 func (fn *Function) isDefaulted() bool {
 	return fn.Spec.Runtime != "" && fn.Spec.MinReplicas != nil && fn.Spec.MaxReplicas != nil
 }
@@ -57,6 +59,12 @@ func (fs *FunctionSpec) setDefaults(cfg *config.Functions) {
 	}
 	fs.setDefaultReplicas(cfg.DefaultMinReplicas, cfg.DefaultMaxReplicas)
 	fs.setDefaultResources(cfg.DefaultResources)
+	if fs.TimeoutSeconds == nil {
+		fs.TimeoutSeconds = new(int64(cfg.DefaultTimeout / time.Second))
+	}
+	if fs.Visibility == "" {
+		fs.Visibility = VisibilityClusterLocal
+	}
 }
 
 // setDefaultReplicas lets a default give way to the bound that the author has

@@ -70,10 +70,12 @@ func TestSetDefaults(t *testing.T) {
 			config: bounded,
 			in: FunctionSpec{
 				Runtime: "nodejs22", MinReplicas: new(int32(0)), MaxReplicas: new(int32(9)),
+				TimeoutSeconds: new(int64(7)), Visibility: VisibilityPublic,
 				Resources: resources(list("cpu", "1", "memory", "1Gi"), list("cpu", "2", "memory", "2Gi")),
 			},
 			want: FunctionSpec{
 				Runtime: "nodejs22", MinReplicas: new(int32(0)), MaxReplicas: new(int32(9)),
+				TimeoutSeconds: new(int64(7)), Visibility: VisibilityPublic,
 				Resources: resources(list("cpu", "1", "memory", "1Gi"), list("cpu", "2", "memory", "2Gi")),
 			},
 		},
@@ -120,6 +122,14 @@ func TestSetDefaults(t *testing.T) {
 					list("cpu", "20m", "memory", "32Mi", "nvidia.com/gpu", "1")),
 			},
 		},
+		"configured timeout": {
+			config: map[string]string{"default-timeout": "1m30s"},
+			in:     FunctionSpec{},
+			want: FunctionSpec{
+				Runtime: "nodejs24", MinReplicas: new(int32(0)), MaxReplicas: new(int32(0)), Resources: shipped,
+				TimeoutSeconds: new(int64(90)),
+			},
+		},
 		"no default resources": {
 			config: map[string]string{
 				"default-cpu-request": "", "default-memory-request": "", "default-memory-limit": "",
@@ -130,6 +140,13 @@ func TestSetDefaults(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
+			// Few of the rows are about these.
+			if test.want.TimeoutSeconds == nil {
+				test.want.TimeoutSeconds = new(int64(300))
+			}
+			if test.want.Visibility == "" {
+				test.want.Visibility = VisibilityClusterLocal
+			}
 			ctx := apis.WithinCreate(withFunctions(t, test.config))
 			fn := &Function{Spec: test.in}
 			fn.SetDefaults(ctx)
@@ -183,7 +200,9 @@ func TestSetDefaultsOnUpdate(t *testing.T) {
 func TestSetDefaultsLeavesAlone(t *testing.T) {
 	accepted := &Function{}
 	accepted.SetDefaults(apis.WithinCreate(withFunctions(t, nil)))
-	changed := withFunctions(t, map[string]string{"default-cpu-limit": "1", "default-runtime": "nodejs22", "default-min-replicas": "3"})
+	changed := withFunctions(t, map[string]string{
+		"default-cpu-limit": "1", "default-runtime": "nodejs22", "default-min-replicas": "3", "default-timeout": "1m",
+	})
 	withLimit := *accepted.Spec.DeepCopy()
 	withLimit.Resources.Limits[corev1.ResourceCPU] = resource.MustParse("1")
 	withLimit.Source = "edited"
@@ -206,6 +225,30 @@ func TestSetDefaultsLeavesAlone(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestSetDefaultsAfterUpgrade shows a Function that was accepted when there was
+// no timeout and no visibility yet.
+func TestSetDefaultsAfterUpgrade(t *testing.T) {
+	before := &Function{}
+	before.SetDefaults(t.Context())
+	before.Spec.TimeoutSeconds, before.Spec.Visibility = nil, ""
+
+	now := before.DeepCopy()
+	now.SetDefaults(t.Context())
+	if diff := cmp.Diff(before, now); diff != "" {
+		t.Errorf("a reconcile changes it (-want +got):\n%s", diff)
+	}
+	now.Labels = map[string]string{"a": "b"}
+	now.SetDefaults(apis.WithinUpdate(t.Context(), before))
+	if diff := cmp.Diff(before.Spec, now.Spec); diff != "" {
+		t.Errorf("an edit of labels changes the spec (-want +got):\n%s", diff)
+	}
+	now.Spec.Source = "edited"
+	now.SetDefaults(apis.WithinUpdate(t.Context(), before))
+	if now.Spec.TimeoutSeconds == nil || now.Spec.Visibility == "" {
+		t.Errorf("an edit of the spec does not complete it: %+v", now.Spec)
 	}
 }
 

@@ -33,13 +33,16 @@ import (
 // +genreconciler
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 // +kubebuilder:object:root=true
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="the name of a Function is at most 63 of a-z, 0-9 and -, and begins with a letter and does not end with -"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.traffic) || self.spec.traffic.all(t, !has(t.tag) || size(t.tag) == 0 || size(t.tag) + 1 + size(self.metadata.name) <= 63)",message="a tag, - and the name of the Function are together at most 63 characters"
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) > 52 || !has(self.spec.traffic) || self.spec.traffic.all(t, !has(t.revisionName) || size(t.revisionName) == 0 || t.revisionName.substring(0, t.revisionName.lastIndexOf('-')) == self.metadata.name)",message="traffic goes to revisions of the Function itself: their names are its name, - and a number"
 type Function struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	// Spec is what the author of the function wants.
-	// +optional
+	// +required
 	Spec FunctionSpec `json:"spec,omitempty"`
 
 	// Status is what Kiln has made of it so far.
@@ -61,6 +64,7 @@ var (
 // field causes a new revision without a build.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.minReplicas) || !has(self.maxReplicas) || self.maxReplicas == 0 || self.minReplicas <= self.maxReplicas",message="minReplicas must not be more than maxReplicas"
+// +kubebuilder:validation:XValidation:rule="size(bytes(self.source)) + (has(self.deps) ? size(bytes(self.deps)) : 0) <= 983040",message="source and deps together must not be more than 960 KiB"
 type FunctionSpec struct {
 	// Runtime is the language and version that runs the function: a key of the
 	// ConfigMap config-runtimes, such as nodejs24. Left out, it is the
@@ -72,13 +76,14 @@ type FunctionSpec struct {
 	// Source is the function's code. For Node it is a module that exports
 	// main: (event, context) => result.
 	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=917504
+	// +kubebuilder:validation:MaxLength=983040
+	// +kubebuilder:validation:Pattern=`[^\s\v\p{Z}\x{85}\x{feff}]`
 	Source string `json:"source"`
 
 	// Deps is the content of the runtime's dependency file: package.json for
 	// Node. Left out, the function has no dependencies.
 	// +optional
-	// +kubebuilder:validation:MaxLength=917504
+	// +kubebuilder:validation:MaxLength=983040
 	Deps string `json:"deps,omitempty"`
 
 	// Env is the environment of the function's container. It is not seen by
@@ -86,6 +91,11 @@ type FunctionSpec struct {
 	// +optional
 	// +listType=map
 	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:XValidation:rule="self.all(e, !(e.name in ['', 'PORT', 'K_SERVICE', 'K_CONFIGURATION', 'K_REVISION', 'FUNC_NAME', 'FUNC_NAMESPACE', 'FUNC_RUNTIME']))",message="Knative sets PORT, K_SERVICE, K_CONFIGURATION and K_REVISION, Kiln sets FUNC_NAME, FUNC_NAMESPACE and FUNC_RUNTIME"
+	// +kubebuilder:validation:XValidation:rule="self.all(e, !has(e.valueFrom) || has(e.valueFrom.secretKeyRef) != has(e.valueFrom.configMapKeyRef) && !has(e.valueFrom.fieldRef) && !has(e.valueFrom.resourceFieldRef) && !has(e.valueFrom.fileKeyRef) && (!has(e.value) || size(e.value) == 0))",message="a variable has a value, or it has valueFrom with either secretKeyRef or configMapKeyRef"
+	// +kubebuilder:validation:XValidation:rule="self.all(e, !has(e.valueFrom) || !has(e.valueFrom.secretKeyRef) || has(e.valueFrom.secretKeyRef.name) && size(e.valueFrom.secretKeyRef.name) > 0 && size(e.valueFrom.secretKeyRef.key) > 0)",message="secretKeyRef needs a name and a key"
+	// +kubebuilder:validation:XValidation:rule="self.all(e, !has(e.valueFrom) || !has(e.valueFrom.configMapKeyRef) || has(e.valueFrom.configMapKeyRef.name) && size(e.valueFrom.configMapKeyRef.name) > 0 && size(e.valueFrom.configMapKeyRef.key) > 0)",message="configMapKeyRef needs a name and a key"
 	Env []corev1.EnvVar `json:"env,omitempty"`
 
 	// EnvFrom adds all entries of ConfigMaps and Secrets of the Function's
@@ -94,6 +104,8 @@ type FunctionSpec struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:XValidation:rule="self.all(e, has(e.secretRef) != has(e.configMapRef))",message="say either secretRef or configMapRef"
+	// +kubebuilder:validation:XValidation:rule="self.all(e, (!has(e.secretRef) || has(e.secretRef.name) && size(e.secretRef.name) > 0) && (!has(e.configMapRef) || has(e.configMapRef.name) && size(e.configMapRef.name) > 0))",message="the name is required"
 	EnvFrom []corev1.EnvFromSource `json:"envFrom,omitempty"`
 
 	// SecretMounts are Secrets that the function's container sees as folders,
@@ -101,7 +113,8 @@ type FunctionSpec struct {
 	// +optional
 	// +listType=map
 	// +listMapKey=mountPath
-	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:XValidation:rule="self.all(a, !self.exists(b, b.mountPath.startsWith(a.mountPath + '/')))",message="no mountPath can be below another"
 	SecretMounts []SecretMount `json:"secretMounts,omitempty"`
 
 	// ServiceAccountName is the service account of the function's pods, of the
@@ -109,12 +122,14 @@ type FunctionSpec struct {
 	// do not use it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$`
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 
 	// NodeSelector are labels that a node must have to run the function's pods.
 	// It needs Serving's feature kubernetes.podspec-nodeselector.
 	// +optional
 	// +mapType=atomic
+	// +kubebuilder:validation:MaxProperties=64
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 
 	// Tolerations are the taints of nodes that the function's pods tolerate. They
@@ -122,6 +137,11 @@ type FunctionSpec struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.operator) || t.operator in ['', 'Equal', 'Exists'])",message="operator is Equal or Exists"
+	// +kubebuilder:validation:XValidation:rule="self.all(t, has(t.key) && size(t.key) > 0 || has(t.operator) && t.operator == 'Exists')",message="operator must be Exists where there is no key"
+	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.operator) || t.operator != 'Exists' || !has(t.value) || size(t.value) == 0)",message="value must be empty where the operator is Exists"
+	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.effect) || t.effect in ['', 'NoSchedule', 'PreferNoSchedule', 'NoExecute'])",message="effect is NoSchedule, PreferNoSchedule or NoExecute"
+	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.tolerationSeconds) || has(t.effect) && t.effect == 'NoExecute')",message="effect must be NoExecute where there are tolerationSeconds"
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
 
 	// MinReplicas is the least number of pods that are kept running; 0 lets the
@@ -154,14 +174,24 @@ type FunctionSpec struct {
 	// Resources are the compute resources that each of the function's pods
 	// requests and may use at most.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.claims) || size(self.claims) == 0",message="claims are not supported"
+	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || ['cpu', 'memory', 'ephemeral-storage'].all(k, !(k in self.requests) || type(self.requests[k]) == int || isQuantity(self.requests[k]))",message="requests are quantities such as 100m or 64Mi"
+	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || self.requests.all(k, k == 'cpu' || k == 'memory' || k == 'ephemeral-storage' || type(self.requests[k]) == int || size(self.requests[k]) <= 3)",message="requests of devices are whole numbers; above 999 without quotes"
+	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || ['cpu', 'memory', 'ephemeral-storage'].all(k, !(k in self.limits) || type(self.limits[k]) == int || isQuantity(self.limits[k]))",message="limits are quantities such as 100m or 64Mi"
+	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || self.limits.all(k, k == 'cpu' || k == 'memory' || k == 'ephemeral-storage' || type(self.limits[k]) == int || size(self.limits[k]) <= 3)",message="limits of devices are whole numbers; above 999 without quotes"
 	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
 
 	// Labels are added to the function's pods.
 	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('serverless.kiln.dev/') && !k.startsWith('serving.knative.dev/') && !k.startsWith('autoscaling.knative.dev/') && !k.startsWith('networking.knative.dev/'))",message="Kiln and Knative set labels of their prefixes"
 	Labels map[string]string `json:"labels,omitempty"`
 
 	// Annotations are added to the function's pods.
 	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('serverless.kiln.dev/') && !k.startsWith('serving.knative.dev/') && !k.startsWith('networking.knative.dev/'))",message="Kiln and Knative set annotations of their prefixes"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !(k in ['autoscaling.knative.dev/min-scale', 'autoscaling.knative.dev/minScale', 'autoscaling.knative.dev/max-scale', 'autoscaling.knative.dev/maxScale']))",message="use minReplicas and maxReplicas"
 	Annotations map[string]string `json:"annotations,omitempty"`
 
 	// Visibility tells who can call the function: cluster-local, the default, is
@@ -175,6 +205,8 @@ type FunctionSpec struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || self.map(t, has(t.percent) ? t.percent : 0).sum() == 100",message="the percentages must add up to 100"
+	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.tag) || size(t.tag) == 0 || self.exists_one(u, has(u.tag) && u.tag == t.tag))",message="a tag can be used once"
 	Traffic []TrafficTarget `json:"traffic,omitempty"`
 
 	// Build tells how the function's builds run. A change takes effect with the
@@ -184,17 +216,20 @@ type FunctionSpec struct {
 }
 
 // SecretMount is a Secret that the function's container sees as a folder.
+//
+// +kubebuilder:validation:XValidation:rule="!['/dev', '/proc', '/sys', '/tmp', '/function', '/kiln', '/etc/hosts', '/etc/hostname', '/etc/resolv.conf', '/var/run/secrets/kubernetes.io', '/run/secrets/kubernetes.io'].exists(r, r == self.mountPath || self.mountPath.startsWith(r + '/') || r.startsWith(self.mountPath + '/'))",message="this mountPath would get in the way of /dev, /proc, /sys, /tmp, /function, /kiln, or of what Kubernetes mounts in /etc, /run and /var/run"
 type SecretMount struct {
 	// SecretName is the name of a Secret of the Function's namespace.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$`
 	SecretName string `json:"secretName"`
 
 	// MountPath is the absolute path of the folder. Each key of the Secret is a
 	// file in it.
 	// +kubebuilder:validation:MinLength=2
-	// +kubebuilder:validation:MaxLength=4096
-	// +kubebuilder:validation:Pattern=`^/`
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:Pattern=`^(/([^/:.\x00-\x1f][^/:\x00-\x1f]*|\.[^/:.\x00-\x1f][^/:\x00-\x1f]*|\.\.[^/:\x00-\x1f]+))+$`
 	MountPath string `json:"mountPath"`
 }
 
@@ -212,12 +247,13 @@ const (
 
 // TrafficTarget is a share of a function's requests.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.revisionName) != (has(self.latestRevision) && self.latestRevision)",message="say either revisionName or latestRevision: true"
+// +kubebuilder:validation:XValidation:rule="(has(self.revisionName) && size(self.revisionName) > 0) != (has(self.latestRevision) && self.latestRevision)",message="say either revisionName or latestRevision: true"
+// +kubebuilder:validation:XValidation:rule="has(self.percent) || has(self.tag) && size(self.tag) > 0",message="say a percent, a tag, or both"
 type TrafficTarget struct {
 	// RevisionName is the revision that gets the requests.
 	// +optional
-	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^([a-z]([-a-z0-9]*[a-z0-9])?-[0-9]{5,10})?$`
 	RevisionName string `json:"revisionName,omitempty"`
 
 	// LatestRevision has the newest ready revision get the requests.
@@ -233,7 +269,7 @@ type TrafficTarget struct {
 	// Tag gives the revision a URL of its own, whatever its share.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:Pattern=`^([a-z]([-a-z0-9]*[a-z0-9])?)?$`
 	Tag string `json:"tag,omitempty"`
 }
 
@@ -242,11 +278,17 @@ type BuildSpec struct {
 	// Resources are the compute resources that a build requests and may use at
 	// most. What is left out is as config-build says, which also has a ceiling.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.claims) || size(self.claims) == 0",message="claims are not supported"
+	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || ['cpu', 'memory', 'ephemeral-storage'].all(k, !(k in self.requests) || type(self.requests[k]) == int || isQuantity(self.requests[k]))",message="requests are quantities such as 100m or 64Mi"
+	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || self.requests.all(k, k == 'cpu' || k == 'memory' || k == 'ephemeral-storage' || type(self.requests[k]) == int || size(self.requests[k]) <= 3)",message="requests of devices are whole numbers; above 999 without quotes"
+	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || ['cpu', 'memory', 'ephemeral-storage'].all(k, !(k in self.limits) || type(self.limits[k]) == int || isQuantity(self.limits[k]))",message="limits are quantities such as 100m or 64Mi"
+	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || self.limits.all(k, k == 'cpu' || k == 'memory' || k == 'ephemeral-storage' || type(self.limits[k]) == int || size(self.limits[k]) <= 3)",message="limits of devices are whole numbers; above 999 without quotes"
 	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
 
 	// Timeout is how long a build may take, such as 10m. Left out, it is the
 	// timeout of config-build, which also has a ceiling.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10s')",message="timeout is a duration such as 10m, and at least 10s"
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 
 	// Env is the environment of the package manager, such as HTTPS_PROXY. It does
@@ -263,6 +305,7 @@ type BuildSpec struct {
 	// does not get into the image.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$`
 	SecretName string `json:"secretName,omitempty"`
 }
 
@@ -271,6 +314,8 @@ type BuildEnvVar struct {
 	// Name is the name of the variable.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[A-Za-z_][A-Za-z0-9_]*$`
+	// +kubebuilder:validation:XValidation:rule="!(self in ['PATH', 'HOME', 'PWD', 'SHELL', 'USER', 'TMPDIR', 'IFS', 'ENV', 'BASH_ENV', 'DOCKER_CONFIG', 'SSL_CERT_DIR', 'SSL_CERT_FILE']) && !self.startsWith('LD_') && !self.startsWith('KANIKO_') && !self.startsWith('TEKTON_')",message="the build's own tools need this variable as it is"
 	Name string `json:"name"`
 
 	// Value is its value, as it is: nothing in it is expanded.

@@ -18,23 +18,32 @@ package v1alpha1
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
+	"time"
+	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"knative.dev/pkg/apis"
+	"knative.dev/pkg/kmeta"
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
-	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/runtimes"
 )
 
-// Environment variables that Kiln sets, beside those that Knative does.
-var kilnEnv = []string{runtimes.EnvFunctionName, runtimes.EnvFunctionNamespace, runtimes.EnvFunctionRuntime}
+const (
+	maxConcurrency = 1000
+
+	// maxSpecBytes limits the JSON of a spec. The API server stores objects as
+	// JSON of at most 1.5 MiB: the rest is left to metadata and status.
+	maxSpecBytes = 1200 << 10
+)
 
 // Validate returns what is wrong with the Function, or nil. What depends on
 // configuration is checked against the config in the context. It implements
@@ -49,19 +58,31 @@ func (fn *Function) Validate(ctx context.Context) *apis.FieldError {
 		return nil
 	}
 	return validateName(fn.Name).ViaField("metadata").
-		Also(fn.Spec.Validate(ctx).ViaField("spec"))
+		Also(fn.Spec.Validate(apis.WithinParent(ctx, fn.ObjectMeta)).ViaField("spec"))
 }
 
-// Validate returns what is wrong with the spec, or nil.
+// Validate returns what is wrong with the spec, or nil. It knows the Function's
+// name from the parent in the context.
 func (fs *FunctionSpec) Validate(ctx context.Context) *apis.FieldError {
 	cfg := config.FromContextOrDefaults(ctx)
 	return fs.validateRuntime(ctx, cfg.Runtimes).
 		Also(fs.validateSource(cfg.Functions.MaxSourceBytes)).
 		Also(fs.validateDeps(cfg.Runtimes)).
-		Also(fs.validateReplicas()).
 		Also(validateEnv(fs.Env).ViaField("env")).
+		Also(validateEnvFrom(fs.EnvFrom).ViaField("envFrom")).
+		Also(validateSecretMounts(fs.SecretMounts).ViaField("secretMounts")).
+		Also(validateObjectName(fs.ServiceAccountName, "serviceAccountName")).
+		Also(validateNodeSelector(fs.NodeSelector).ViaField("nodeSelector")).
+		Also(validateTolerations(fs.Tolerations).ViaField("tolerations")).
+		Also(fs.validateReplicas()).
+		Also(fs.validateLimits()).
 		Also(validateResources(fs.Resources).ViaField("resources")).
-		Also(validateLabels(fs.Labels).ViaField("labels"))
+		Also(validateLabels(fs.Labels).ViaField("labels")).
+		Also(fs.validateAnnotations().ViaField("annotations")).
+		Also(fs.validateVisibility()).
+		Also(validateTraffic(fs.Traffic, apis.ParentMeta(ctx).Name).ViaField("traffic")).
+		Also(fs.Build.validate(cfg.Build).ViaField("build")).
+		Also(fs.validateSize())
 }
 
 // validateName checks that Services can have the Function's name. Objects with
@@ -99,7 +120,7 @@ func (fs *FunctionSpec) validateRuntime(ctx context.Context, known config.Runtim
 }
 
 func (fs *FunctionSpec) validateSource(most int64) *apis.FieldError {
-	if strings.TrimSpace(fs.Source) == "" {
+	if strings.TrimFunc(fs.Source, isBlank) == "" {
 		return apis.ErrGeneric("must not be blank", "source")
 	}
 	if size := int64(len(fs.Source)) + int64(len(fs.Deps)); size > most {
@@ -107,6 +128,11 @@ func (fs *FunctionSpec) validateSource(most int64) *apis.FieldError {
 			"source", "deps")
 	}
 	return nil
+}
+
+// isBlank counts a byte order mark as white space, as JavaScript does.
+func isBlank(r rune) bool {
+	return unicode.IsSpace(r) || r == '\ufeff'
 }
 
 // validateDeps takes everything where the runtime's language is not known.
@@ -141,154 +167,173 @@ func validateReplicaCount(count *int32, field string) *apis.FieldError {
 	return nil
 }
 
-func validateEnv(env []corev1.EnvVar) (errs *apis.FieldError) {
+// validateLimits checks what Serving's configuration may limit further.
+func (fs *FunctionSpec) validateLimits() (errs *apis.FieldError) {
+	if n := fs.Concurrency; n != nil && (*n < 0 || *n > maxConcurrency) {
+		errs = errs.Also(apis.ErrOutOfBoundsValue(*n, 0, maxConcurrency, "concurrency"))
+	}
+	if n, most := fs.TimeoutSeconds, int64(config.MaxTimeout/time.Second); n != nil && (*n < 1 || *n > most) {
+		errs = errs.Also(apis.ErrOutOfBoundsValue(*n, 1, most, "timeoutSeconds"))
+	}
+	return errs
+}
+
+func (fs *FunctionSpec) validateVisibility() *apis.FieldError {
+	switch fs.Visibility {
+	case "", VisibilityClusterLocal, VisibilityPublic:
+		return nil
+	}
+	return apis.ErrInvalidValue(fs.Visibility, "visibility",
+		fmt.Sprintf("use %s or %s", VisibilityClusterLocal, VisibilityPublic))
+}
+
+// validateSize keeps room for the status beside the spec.
+func (fs *FunctionSpec) validateSize() *apis.FieldError {
+	text, err := json.Marshal(fs)
+	if err != nil {
+		return apis.ErrGeneric(fmt.Sprintf("it has no JSON form: %v", err), apis.CurrentField)
+	}
+	if len(text) > maxSpecBytes {
+		return apis.ErrGeneric(fmt.Sprintf("it is %d bytes of JSON, more than the limit of %d; "+
+			"a quote or a line break takes 2 bytes there, and each <, > and & takes 6", len(text), maxSpecBytes), apis.CurrentField)
+	}
+	return nil
+}
+
+// validateTraffic checks the traffic of the function of that name, which may
+// not be known yet.
+func validateTraffic(traffic []TrafficTarget, function string) (errs *apis.FieldError) {
+	if len(traffic) == 0 {
+		return nil
+	}
+	var sum int64
+	seen := map[string]struct{}{}
+	for i, target := range traffic {
+		errs = errs.Also(target.validate(function).ViaIndex(i))
+		if target.Percent != nil {
+			sum += *target.Percent
+		}
+		if target.Tag == "" {
+			continue
+		}
+		if _, ok := seen[target.Tag]; ok {
+			errs = errs.Also(apis.ErrGeneric(fmt.Sprintf("duplicate tag %q", target.Tag), "tag").ViaIndex(i))
+		}
+		seen[target.Tag] = struct{}{}
+	}
+	if sum != 100 {
+		errs = errs.Also(apis.ErrGeneric(fmt.Sprintf("the percentages add up to %d, not to 100", sum), apis.CurrentField))
+	}
+	return errs
+}
+
+func (t *TrafficTarget) validate(function string) (errs *apis.FieldError) {
+	latest := t.LatestRevision != nil && *t.LatestRevision
+	switch {
+	case t.RevisionName != "" && latest:
+		errs = errs.Also(apis.ErrMultipleOneOf("revisionName", "latestRevision"))
+	case t.RevisionName == "" && !latest:
+		errs = errs.Also(apis.ErrGeneric("expected a revisionName, or latestRevision: true", "revisionName", "latestRevision"))
+	case t.RevisionName != "" && !isRevisionOf(t.RevisionName, function):
+		errs = errs.Also(apis.ErrInvalidValue(t.RevisionName, "revisionName",
+			fmt.Sprintf("the names of the function's revisions are like %s", kmeta.ChildName(function, "-00001"))))
+	}
+	if t.Percent != nil && (*t.Percent < 0 || *t.Percent > 100) {
+		errs = errs.Also(apis.ErrOutOfBoundsValue(*t.Percent, 0, 100, "percent"))
+	}
+	if t.Tag == "" {
+		if t.Percent == nil {
+			errs = errs.Also(apis.ErrGeneric("expected a percent, a tag, or both", "percent", "tag"))
+		}
+		return errs
+	}
+	if problems := validation.IsDNS1035Label(t.Tag); len(problems) > 0 {
+		errs = errs.Also(apis.ErrInvalidValue(t.Tag, "tag", problems...))
+	} else if host := t.Tag + "-" + function; len(host) > validation.DNS1035LabelMaxLength {
+		errs = errs.Also(apis.ErrInvalidValue(t.Tag, "tag", fmt.Sprintf("its URL begins with %s, which is %d characters, more than the limit of %d",
+			host, len(host), validation.DNS1035LabelMaxLength)))
+	}
+	return errs
+}
+
+// revisionSuffix is what Serving ends the name of a revision with.
+var revisionSuffix = regexp.MustCompile(`-[0-9]{5,10}$`)
+
+// isRevisionOf says whether Serving names a revision of the function so. Where
+// the function's name is not known it can be any.
+func isRevisionOf(revision, function string) bool {
+	suffix := revisionSuffix.FindString(revision)
+	if suffix == "" || len(validation.IsDNS1035Label(revision)) > 0 {
+		return false
+	}
+	return function == "" || revision == kmeta.ChildName(function, suffix)
+}
+
+func (b *BuildSpec) validate(limits *config.Build) *apis.FieldError {
+	if b == nil {
+		return nil
+	}
+	return validateResources(b.Resources).ViaField("resources").
+		Also(validateCeiling(b.Resources.Requests, limits.MaxResources).ViaField("resources.requests")).
+		Also(validateCeiling(b.Resources.Limits, limits.MaxResources).ViaField("resources.limits")).
+		Also(b.validateTimeout(limits.MaxTimeout)).
+		Also(validateBuildEnv(b.Env).ViaField("env")).
+		Also(validateObjectName(b.SecretName, "secretName"))
+}
+
+func (b *BuildSpec) validateTimeout(most time.Duration) *apis.FieldError {
+	if b.Timeout == nil {
+		return nil
+	}
+	if t := b.Timeout.Duration; t < config.LeastBuildTimeout || t > most {
+		return apis.ErrOutOfBoundsValue(t, config.LeastBuildTimeout, most, "timeout")
+	}
+	return nil
+}
+
+func validateCeiling(list, most corev1.ResourceList) (errs *apis.FieldError) {
+	for _, name := range slices.Sorted(maps.Keys(list)) {
+		have := list[name]
+		if limit, ok := most[name]; ok && have.Cmp(limit) > 0 {
+			errs = errs.Also(apis.ErrInvalidValue(have.String(), apis.CurrentField,
+				"builds may have at most "+limit.String()).ViaKey(string(name)))
+		}
+	}
+	return errs
+}
+
+// Variables that a build's own tools need as they are.
+var (
+	buildEnv         = []string{"PATH", "HOME", "PWD", "SHELL", "USER", "TMPDIR", "IFS", "ENV", "BASH_ENV", "DOCKER_CONFIG", "SSL_CERT_DIR", "SSL_CERT_FILE"}
+	buildEnvPrefixes = []string{"LD_", "KANIKO_", "TEKTON_"}
+)
+
+func validateBuildEnv(env []BuildEnvVar) (errs *apis.FieldError) {
 	seen := make(map[string]struct{}, len(env))
 	for i, variable := range env {
 		if _, ok := seen[variable.Name]; ok {
 			errs = errs.Also(apis.ErrGeneric(fmt.Sprintf("duplicate name %q", variable.Name), "name").ViaIndex(i))
 		}
 		seen[variable.Name] = struct{}{}
-		errs = errs.Also(validateEnvName(variable.Name).ViaIndex(i)).
-			Also(validateEnvSource(variable).ViaIndex(i))
+		errs = errs.Also(variable.validate().ViaIndex(i))
 	}
 	return errs
 }
 
-func validateEnvName(name string) *apis.FieldError {
-	if name == "" {
+func (v BuildEnvVar) validate() *apis.FieldError {
+	if v.Name == "" {
 		return apis.ErrMissingField("name")
 	}
-	if problems := validation.IsEnvVarName(name); len(problems) > 0 {
-		return apis.ErrInvalidValue(name, "name", problems...)
+	// Unlike containers, shells take no dots and dashes.
+	if problems := validation.IsCIdentifier(v.Name); len(problems) > 0 {
+		return apis.ErrInvalidValue(v.Name, "name", problems...)
 	}
-	if name == "PORT" || strings.HasPrefix(name, "K_") {
-		return apis.ErrInvalidValue(name, "name", "Knative sets this variable")
+	hasPrefix := func(prefix string) bool { return strings.HasPrefix(v.Name, prefix) }
+	if slices.Contains(buildEnv, v.Name) || slices.ContainsFunc(buildEnvPrefixes, hasPrefix) {
+		return apis.ErrInvalidValue(v.Name, "name", "the build's own tools need this variable as it is")
 	}
-	if slices.Contains(kilnEnv, name) {
-		return apis.ErrInvalidValue(name, "name", "Kiln sets this variable")
+	if strings.ContainsRune(v.Value, 0) {
+		return apis.ErrInvalidValue(v.Value, "value", "it contains a NUL character")
 	}
 	return nil
-}
-
-// validateEnvSource takes the sources that Serving takes unless a feature flag
-// is set.
-func validateEnvSource(variable corev1.EnvVar) *apis.FieldError {
-	source := variable.ValueFrom
-	if source == nil {
-		return nil
-	}
-	if variable.Value != "" {
-		return apis.ErrMultipleOneOf("value", "valueFrom")
-	}
-	var errs *apis.FieldError
-	if source.FieldRef != nil {
-		errs = errs.Also(apis.ErrDisallowedFields("fieldRef"))
-	}
-	if source.ResourceFieldRef != nil {
-		errs = errs.Also(apis.ErrDisallowedFields("resourceFieldRef"))
-	}
-	if source.FileKeyRef != nil {
-		errs = errs.Also(apis.ErrDisallowedFields("fileKeyRef"))
-	}
-	switch secret, configMap := source.SecretKeyRef, source.ConfigMapKeyRef; {
-	case secret != nil && configMap != nil:
-		errs = errs.Also(apis.ErrMultipleOneOf("secretKeyRef", "configMapKeyRef"))
-	case secret != nil:
-		errs = errs.Also(validateKeyRef(secret.Name, secret.Key).ViaField("secretKeyRef"))
-	case configMap != nil:
-		errs = errs.Also(validateKeyRef(configMap.Name, configMap.Key).ViaField("configMapKeyRef"))
-	case errs == nil:
-		errs = apis.ErrMissingOneOf("secretKeyRef", "configMapKeyRef")
-	}
-	return errs.ViaField("valueFrom")
-}
-
-func validateKeyRef(name, key string) (errs *apis.FieldError) {
-	if name == "" {
-		errs = errs.Also(apis.ErrMissingField("name"))
-	} else if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-		errs = errs.Also(apis.ErrInvalidValue(name, "name", problems...))
-	}
-	if key == "" {
-		errs = errs.Also(apis.ErrMissingField("key"))
-	} else if problems := validation.IsConfigMapKey(key); len(problems) > 0 {
-		errs = errs.Also(apis.ErrInvalidValue(key, "key", problems...))
-	}
-	return errs
-}
-
-func validateResources(resources corev1.ResourceRequirements) (errs *apis.FieldError) {
-	if len(resources.Claims) > 0 {
-		errs = errs.Also(apis.ErrDisallowedFields("claims"))
-	}
-	errs = errs.Also(validateResourceList(resources.Requests).ViaField("requests")).
-		Also(validateResourceList(resources.Limits).ViaField("limits"))
-	for _, name := range slices.Sorted(maps.Keys(resources.Requests)) {
-		request := resources.Requests[name]
-		limit, ok := resources.Limits[name]
-		key := string(name)
-		switch {
-		case ok && request.Cmp(limit) > 0:
-			errs = errs.Also(apis.ErrGeneric(fmt.Sprintf("the request of %s is more than the limit, which is %s",
-				request.String(), limit.String()), apis.CurrentField).ViaFieldKey("requests", key))
-		case isExtended(name) && (!ok || request.Cmp(limit) != 0):
-			errs = errs.Also(apis.ErrGeneric("the request must equal the limit, since this resource cannot be shared", apis.CurrentField).
-				ViaFieldKey("requests", key))
-		}
-	}
-	return errs
-}
-
-func validateResourceList(list corev1.ResourceList) (errs *apis.FieldError) {
-	for _, name := range slices.Sorted(maps.Keys(list)) {
-		key, quantity := string(name), list[name]
-		if !isStandard(name) && !isExtended(name) {
-			errs = errs.Also(apis.ErrInvalidKeyName(key, apis.CurrentField,
-				"use cpu, memory, ephemeral-storage, or a resource with a domain such as nvidia.com/gpu"))
-		}
-		if quantity.Sign() < 0 {
-			errs = errs.Also(apis.ErrInvalidValue(quantity.String(), apis.CurrentField, "it must not be negative").ViaKey(key))
-		}
-		if isExtended(name) && quantity.MilliValue()%1000 != 0 {
-			errs = errs.Also(apis.ErrInvalidValue(quantity.String(), apis.CurrentField, "it must be a whole number").ViaKey(key))
-		}
-	}
-	return errs
-}
-
-func isStandard(name corev1.ResourceName) bool {
-	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage
-}
-
-// isExtended tells the resources of devices, such as GPUs.
-func isExtended(name corev1.ResourceName) bool {
-	return strings.Contains(string(name), "/") && len(validation.IsQualifiedName(string(name))) == 0
-}
-
-func validateLabels(labels map[string]string) (errs *apis.FieldError) {
-	for _, key := range slices.Sorted(maps.Keys(labels)) {
-		if problems := validation.IsQualifiedName(key); len(problems) > 0 {
-			errs = errs.Also(apis.ErrInvalidKeyName(key, apis.CurrentField, problems...))
-		} else if owner := labelOwner(key); owner != "" {
-			errs = errs.Also(apis.ErrInvalidKeyName(key, apis.CurrentField, owner+" sets labels of this prefix"))
-		}
-		if problems := validation.IsValidLabelValue(labels[key]); len(problems) > 0 {
-			errs = errs.Also(apis.ErrInvalidValue(labels[key], apis.CurrentField, problems...).ViaKey(key))
-		}
-	}
-	return errs
-}
-
-// labelOwner says who alone may set labels of the key's prefix, or nothing.
-func labelOwner(key string) string {
-	prefix, _, ok := strings.Cut(key, "/")
-	switch {
-	case !ok:
-		return ""
-	case prefix == serverless.GroupName || strings.HasSuffix(prefix, "."+serverless.GroupName):
-		return "Kiln"
-	case prefix == "knative.dev" || strings.HasSuffix(prefix, ".knative.dev"):
-		return "Knative"
-	}
-	return ""
 }

@@ -31,6 +31,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"knative.dev/pkg/apis"
 	"knative.dev/pkg/depcheck"
+	"knative.dev/pkg/kmeta"
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 )
@@ -64,13 +65,45 @@ func configMapKey(name, key string) *corev1.EnvVarSource {
 	}}
 }
 
-func TestValidate(t *testing.T) {
+func named(name string) corev1.LocalObjectReference {
+	return corev1.LocalObjectReference{Name: name}
+}
+
+// mounts mounts Secrets at paths, which follow one another in pairs.
+func mounts(pairs ...string) func(*Function) {
+	return func(fn *Function) {
+		for i := 0; i < len(pairs); i += 2 {
+			fn.Spec.SecretMounts = append(fn.Spec.SecretMounts, SecretMount{SecretName: pairs[i], MountPath: pairs[i+1]})
+		}
+	}
+}
+
+func toleration(t corev1.Toleration) func(*Function) {
+	return func(fn *Function) { fn.Spec.Tolerations = []corev1.Toleration{t} }
+}
+
+var latest = TrafficTarget{LatestRevision: new(true), Percent: new(int64(100))}
+
+func traffic(targets ...TrafficTarget) func(*Function) {
+	return func(fn *Function) { fn.Spec.Traffic = targets }
+}
+
+func build(b BuildSpec) func(*Function) {
+	return func(fn *Function) { fn.Spec.Build = &b }
+}
+
+// validationCase is an edit of a valid Function.
+type validationCase struct {
+	edit func(*Function)
+	// want are the errors, one a line; none where the Function stays valid.
+	want string
+}
+
+// validationCases are the cases of the webhook, of the CRD, and of the resources
+// that are made of Functions.
+func validationCases() map[string]validationCase {
 	longest := "a" + strings.Repeat("b", 62)
-	tests := map[string]struct {
-		edit func(*Function)
-		// want are the errors, one a line; none where the Function is valid.
-		want string
-	}{
+	return map[string]validationCase{
 		"as it is":     {func(*Function) {}, ""},
 		"longest name": {func(fn *Function) { fn.Name = longest }, ""},
 		"no name yet":  {func(fn *Function) { fn.Name, fn.GenerateName = "", "x-" }, ""},
@@ -88,9 +121,15 @@ func TestValidate(t *testing.T) {
 		"unknown runtime": {func(fn *Function) { fn.Spec.Runtime = "cobol" }, `unknown runtime "cobol": choose one of nodejs18, nodejs24, python3: spec.runtime`},
 		"deprecated":      {func(fn *Function) { fn.Spec.Runtime = "nodejs18" }, ""},
 
-		"blank source": {func(fn *Function) { fn.Spec.Source = " \n\t" }, "must not be blank: spec.source"},
-		"no source":    {func(fn *Function) { fn.Spec.Source = "" }, "must not be blank: spec.source"},
-		"largest":      {func(fn *Function) { fn.Spec.Source, fn.Spec.Deps = strings.Repeat("x", 1022), "{}" }, ""},
+		"blank source":                {func(fn *Function) { fn.Spec.Source = " \n\t" }, "must not be blank: spec.source"},
+		"no source":                   {func(fn *Function) { fn.Spec.Source = "" }, "must not be blank: spec.source"},
+		"source of a byte order mark": {func(fn *Function) { fn.Spec.Source = "\ufeff\r\n" }, "must not be blank: spec.source"},
+		"byte order marks":            {func(fn *Function) { fn.Spec.Source, fn.Spec.Deps = "\ufeff;\r\n", "\ufeff{}\r\n" }, ""},
+		"Unicode, in bytes": {
+			func(fn *Function) { fn.Spec.Source = strings.Repeat("大", 342) },
+			"source and deps together are 1026 bytes, more than the limit of 1024: spec.deps, spec.source",
+		},
+		"largest": {func(fn *Function) { fn.Spec.Source, fn.Spec.Deps = strings.Repeat("x", 1022), "{}" }, ""},
 		"too large": {
 			func(fn *Function) { fn.Spec.Source, fn.Spec.Deps = strings.Repeat("x", 1023), "{}" },
 			"source and deps together are 1025 bytes, more than the limit of 1024: spec.deps, spec.source",
@@ -128,6 +167,9 @@ func TestValidate(t *testing.T) {
 		"env name with a digit": {func(fn *Function) { fn.Spec.Env = []corev1.EnvVar{{Name: "1A"}} }, "invalid value: 1A: spec.env[0].name\n"},
 		"env PORT":              {func(fn *Function) { fn.Spec.Env = []corev1.EnvVar{{Name: "PORT"}} }, "invalid value: PORT: spec.env[0].name\nKnative sets this variable"},
 		"env K_SERVICE":         {func(fn *Function) { fn.Spec.Env = []corev1.EnvVar{{Name: "K_SERVICE"}} }, "invalid value: K_SERVICE: spec.env[0].name\nKnative sets this variable"},
+		"env K_REVISION":        {func(fn *Function) { fn.Spec.Env = []corev1.EnvVar{{Name: "K_REVISION"}} }, "invalid value: K_REVISION: spec.env[0].name\nKnative sets this variable"},
+		"env K_SINK":            {func(fn *Function) { fn.Spec.Env = []corev1.EnvVar{{Name: "K_SINK"}, {Name: "K_CE_OVERRIDES"}} }, ""},
+		"env value with NUL":    {func(fn *Function) { fn.Spec.Env = []corev1.EnvVar{{Name: "A", Value: "a\x00"}} }, "invalid value: a\x00: spec.env[0].value\nit contains a NUL character"},
 		"env FUNC_NAME":         {func(fn *Function) { fn.Spec.Env = []corev1.EnvVar{{Name: "FUNC_NAME"}} }, "invalid value: FUNC_NAME: spec.env[0].name\nKiln sets this variable"},
 		"env twice":             {func(fn *Function) { fn.Spec.Env = []corev1.EnvVar{{Name: "A"}, {Name: "B"}, {Name: "A"}} }, `duplicate name "A": spec.env[2].name`},
 		"env value and source": {func(fn *Function) {
@@ -190,11 +232,140 @@ func TestValidate(t *testing.T) {
 		"label of Knative":       {func(fn *Function) { fn.Spec.Labels = map[string]string{"serving.knative.dev/service": "y"} }, "invalid key name \"serving.knative.dev/service\": spec.labels\nKnative sets labels of this prefix"},
 		"label like Knative":     {func(fn *Function) { fn.Spec.Labels = map[string]string{"myknative.dev/x": "y"} }, ""},
 
+		"env from": {func(fn *Function) {
+			fn.Spec.EnvFrom = []corev1.EnvFromSource{
+				{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: named("s"), Optional: new(true)}},
+				{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: named("my.c")}, Prefix: "DB_"},
+			}
+		}, ""},
+		"env from two": {func(fn *Function) {
+			fn.Spec.EnvFrom = []corev1.EnvFromSource{{
+				SecretRef:    &corev1.SecretEnvSource{LocalObjectReference: named("s")},
+				ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: named("c")},
+			}}
+		}, "expected exactly one, got both: spec.envFrom[0].configMapRef, spec.envFrom[0].secretRef"},
+		"env from nothing": {func(fn *Function) { fn.Spec.EnvFrom = []corev1.EnvFromSource{{}} }, "expected exactly one, got neither: spec.envFrom[0].configMapRef, spec.envFrom[0].secretRef"},
+		"env from a Secret without a name": {func(fn *Function) {
+			fn.Spec.EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{}}}
+		}, "missing field(s): spec.envFrom[0].secretRef.name"},
+		"env from a bad name": {func(fn *Function) {
+			fn.Spec.EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: named("A/b")}}}
+		}, "invalid value: A/b: spec.envFrom[0].configMapRef.name\n"},
+		"env from with a bad prefix": {func(fn *Function) {
+			fn.Spec.EnvFrom = []corev1.EnvFromSource{{Prefix: "1=", SecretRef: &corev1.SecretEnvSource{LocalObjectReference: named("s")}}}
+		}, "invalid value: 1=: spec.envFrom[0].prefix\n"},
+
+		"mounts":                      {mounts("s", "/etc/tls", "s", "/etc/tls-2", "t.u", "/var/run/secrets/db/..data.d/.x"), ""},
+		"mount without a Secret":      {mounts("", "/a"), "missing field(s): spec.secretMounts[0].secretName"},
+		"mount of a bad name":         {mounts("A", "/a"), "invalid value: A: spec.secretMounts[0].secretName\n"},
+		"mount without a path":        {mounts("s", ""), "missing field(s): spec.secretMounts[0].mountPath"},
+		"mount that is relative":      {mounts("s", "etc/tls"), "invalid value: etc/tls: spec.secretMounts[0].mountPath\nuse an absolute path"},
+		"mount on the root":           {mounts("s", "/"), "invalid value: /: spec.secretMounts[0].mountPath\nuse an absolute path"},
+		"mount that climbs":           {mounts("s", "/a/../b"), "invalid value: /a/../b: spec.secretMounts[0].mountPath\nuse an absolute path"},
+		"mount with a dot":            {mounts("s", "/a/./b"), "invalid value: /a/./b: spec.secretMounts[0].mountPath\nuse an absolute path"},
+		"mount with a slash too many": {mounts("s", "/a/"), "invalid value: /a/: spec.secretMounts[0].mountPath\nuse an absolute path"},
+		"mount with a double slash":   {mounts("s", "/a//b"), "invalid value: /a//b: spec.secretMounts[0].mountPath\nuse an absolute path"},
+		"mount with a colon":          {mounts("s", "/a:b"), "invalid value: /a:b: spec.secretMounts[0].mountPath\nuse an absolute path"},
+		"mount with a line break":     {mounts("s", "/a\nb"), "invalid value: /a\nb: spec.secretMounts[0].mountPath\nuse an absolute path"},
+		"mount on /tmp":               {mounts("s", "/tmp"), "invalid value: /tmp: spec.secretMounts[0].mountPath\nit would get in the way of /tmp"},
+		"mount below /proc":           {mounts("s", "/proc/1"), "invalid value: /proc/1: spec.secretMounts[0].mountPath\nit would get in the way of /proc"},
+		"mount on the function":       {mounts("s", "/function"), "invalid value: /function: spec.secretMounts[0].mountPath\nit would get in the way of /function"},
+		"mount on the wrapper":        {mounts("s", "/kiln"), "invalid value: /kiln: spec.secretMounts[0].mountPath\nit would get in the way of /kiln"},
+		"mount beside the function":   {mounts("s", "/functions"), ""},
+		"mount above the token":       {mounts("s", "/var/run"), "invalid value: /var/run: spec.secretMounts[0].mountPath\nit would get in the way of /var/run/secrets/kubernetes.io"},
+		"mount above the hosts":       {mounts("s", "/etc"), "invalid value: /etc: spec.secretMounts[0].mountPath\nit would get in the way of /etc/hosts"},
+		"mount twice":                 {mounts("s", "/a", "t", "/a"), `duplicate mountPath "/a": spec.secretMounts[1].mountPath`},
+		"mount below another":         {mounts("s", "/a", "t", "/a/b"), `"/a/b" and "/a", the mountPath of [0], are one in the other: spec.secretMounts[1].mountPath`},
+		"mount above another":         {mounts("s", "/a/b", "t", "/a"), `"/a" and "/a/b", the mountPath of [0], are one in the other: spec.secretMounts[1].mountPath`},
+
+		"service account":     {func(fn *Function) { fn.Spec.ServiceAccountName = "my.account-1" }, ""},
+		"bad service account": {func(fn *Function) { fn.Spec.ServiceAccountName = "A" }, "invalid value: A: spec.serviceAccountName\n"},
+
+		"node selector":       {func(fn *Function) { fn.Spec.NodeSelector = map[string]string{"kubernetes.io/arch": "arm64"} }, ""},
+		"node selector key":   {func(fn *Function) { fn.Spec.NodeSelector = map[string]string{"a b": "c"} }, "invalid key name \"a b\": spec.nodeSelector\n"},
+		"node selector value": {func(fn *Function) { fn.Spec.NodeSelector = map[string]string{"a": "b c"} }, "invalid value: b c: spec.nodeSelector[a]\n"},
+
+		"tolerations": {func(fn *Function) {
+			fn.Spec.Tolerations = []corev1.Toleration{
+				{Operator: "Exists"}, {Key: "a.b/c", Value: "d", Effect: "NoSchedule"}, {Key: "a", Operator: "Equal"},
+				{Key: "a", Operator: "Exists", Effect: "NoExecute", TolerationSeconds: new(int64(-1))},
+			}
+		}, ""},
+		"toleration of nothing":   {toleration(corev1.Toleration{}), "invalid value: : spec.tolerations[0].operator\nit must be Exists where there is no key"},
+		"toleration key":          {toleration(corev1.Toleration{Key: "a b"}), "invalid value: a b: spec.tolerations[0].key\n"},
+		"toleration value":        {toleration(corev1.Toleration{Key: "a", Value: "b c"}), "invalid value: b c: spec.tolerations[0].value\n"},
+		"toleration of any value": {toleration(corev1.Toleration{Key: "a", Value: "b", Operator: "Exists"}), "invalid value: b: spec.tolerations[0].value\nit must be empty"},
+		"toleration operator":     {toleration(corev1.Toleration{Key: "a", Operator: "Lt"}), "invalid value: Lt: spec.tolerations[0].operator\nuse Equal or Exists"},
+		"toleration effect":       {toleration(corev1.Toleration{Key: "a", Effect: "Never"}), "invalid value: Never: spec.tolerations[0].effect\nuse NoSchedule"},
+		"toleration seconds":      {toleration(corev1.Toleration{Key: "a", TolerationSeconds: new(int64(1))}), "invalid value: : spec.tolerations[0].effect\nit must be NoExecute"},
+
+		"limits":               {func(fn *Function) { fn.Spec.Concurrency, fn.Spec.TimeoutSeconds = new(int64(1000)), new(int64(86400)) }, ""},
+		"no limits":            {func(fn *Function) { fn.Spec.Concurrency, fn.Spec.TimeoutSeconds = new(int64(0)), new(int64(1)) }, ""},
+		"concurrency negative": {func(fn *Function) { fn.Spec.Concurrency = new(int64(-1)) }, "expected 0 <= -1 <= 1000: spec.concurrency"},
+		"concurrency too high": {func(fn *Function) { fn.Spec.Concurrency = new(int64(1001)) }, "expected 0 <= 1001 <= 1000: spec.concurrency"},
+		"timeout of 0":         {func(fn *Function) { fn.Spec.TimeoutSeconds = new(int64(0)) }, "expected 1 <= 0 <= 86400: spec.timeoutSeconds"},
+		"timeout too long":     {func(fn *Function) { fn.Spec.TimeoutSeconds = new(int64(86401)) }, "expected 1 <= 86401 <= 86400: spec.timeoutSeconds"},
+
+		"visibility":         {func(fn *Function) { fn.Spec.Visibility = VisibilityPublic }, ""},
+		"unknown visibility": {func(fn *Function) { fn.Spec.Visibility = "Public" }, "invalid value: Public: spec.visibility\nuse cluster-local or public"},
+
+		"traffic": {traffic(
+			TrafficTarget{RevisionName: "greeter-00001", Percent: new(int64(90)), Tag: "stable"},
+			TrafficTarget{RevisionName: "greeter-00001", LatestRevision: new(false), Percent: new(int64(0))},
+			TrafficTarget{LatestRevision: new(true), Percent: new(int64(10))},
+			TrafficTarget{LatestRevision: new(true), Tag: "next"},
+		), ""},
+		"traffic of 99":               {traffic(TrafficTarget{LatestRevision: new(true), Percent: new(int64(99))}), "the percentages add up to 99, not to 100: spec.traffic"},
+		"traffic beyond 100":          {traffic(TrafficTarget{LatestRevision: new(true), Percent: new(int64(101))}), "expected 0 <= 101 <= 100: spec.traffic[0].percent\nthe percentages"},
+		"traffic to nobody":           {traffic(latest, TrafficTarget{Tag: "a"}), "expected a revisionName, or latestRevision: true: spec.traffic[1].latestRevision, spec.traffic[1].revisionName"},
+		"traffic to both":             {traffic(latest, TrafficTarget{Tag: "a", LatestRevision: new(true), RevisionName: "greeter-00001"}), "expected exactly one, got both: spec.traffic[1].latestRevision, spec.traffic[1].revisionName"},
+		"traffic of nothing":          {traffic(latest, TrafficTarget{LatestRevision: new(true)}), "expected a percent, a tag, or both: spec.traffic[1].percent, spec.traffic[1].tag"},
+		"traffic to another function": {traffic(latest, TrafficTarget{Tag: "a", RevisionName: "greeter-2-00001"}), "invalid value: greeter-2-00001: spec.traffic[1].revisionName\nthe names of the function's revisions are like greeter-00001"},
+		"traffic to no revision":      {traffic(latest, TrafficTarget{Tag: "a", RevisionName: "greeter"}), "invalid value: greeter: spec.traffic[1].revisionName\nthe names"},
+		"traffic tags":                {traffic(latest, TrafficTarget{Tag: "a", LatestRevision: new(true)}, TrafficTarget{Tag: "a", LatestRevision: new(true)}), `duplicate tag "a": spec.traffic[2].tag`},
+		"traffic tag":                 {traffic(latest, TrafficTarget{Tag: "v1.2", LatestRevision: new(true)}), "invalid value: v1.2: spec.traffic[1].tag\n"},
+		"traffic tag too long": {
+			traffic(latest, TrafficTarget{Tag: strings.Repeat("a", 56), LatestRevision: new(true)}),
+			"invalid value: " + strings.Repeat("a", 56) + ": spec.traffic[1].tag\nits URL begins with " + strings.Repeat("a", 56) + "-greeter, which is 64 characters, more than the limit of 63",
+		},
+		"longest traffic tag": {traffic(latest, TrafficTarget{Tag: strings.Repeat("a", 55), LatestRevision: new(true)}), ""},
+		"traffic of the longest name": {func(fn *Function) {
+			fn.Name = longest
+			fn.Spec.Traffic = []TrafficTarget{latest, {Percent: new(int64(0)), RevisionName: kmeta.ChildName(longest, "-00012")}}
+		}, ""},
+		"traffic of a name that is not known yet": {func(fn *Function) {
+			fn.Name = ""
+			fn.Spec.Traffic = []TrafficTarget{latest, {Percent: new(int64(0)), RevisionName: "x-00012"}}
+		}, ""},
+
+		"build": {func(fn *Function) {
+			fn.Spec.Build = &BuildSpec{
+				Resources:  resources(list("cpu", "4", "memory", "8Gi", "ephemeral-storage", "1Ti"), nil),
+				Timeout:    &metav1.Duration{Duration: time.Hour},
+				Env:        []BuildEnvVar{{Name: "HTTPS_PROXY", Value: "http://proxy:3128"}, {Name: "_a1"}},
+				SecretName: "my.registries",
+			}
+		}, ""},
+		"build with too much":          {build(BuildSpec{Resources: resources(list("cpu", "5"), list("memory", "9Gi"))}), "invalid value: 5: spec.build.resources.requests[cpu]\nbuilds may have at most 4\ninvalid value: 9Gi: spec.build.resources.limits[memory]\nbuilds may have at most 8Gi"},
+		"build request above limit":    {build(BuildSpec{Resources: resources(list("cpu", "2"), list("cpu", "1"))}), "the request of 2 is more than the limit, which is 1: spec.build.resources.requests[cpu]"},
+		"build timeout of 0":           {build(BuildSpec{Timeout: &metav1.Duration{}}), "expected 10s <= 0s <= 1h0m0s: spec.build.timeout"},
+		"build timeout negative":       {build(BuildSpec{Timeout: &metav1.Duration{Duration: -time.Minute}}), "expected 10s <= -1m0s <= 1h0m0s: spec.build.timeout"},
+		"build timeout above the most": {build(BuildSpec{Timeout: &metav1.Duration{Duration: 2 * time.Hour}}), "expected 10s <= 2h0m0s <= 1h0m0s: spec.build.timeout"},
+		"build env without a name":     {build(BuildSpec{Env: []BuildEnvVar{{}}}), "missing field(s): spec.build.env[0].name"},
+		"build env twice":              {build(BuildSpec{Env: []BuildEnvVar{{Name: "A"}, {Name: "A"}}}), `duplicate name "A": spec.build.env[1].name`},
+		"build env with a dash":        {build(BuildSpec{Env: []BuildEnvVar{{Name: "A-B"}}}), "invalid value: A-B: spec.build.env[0].name\n"},
+		"build env PATH":               {build(BuildSpec{Env: []BuildEnvVar{{Name: "PATH"}}}), "invalid value: PATH: spec.build.env[0].name\nthe build's own tools need"},
+		"build env LD_PRELOAD":         {build(BuildSpec{Env: []BuildEnvVar{{Name: "LD_PRELOAD"}}}), "invalid value: LD_PRELOAD: spec.build.env[0].name\nthe build's own tools need"},
+		"build Secret":                 {build(BuildSpec{SecretName: "A"}), "invalid value: A: spec.build.secretName\n"},
+
 		"being deleted": {func(fn *Function) {
 			fn.DeletionTimestamp, fn.Spec = &metav1.Time{Time: time.Now()}, FunctionSpec{}
 		}, ""},
 	}
-	for name, test := range tests {
+}
+
+func TestValidate(t *testing.T) {
+	for name, test := range validationCases() {
 		t.Run(name, func(t *testing.T) {
 			fn := validFunction()
 			test.edit(fn)
@@ -208,6 +379,101 @@ func TestValidate(t *testing.T) {
 				t.Errorf("got  %q\nwant %q", got, test.want)
 			}
 		})
+	}
+}
+
+// TestValidateAnnotations sets one annotation, or more, of the pods.
+func TestValidateAnnotations(t *testing.T) {
+	const (
+		autoscaling = "autoscaling.knative.dev/"
+		sidecar     = "queue.sidecar.serving.knative.dev/"
+	)
+	tests := map[string]struct {
+		annotations map[string]string
+		// want is what the error contains; nothing where there is none.
+		want string
+	}{
+		"any":                     {map[string]string{"a": "b", "Example.com/X": "\n", "sidecar.istio.io/inject": "false", "kubectl.kubernetes.io/restartedAt": "x"}, ""},
+		"bad key":                 {map[string]string{"a b": ""}, `invalid key name "a b": spec.annotations`},
+		"Kiln's":                  {map[string]string{"serverless.kiln.dev/rebuild": "1"}, "Kiln sets annotations of this prefix"},
+		"Serving's":               {map[string]string{"serving.knative.dev/creator": "me"}, "Knative sets annotations of this prefix"},
+		"networking's":            {map[string]string{"networking.knative.dev/ingress-class": "x"}, "Knative sets annotations of this prefix"},
+		"of AppArmor":             {map[string]string{"container.apparmor.security.beta.kubernetes.io/function": "unconfined"}, "Kubernetes reads more"},
+		"of a mirror pod":         {map[string]string{"kubernetes.io/config.mirror": "x"}, "Kubernetes reads more"},
+		"minReplicas":             {map[string]string{autoscaling + "min-scale": "1"}, "use the field minReplicas"},
+		"maxReplicas, old":        {map[string]string{autoscaling + "maxScale": "1"}, "use the field maxReplicas"},
+		"a feature":               {map[string]string{"features.knative.dev/http-full-duplex": "Enabled"}, ""},
+		"the sidecar":             {map[string]string{sidecar + "cpu-resource-request": "100m"}, ""},
+		"the sidecar's nonsense":  {map[string]string{sidecar + "cpu-resource-request": "much"}, "quantity"},
+		"the sidecar, unknown":    {map[string]string{sidecar + "colour": "red"}, "Knative sets"},
+		"class":                   {map[string]string{autoscaling + "class": "hpa.autoscaling.knative.dev", autoscaling + "metric": "cpu", autoscaling + "target": "75"}, ""},
+		"own class":               {map[string]string{autoscaling + "class": "example.com", autoscaling + "metric": "moon", autoscaling + "metric-aggregation-algorithm": "x"}, ""},
+		"unknown class":           {map[string]string{autoscaling + "class": "x.knative.dev"}, "a class of your own"},
+		"no class":                {map[string]string{autoscaling + "class": ""}, "a class of your own"},
+		"metric of KPA":           {map[string]string{autoscaling + "metric": "rps"}, ""},
+		"metric of HPA":           {map[string]string{autoscaling + "metric": "cpu"}, "use concurrency or rps, or set"},
+		"no metric of HPA":        {map[string]string{autoscaling + "class": "hpa.autoscaling.knative.dev", autoscaling + "metric": ""}, "must not be empty"},
+		"algorithm":               {map[string]string{autoscaling + "metric-aggregation-algorithm": "weighted-exponential"}, ""},
+		"unknown algorithm":       {map[string]string{autoscaling + "metric-aggregation-algorithm": "guess"}, "use linear or weighted-exponential"},
+		"target":                  {map[string]string{autoscaling + "target": "0.01"}, ""},
+		"target of 0":             {map[string]string{autoscaling + "target": "0"}, "number from 0.01"},
+		"target that is none":     {map[string]string{autoscaling + "target": "NaN"}, "number from 0.01"},
+		"utilization":             {map[string]string{autoscaling + "target-utilization-percentage": "101"}, "number from 1 to 100"},
+		"burst":                   {map[string]string{autoscaling + "target-burst-capacity": "-1"}, ""},
+		"burst below -1":          {map[string]string{autoscaling + "target-burst-capacity": "-2"}, "must be -1"},
+		"window":                  {map[string]string{autoscaling + "window": "1m30s"}, ""},
+		"window too short":        {map[string]string{autoscaling + "window": "5s"}, "from 6s to 1h0m0s"},
+		"window in parts":         {map[string]string{autoscaling + "window": "6500ms"}, "whole number of seconds"},
+		"retention":               {map[string]string{autoscaling + "scale-to-zero-pod-retention-period": "1.5s"}, ""},
+		"retention too long":      {map[string]string{autoscaling + "scale-to-zero-pod-retention-period": "2h"}, "from 0s to 1h0m0s"},
+		"delay":                   {map[string]string{autoscaling + "scale-down-delay": "15m"}, ""},
+		"delay negative":          {map[string]string{autoscaling + "scale-down-delay": "-1s"}, "from 0s"},
+		"panic":                   {map[string]string{autoscaling + "panic-window-percentage": "10", autoscaling + "panic-threshold-percentage": "200"}, ""},
+		"panic window":            {map[string]string{autoscaling + "panic-window-percentage": "0.5"}, "number from 1 to 100"},
+		"panic threshold":         {map[string]string{autoscaling + "panic-threshold-percentage": "100"}, "number from 110 to 1000"},
+		"initial scale":           {map[string]string{autoscaling + "initial-scale": "0"}, ""},
+		"initial scale, old":      {map[string]string{autoscaling + "initialScale": "-1"}, "from 0 to 1000"},
+		"activation scale":        {map[string]string{autoscaling + "activation-scale": "5"}, ""},
+		"activation scale of 1":   {map[string]string{autoscaling + "activation-scale": "1"}, "from 3 to 5"},
+		"activation below min":    {map[string]string{autoscaling + "activation-scale": "2"}, "from 3 to 5"},
+		"activation above max":    {map[string]string{autoscaling + "activation-scale": "6"}, "from 3 to 5"},
+		"what Serving knows not":  {map[string]string{autoscaling + "colour": "red"}, ""},
+		"too large":               {map[string]string{"a": strings.Repeat("x", 128<<10)}, "they are 131073 bytes, more than the limit of 131072: spec.annotations"},
+		"each as large as can be": {map[string]string{"a": strings.Repeat("x", 128<<10-1)}, ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			fn := validFunction()
+			fn.Spec.Annotations = test.annotations
+			fn.Spec.MinReplicas, fn.Spec.MaxReplicas = new(int32(3)), new(int32(5))
+			switch err := fn.Validate(withConfig(t)); {
+			case test.want == "" && err != nil:
+				t.Errorf("unexpected: %v", err)
+			case test.want != "" && !strings.Contains(err.Error(), test.want):
+				t.Errorf("got %q\nwant it to contain %q", err, test.want)
+			}
+		})
+	}
+}
+
+// TestValidateSize takes 900 KiB of code, and denies what the API server could not
+// store with a status.
+func TestValidateSize(t *testing.T) {
+	fn := validFunction()
+	line := "exports.main = (event) => event.data && 'größer, 大, 🚀' || \"<b>\";\r\n"
+	const comment = "// A comment of usual length, as code has, in many lines of it.\n"
+	fn.Spec.Source = strings.Repeat(comment, 900<<10/len(comment)) + strings.Repeat(line, 100)
+	if err := fn.Validate(t.Context()); err != nil {
+		t.Errorf("%d bytes of usual code: %v", len(fn.Spec.Source), err)
+	}
+	fn.Spec.Source = strings.Repeat("x", 960<<10)
+	if err := fn.Validate(t.Context()); err != nil {
+		t.Errorf("the largest source: %v", err)
+	}
+	fn.Spec.Source = strings.Repeat("<", 300<<10)
+	const want = "bytes of JSON, more than the limit of 1228800"
+	if err := fn.Validate(t.Context()); !strings.Contains(err.Error(), want) || !strings.HasSuffix(err.Error(), ": spec") {
+		t.Errorf("got %v, want %q", err, want)
 	}
 }
 

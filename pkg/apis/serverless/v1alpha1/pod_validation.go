@@ -1,0 +1,336 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package v1alpha1
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"knative.dev/pkg/apis"
+
+	"github.com/kiln-dev/kiln/pkg/apis/serverless"
+	"github.com/kiln-dev/kiln/pkg/runtimes"
+)
+
+// Environment variables that are not the author's to set.
+var (
+	knativeEnv = []string{"PORT", "K_SERVICE", "K_CONFIGURATION", "K_REVISION"}
+	kilnEnv    = []string{runtimes.EnvFunctionName, runtimes.EnvFunctionNamespace, runtimes.EnvFunctionRuntime}
+)
+
+func validateEnv(env []corev1.EnvVar) (errs *apis.FieldError) {
+	seen := make(map[string]struct{}, len(env))
+	for i, variable := range env {
+		if _, ok := seen[variable.Name]; ok {
+			errs = errs.Also(apis.ErrGeneric(fmt.Sprintf("duplicate name %q", variable.Name), "name").ViaIndex(i))
+		}
+		seen[variable.Name] = struct{}{}
+		errs = errs.Also(validateEnvName(variable.Name).ViaIndex(i)).
+			Also(validateEnvSource(variable).ViaIndex(i))
+		if strings.ContainsRune(variable.Value, 0) {
+			errs = errs.Also(apis.ErrInvalidValue(variable.Value, "value", "it contains a NUL character").ViaIndex(i))
+		}
+	}
+	return errs
+}
+
+func validateEnvName(name string) *apis.FieldError {
+	if name == "" {
+		return apis.ErrMissingField("name")
+	}
+	if problems := validation.IsEnvVarName(name); len(problems) > 0 {
+		return apis.ErrInvalidValue(name, "name", problems...)
+	}
+	if slices.Contains(knativeEnv, name) {
+		return apis.ErrInvalidValue(name, "name", "Knative sets this variable")
+	}
+	if slices.Contains(kilnEnv, name) {
+		return apis.ErrInvalidValue(name, "name", "Kiln sets this variable")
+	}
+	return nil
+}
+
+// validateEnvSource takes the sources that Serving takes unless a feature flag
+// is set.
+func validateEnvSource(variable corev1.EnvVar) *apis.FieldError {
+	source := variable.ValueFrom
+	if source == nil {
+		return nil
+	}
+	if variable.Value != "" {
+		return apis.ErrMultipleOneOf("value", "valueFrom")
+	}
+	var errs *apis.FieldError
+	if source.FieldRef != nil {
+		errs = errs.Also(apis.ErrDisallowedFields("fieldRef"))
+	}
+	if source.ResourceFieldRef != nil {
+		errs = errs.Also(apis.ErrDisallowedFields("resourceFieldRef"))
+	}
+	if source.FileKeyRef != nil {
+		errs = errs.Also(apis.ErrDisallowedFields("fileKeyRef"))
+	}
+	switch secret, configMap := source.SecretKeyRef, source.ConfigMapKeyRef; {
+	case secret != nil && configMap != nil:
+		errs = errs.Also(apis.ErrMultipleOneOf("secretKeyRef", "configMapKeyRef"))
+	case secret != nil:
+		errs = errs.Also(validateKeyRef(secret.Name, secret.Key).ViaField("secretKeyRef"))
+	case configMap != nil:
+		errs = errs.Also(validateKeyRef(configMap.Name, configMap.Key).ViaField("configMapKeyRef"))
+	case errs == nil:
+		errs = apis.ErrMissingOneOf("secretKeyRef", "configMapKeyRef")
+	}
+	return errs.ViaField("valueFrom")
+}
+
+func validateKeyRef(name, key string) (errs *apis.FieldError) {
+	errs = requireObjectName(name, "name")
+	if key == "" {
+		errs = errs.Also(apis.ErrMissingField("key"))
+	} else if problems := validation.IsConfigMapKey(key); len(problems) > 0 {
+		errs = errs.Also(apis.ErrInvalidValue(key, "key", problems...))
+	}
+	return errs
+}
+
+// requireObjectName checks the name of an object, such as a Secret.
+func requireObjectName(name, field string) *apis.FieldError {
+	if name == "" {
+		return apis.ErrMissingField(field)
+	}
+	return validateObjectName(name, field)
+}
+
+// validateObjectName is requireObjectName where there need not be an object.
+func validateObjectName(name, field string) *apis.FieldError {
+	if name == "" {
+		return nil
+	}
+	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+		return apis.ErrInvalidValue(name, field, problems...)
+	}
+	return nil
+}
+
+func validateEnvFrom(sources []corev1.EnvFromSource) (errs *apis.FieldError) {
+	for i, source := range sources {
+		if source.Prefix != "" {
+			if problems := validation.IsEnvVarName(source.Prefix); len(problems) > 0 {
+				errs = errs.Also(apis.ErrInvalidValue(source.Prefix, "prefix", problems...).ViaIndex(i))
+			}
+		}
+		switch configMap, secret := source.ConfigMapRef, source.SecretRef; {
+		case configMap != nil && secret != nil:
+			errs = errs.Also(apis.ErrMultipleOneOf("configMapRef", "secretRef").ViaIndex(i))
+		case configMap != nil:
+			errs = errs.Also(requireObjectName(configMap.Name, "configMapRef.name").ViaIndex(i))
+		case secret != nil:
+			errs = errs.Also(requireObjectName(secret.Name, "secretRef.name").ViaIndex(i))
+		default:
+			errs = errs.Also(apis.ErrMissingOneOf("configMapRef", "secretRef").ViaIndex(i))
+		}
+	}
+	return errs
+}
+
+// Folders and files that are no places for Secrets: a mount above one of them
+// would hide it, or leave the container without a place to mount it.
+var reservedPaths = []string{
+	"/dev", "/proc", "/sys", "/tmp", runtimes.FunctionFolder, runtimes.WrapperFolder,
+	"/etc/hosts", "/etc/hostname", "/etc/resolv.conf",
+	"/var/run/secrets/kubernetes.io", "/run/secrets/kubernetes.io",
+}
+
+// mountPath matches absolute paths that have no colon, no control characters,
+// and nothing that path.Clean would change.
+var mountPath = regexp.MustCompile(`^(/([^/:.\x00-\x1f][^/:\x00-\x1f]*|\.[^/:.\x00-\x1f][^/:\x00-\x1f]*|\.\.[^/:\x00-\x1f]+))+$`)
+
+func validateSecretMounts(mounts []SecretMount) (errs *apis.FieldError) {
+	for i, mount := range mounts {
+		errs = errs.Also(requireObjectName(mount.SecretName, "secretName").ViaIndex(i)).
+			Also(validateMountPath(mount.MountPath).ViaIndex(i))
+		for j, other := range mounts[:i] {
+			switch {
+			case mount.MountPath == other.MountPath:
+				errs = errs.Also(apis.ErrGeneric(fmt.Sprintf("duplicate mountPath %q", mount.MountPath), "mountPath").ViaIndex(i))
+			case overlap(mount.MountPath, other.MountPath):
+				errs = errs.Also(apis.ErrGeneric(fmt.Sprintf("%q and %q, the mountPath of [%d], are one in the other",
+					mount.MountPath, other.MountPath, j), "mountPath").ViaIndex(i))
+			}
+		}
+	}
+	return errs
+}
+
+func validateMountPath(path string) *apis.FieldError {
+	if path == "" {
+		return apis.ErrMissingField("mountPath")
+	}
+	if !mountPath.MatchString(path) {
+		return apis.ErrInvalidValue(path, "mountPath", "use an absolute path such as /etc/tls, without a colon, and with nothing to shorten")
+	}
+	for _, reserved := range reservedPaths {
+		if overlap(path, reserved) {
+			return apis.ErrInvalidValue(path, "mountPath", "it would get in the way of "+reserved)
+		}
+	}
+	return nil
+}
+
+// overlap says whether two clean paths are the same or one is below the other.
+func overlap(a, b string) bool {
+	return strings.HasPrefix(a+"/", b+"/") || strings.HasPrefix(b+"/", a+"/")
+}
+
+func validateNodeSelector(selector map[string]string) (errs *apis.FieldError) {
+	for _, key := range slices.Sorted(maps.Keys(selector)) {
+		errs = errs.Also(validateLabel(key, selector[key]))
+	}
+	return errs
+}
+
+func validateTolerations(tolerations []corev1.Toleration) (errs *apis.FieldError) {
+	for i, toleration := range tolerations {
+		errs = errs.Also(validateToleration(toleration).ViaIndex(i))
+	}
+	return errs
+}
+
+// validateToleration says what Kubernetes would say of the pods.
+func validateToleration(t corev1.Toleration) (errs *apis.FieldError) {
+	if t.Key != "" {
+		if problems := validation.IsQualifiedName(t.Key); len(problems) > 0 {
+			errs = errs.Also(apis.ErrInvalidValue(t.Key, "key", problems...))
+		}
+	} else if t.Operator != corev1.TolerationOpExists {
+		errs = errs.Also(apis.ErrInvalidValue(t.Operator, "operator", "it must be Exists where there is no key"))
+	}
+	switch t.Operator {
+	case corev1.TolerationOpEqual, "":
+		if problems := validation.IsValidLabelValue(t.Value); len(problems) > 0 {
+			errs = errs.Also(apis.ErrInvalidValue(t.Value, "value", problems...))
+		}
+	case corev1.TolerationOpExists:
+		if t.Value != "" {
+			errs = errs.Also(apis.ErrInvalidValue(t.Value, "value", "it must be empty where the operator is Exists"))
+		}
+	default:
+		errs = errs.Also(apis.ErrInvalidValue(t.Operator, "operator", "use Equal or Exists"))
+	}
+	switch t.Effect {
+	case "", corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute:
+	default:
+		errs = errs.Also(apis.ErrInvalidValue(t.Effect, "effect", "use NoSchedule, PreferNoSchedule or NoExecute"))
+	}
+	if t.TolerationSeconds != nil && t.Effect != corev1.TaintEffectNoExecute {
+		errs = errs.Also(apis.ErrInvalidValue(t.Effect, "effect", "it must be NoExecute where there are tolerationSeconds"))
+	}
+	return errs
+}
+
+func validateResources(resources corev1.ResourceRequirements) (errs *apis.FieldError) {
+	if len(resources.Claims) > 0 {
+		errs = errs.Also(apis.ErrDisallowedFields("claims"))
+	}
+	errs = errs.Also(validateResourceList(resources.Requests).ViaField("requests")).
+		Also(validateResourceList(resources.Limits).ViaField("limits"))
+	for _, name := range slices.Sorted(maps.Keys(resources.Requests)) {
+		request := resources.Requests[name]
+		limit, ok := resources.Limits[name]
+		key := string(name)
+		switch {
+		case ok && request.Cmp(limit) > 0:
+			errs = errs.Also(apis.ErrGeneric(fmt.Sprintf("the request of %s is more than the limit, which is %s",
+				request.String(), limit.String()), apis.CurrentField).ViaFieldKey("requests", key))
+		case isExtended(name) && (!ok || request.Cmp(limit) != 0):
+			errs = errs.Also(apis.ErrGeneric("the request must equal the limit, since this resource cannot be shared", apis.CurrentField).
+				ViaFieldKey("requests", key))
+		}
+	}
+	return errs
+}
+
+func validateResourceList(list corev1.ResourceList) (errs *apis.FieldError) {
+	for _, name := range slices.Sorted(maps.Keys(list)) {
+		key, quantity := string(name), list[name]
+		if !isStandard(name) && !isExtended(name) {
+			errs = errs.Also(apis.ErrInvalidKeyName(key, apis.CurrentField,
+				"use cpu, memory, ephemeral-storage, or a resource with a domain such as nvidia.com/gpu"))
+		}
+		if quantity.Sign() < 0 {
+			errs = errs.Also(apis.ErrInvalidValue(quantity.String(), apis.CurrentField, "it must not be negative").ViaKey(key))
+		}
+		if isExtended(name) && quantity.MilliValue()%1000 != 0 {
+			errs = errs.Also(apis.ErrInvalidValue(quantity.String(), apis.CurrentField, "it must be a whole number").ViaKey(key))
+		}
+	}
+	return errs
+}
+
+func isStandard(name corev1.ResourceName) bool {
+	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage
+}
+
+// isExtended tells the resources of devices, such as GPUs.
+func isExtended(name corev1.ResourceName) bool {
+	return strings.Contains(string(name), "/") && len(validation.IsQualifiedName(string(name))) == 0
+}
+
+func validateLabels(labels map[string]string) (errs *apis.FieldError) {
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		if owner := prefixOwner(key); owner != "" {
+			errs = errs.Also(apis.ErrInvalidKeyName(key, apis.CurrentField, owner+" sets labels of this prefix"))
+		}
+		errs = errs.Also(validateLabel(key, labels[key]))
+	}
+	return errs
+}
+
+func validateLabel(key, value string) (errs *apis.FieldError) {
+	if problems := validation.IsQualifiedName(key); len(problems) > 0 {
+		errs = errs.Also(apis.ErrInvalidKeyName(key, apis.CurrentField, problems...))
+	}
+	if problems := validation.IsValidLabelValue(value); len(problems) > 0 {
+		errs = errs.Also(apis.ErrInvalidValue(value, apis.CurrentField, problems...).ViaKey(key))
+	}
+	return errs
+}
+
+// prefixOwner says who alone may set labels and annotations of the key's
+// prefix, or nothing.
+func prefixOwner(key string) string {
+	prefix, _, ok := strings.Cut(key, "/")
+	switch {
+	case !ok:
+		return ""
+	case isDomain(prefix, serverless.GroupName):
+		return "Kiln"
+	case isDomain(prefix, "knative.dev"):
+		return "Knative"
+	}
+	return ""
+}
+
+// isDomain says whether name is the domain or a part of it.
+func isDomain(name, domain string) bool {
+	return name == domain || strings.HasSuffix(name, "."+domain)
+}
