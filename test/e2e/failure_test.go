@@ -20,6 +20,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -28,6 +29,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"knative.dev/pkg/apis"
@@ -188,6 +190,35 @@ func TestFirstRevisionFails(t *testing.T) {
 	fn = e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Source = answering("mended") })
 	fn = e.until(fn, test.Healed)
 	e.wantAnswer(fn, "{}", "mended")
+}
+
+// TestCrashHidesSecrets wants that a function that prints a secret as it crashes
+// does not get it into the status or an event.
+func TestCrashHidesSecrets(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	const secret = "correct-horse-battery"
+	fn := function("throw new Error(`cannot log in with ${process.env.API_KEY} at https://bob:staple@example.com`);\n")
+	setEnv("API_KEY", secret)(fn)
+	fn, condition := e.untilCondition(e.create(fn), apis.Condition{
+		Type:   v1alpha1.FunctionConditionRunning,
+		Status: corev1.ConditionFalse,
+		Reason: v1alpha1.ReasonServiceFailed,
+	})
+	wantWords(t, condition.Message, "cannot log in with [redacted] at https://bob:[redacted]@example.com")
+	told := fmt.Sprint(fn.Status)
+	events, err := clients.Kube.CoreV1().Events(e.namespace).List(e.ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("involvedObject.uid", string(fn.UID)).String(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, event := range events.Items {
+		told += event.Message
+	}
+	if strings.Contains(told, secret) || strings.Contains(told, "staple@") {
+		t.Errorf("a secret is told: %s", told)
+	}
 }
 
 // TestDenied wants that the webhook denies what Kiln cannot do, and says why.

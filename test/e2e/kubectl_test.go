@@ -20,6 +20,9 @@ package e2e
 
 import (
 	"cmp"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"os/exec"
 	"slices"
@@ -155,6 +158,33 @@ func wantStory(e *env, fn *v1alpha1.Function, want ...string) {
 	}
 	if !slices.Equal(got, want) {
 		e.Errorf("the events are\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+	}
+}
+
+// TestExamples wants that the examples do as they are what they say.
+func TestExamples(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	mac := hmac.New(sha256.New, []byte("change me"))
+	mac.Write([]byte(`{"order":1}`))
+	tests := map[string]struct{ body, answer string }{
+		"event-log":   {`{"a":1}`, ""},
+		"signer":      {`{"order":1}`, hex.EncodeToString(mac.Sum(nil))},
+		"temperature": {`{"celsius":100}`, `{"fahrenheit":212}`},
+	}
+	for name := range tests {
+		e.kubectl("apply", "--filename=../../examples/"+name+".yaml")
+	}
+	e.kubectl("wait", "--for=condition=Ready", "fn", "--all", "--timeout=5m")
+	for name, tc := range tests {
+		fn := e.until(&v1alpha1.Function{ObjectMeta: metav1.ObjectMeta{Name: name}}, test.Ready)
+		answer, err := relay.Call(e.ctx, request(fn, tc.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer.Status/100 != 2 || answer.Body != tc.answer {
+			t.Errorf("%s answered %+v, want %q", name, answer, tc.answer)
+		}
 	}
 }
 
