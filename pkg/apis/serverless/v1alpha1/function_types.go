@@ -476,7 +476,8 @@ type BuildFailure struct {
 	// +optional
 	Message string `json:"message,omitempty"`
 
-	// Log holds the last lines of the build's log, at most 4 KiB.
+	// Log holds the last lines of the build's log, at most 4 KiB, with what Kiln
+	// knows for a secret replaced by [redacted].
 	// +optional
 	Log string `json:"log,omitempty"`
 }
