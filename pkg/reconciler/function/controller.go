@@ -25,6 +25,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	kubeclient "knative.dev/pkg/client/injection/kube/client"
 	configmapinformer "knative.dev/pkg/client/injection/kube/informers/core/v1/configmap/filtered"
@@ -61,6 +62,7 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 	taskRuns := taskruninformer.Get(ctx, ChildSelector)
 	services := serviceinformer.Get(ctx, ChildSelector)
 	pods := podinformer.Get(ctx, ChildSelector)
+	mounts := mountEvents(ctx)
 	secrets := credentials.Get(ctx)
 
 	r := &Reconciler{
@@ -72,8 +74,11 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 		taskRunLister:   taskRuns.Lister(),
 		serviceLister:   services.Lister(),
 		podLister:       pods.Lister(),
-		secrets:         secrets,
-		logs:            podLogs{kubeclient.Get(ctx)},
+
+		mountEventLister: corev1listers.NewEventLister(mounts.GetIndexer()),
+
+		secrets: secrets,
+		logs:    podLogs{kubeclient.Get(ctx)},
 	}
 	impl := functionreconciler.NewImpl(ctx, r, func(impl *controller.Impl) controller.Options {
 		store := config.NewStore(logger.Named("config-store"), func(string, any) {
@@ -102,6 +107,7 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 		FilterFunc: isTelling(functions.Lister()),
 		Handler:    controller.HandleAll(impl.EnqueueLabelOfNamespaceScopedResource("", serverless.FunctionNameLabelKey)),
 	})
+	watch(ctx, mounts, withoutSource, controller.HandleAll(enqueueFunctionOfMount(pods.Lister(), impl.EnqueueKey)))
 	secrets.OnChange(enqueueFunctionsBeside(ctx, impl, functions.Lister()))
 	return impl
 }

@@ -147,6 +147,12 @@ func TestNewController(t *testing.T) {
 	err = fakepipelineclient.Get(ctx).TektonV1().TaskRuns(namespace).Delete(ctx, firstRun.Name, metav1.DeleteOptions{})
 	expect("its TaskRun was deleted", err)
 
+	crashing := pod(fn, "greeter-00001", crashed2)
+	_, err = fakekubeclient.Get(ctx).CoreV1().Pods(namespace).Create(ctx, crashing, metav1.CreateOptions{})
+	expect("its pod crashes", err)
+	_, err = fakekubeclient.Get(ctx).CoreV1().Events(namespace).Create(ctx, mountFailed(crashing, 2), metav1.CreateOptions{})
+	expect("its pod lacks a folder", err)
+
 	watcher.OnChange(systemConfigMap(config.RegistryConfigName, map[string]string{"push": "registry.example.com:5000"}))
 	expect("the configuration has changed", nil)
 }

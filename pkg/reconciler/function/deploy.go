@@ -26,6 +26,7 @@ import (
 
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	netapi "knative.dev/networking/pkg/apis/networking"
 	"knative.dev/pkg/apis"
 	servingconfig "knative.dev/serving/pkg/apis/config"
@@ -255,7 +256,11 @@ func (r *Reconciler) markService(ctx context.Context, fn *v1alpha1.Function, svc
 	if err != nil {
 		return fmt.Errorf("failed to list Pods: %w", err)
 	}
-	state, want := stateOfPods(pods), minReplicas(fn)
+	events, err := r.mountEventLister.Events(fn.Namespace).List(labels.Everything())
+	if err != nil {
+		return fmt.Errorf("failed to list Events: %w", err)
+	}
+	state, want := stateOfPods(pods, events), minReplicas(fn)
 	ready := svc.Status.GetCondition(servingv1.ServiceConditionReady).IsTrue() &&
 		svc.Status.LatestCreatedRevisionName == svc.Status.LatestReadyRevisionName
 	switch {

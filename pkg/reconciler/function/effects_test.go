@@ -98,7 +98,8 @@ func TestEffects(t *testing.T) {
 		}, "nothing", ""},
 	}
 	documented := documentedEffects(t)
-	for field := range fieldsOf(reflect.TypeFor[v1alpha1.FunctionSpec]()) {
+	for structField := range reflect.TypeFor[v1alpha1.FunctionSpec]().Fields() {
+		field, _, _ := strings.Cut(structField.Tag.Get("json"), ",")
 		row, ok := rows[field]
 		if !ok {
 			t.Errorf("spec.%s has no row: what does a change of it cause?", field)
@@ -132,18 +133,6 @@ func TestEffects(t *testing.T) {
 	withRebuild("1")(again)
 	if got, reason := effectOf(running1, again); got != "build" || reason != builds.ReasonRebuildRequested {
 		t.Errorf("a request to build again causes %s %s", got, reason)
-	}
-}
-
-// fieldsOf yields the names of a struct's fields in JSON.
-func fieldsOf(t reflect.Type) func(yield func(string) bool) {
-	return func(yield func(string) bool) {
-		for i := range t.NumField() {
-			name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
-			if !yield(name) {
-				return
-			}
-		}
 	}
 }
 

@@ -178,11 +178,11 @@ func factory() rtesting.Factory {
 		r := &Reconciler{
 			kiln: w.Kiln, kube: w.Kube, tekton: w.Tekton, serving: w.Serving,
 			configMapLister: w.ConfigMapLister, taskRunLister: w.TaskRunLister, serviceLister: w.ServiceLister,
-			podLister: w.PodLister,
-			logs:      fakeLogs(log),
-			secrets:   fakeSecrets{w.Row.OtherTestData[secretKey]},
-			lookups:   fakeLookups{registry},
-			taggings:  fakeTaggings{registry},
+			podLister: w.PodLister, mountEventLister: w.EventLister,
+			logs:     fakeLogs(log),
+			secrets:  fakeSecrets{w.Row.OtherTestData[secretKey]},
+			lookups:  fakeLookups{registry},
+			taggings: fakeTaggings{registry},
 		}
 		return functionreconciler.NewReconciler(ctx, logging.FromContext(ctx), w.Kiln, w.FunctionLister, w.Recorder, r,
 			controller.Options{ConfigStore: fixedStore{cfg}, SkipStatusUpdates: true})

@@ -63,6 +63,9 @@ type Reconciler struct {
 	serviceLister   servinglisters.ServiceLister
 	podLister       corev1listers.PodLister
 
+	// mountEventLister lists the events of failed mounts, and nothing else.
+	mountEventLister corev1listers.EventLister
+
 	secrets credentialSecrets
 
 	logs logReader

@@ -720,6 +720,7 @@ func TestReconcileService(t *testing.T) {
 			}
 		}
 	})
+	creating := corev1.ContainerStatus{Name: "function", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}}
 	withPublicURL := func(svc *servingv1.Service) {
 		svc.Status.URL = &apis.URL{Scheme: "http", Host: "greeter.default.example.com"}
 	}
@@ -832,6 +833,14 @@ func TestReconcileService(t *testing.T) {
 			fs.MarkRunningFailed(v1alpha1.ReasonServiceFailed, "Revision greeter-00001: Container failed with: handler.js:1: SyntaxError")
 		})),
 		WantEvents: []string{"Warning ServiceFailed Revision greeter-00001: Container failed with: handler.js:1: SyntaxError"},
+	}, {
+		Name:    "a Secret to be mounted does not exist: an event of its pod says so",
+		Key:     key,
+		Objects: []runtime.Object{created, configMap(running1), tr1, waiting, pod(running1, "greeter-00001", creating), mountFailed(pod(running1, "greeter-00001"), 2)},
+		WantStatusUpdates: statusUpdate(svcStatus(waiting, func(fs *v1alpha1.FunctionStatus) {
+			fs.MarkRunningFailed(v1alpha1.ReasonServiceFailed, `Revision greeter-00001: FailedMount: MountVolume.SetUp failed for volume "secret-0" : secret "late" not found`)
+		})),
+		WantEvents: []string{`Warning ServiceFailed Revision greeter-00001: FailedMount: MountVolume.SetUp failed for volume "secret-0" : secret "late" not found`},
 	}, {
 		Name:          "there is no room for a pod: that is no failure of the Function",
 		Key:           key,

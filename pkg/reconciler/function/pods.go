@@ -98,9 +98,9 @@ type podState struct {
 	unscheduled string
 }
 
-// stateOfPods looks at the pods of a revision. The order of a list is not always
-// the same; what is said should be.
-func stateOfPods(pods []*corev1.Pod) podState {
+// stateOfPods looks at the pods of a revision, and at what happened to them. The
+// order of a list is not always the same; what is said should be.
+func stateOfPods(pods []*corev1.Pod, events []*corev1.Event) podState {
 	var state podState
 	for _, pod := range pods {
 		if pod.DeletionTimestamp != nil {
@@ -109,7 +109,7 @@ func stateOfPods(pods []*corev1.Pod) podState {
 		if c := podCondition(pod, corev1.PodReady); c.Status == corev1.ConditionTrue {
 			state.ready++
 		}
-		state.trouble = least(state.trouble, troubleOf(pod))
+		state.trouble = least(state.trouble, cmp.Or(troubleOf(pod), mountTroubleOf(pod, events)))
 		state.unscheduled = least(state.unscheduled, unscheduledOf(pod))
 	}
 	return state

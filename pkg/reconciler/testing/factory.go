@@ -78,6 +78,7 @@ type World struct {
 	TaskRunLister   pipelinelisters.TaskRunLister
 	ServiceLister   servinglisters.ServiceLister
 	PodLister       corev1listers.PodLister
+	EventLister     corev1listers.EventLister
 	SecretLister    corev1listers.SecretLister
 
 	Recorder record.EventRecorder
@@ -130,6 +131,7 @@ func Factory(roles *Roles, create Make) rtesting.Factory {
 			TaskRunLister:   pipelinelisters.NewTaskRunLister(listed.IndexerForObjectType(&pipelinev1.TaskRun{})),
 			ServiceLister:   servinglisters.NewServiceLister(listed.IndexerForObjectType(&servingv1.Service{})),
 			PodLister:       corev1listers.NewPodLister(listed.IndexerForObjectType(&corev1.Pod{})),
+			EventLister:     corev1listers.NewEventLister(listed.IndexerForObjectType(&corev1.Event{})),
 			SecretLister:    corev1listers.NewSecretLister(listed.IndexerForObjectType(&corev1.Secret{})),
 			Recorder:        recorder,
 			Row:             row,

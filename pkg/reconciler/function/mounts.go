@@ -1,0 +1,131 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package function
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	corev1informers "k8s.io/client-go/informers/core/v1"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	kubeclient "knative.dev/pkg/client/injection/kube/client"
+	"knative.dev/pkg/controller"
+	"knative.dev/pkg/injection"
+	"knative.dev/pkg/logging"
+
+	"github.com/kiln-dev/kiln/pkg/apis/serverless"
+	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
+)
+
+// failedMount is the reason of the kubelet's event when it cannot give a pod one
+// of its folders, as when the Secret does not exist. The pod itself does not tell.
+const failedMount = "FailedMount"
+
+func init() {
+	injection.Default.RegisterInformer(withMountEvents)
+	injection.Fake.RegisterInformer(withMountEvents)
+}
+
+type mountEventsKey struct{}
+
+// withMountEvents makes the informer of the events of failed mounts, which are
+// few, and no others.
+func withMountEvents(ctx context.Context) (context.Context, controller.Informer) {
+	informer := corev1informers.NewFilteredEventInformer(kubeclient.Get(ctx), metav1.NamespaceAll, controller.GetResyncPeriod(ctx),
+		cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
+		func(options *metav1.ListOptions) {
+			options.FieldSelector = fields.Set{"involvedObject.kind": "Pod", "reason": failedMount}.String()
+		})
+	return context.WithValue(ctx, mountEventsKey{}, informer), informer
+}
+
+func mountEvents(ctx context.Context) cache.SharedIndexInformer {
+	informer, ok := ctx.Value(mountEventsKey{}).(cache.SharedIndexInformer)
+	if !ok {
+		logging.FromContext(ctx).Panic("Unable to fetch the informer of failed mounts from context.")
+	}
+	return informer
+}
+
+// withoutSource keeps of an event what tells of trouble.
+func withoutSource(obj any) (any, error) {
+	event, ok := obj.(*corev1.Event)
+	if !ok {
+		return obj, nil
+	}
+	return &corev1.Event{
+		TypeMeta: event.TypeMeta,
+		ObjectMeta: metav1.ObjectMeta{
+			Name:            event.Name,
+			Namespace:       event.Namespace,
+			UID:             event.UID,
+			ResourceVersion: event.ResourceVersion,
+		},
+		InvolvedObject: corev1.ObjectReference{Name: event.InvolvedObject.Name, UID: event.InvolvedObject.UID},
+		Reason:         event.Reason,
+		Message:        event.Message,
+		Count:          event.Count,
+	}, nil
+}
+
+// enqueueFunctionOfMount finds the Function of the pod of an event that has
+// happened before: the first time may have been an accident.
+func enqueueFunctionOfMount(pods corev1listers.PodLister, enqueue func(types.NamespacedName)) func(any) {
+	return func(obj any) {
+		event, ok := obj.(*corev1.Event)
+		if !ok || event.Count < 2 {
+			return
+		}
+		pod, err := pods.Pods(event.Namespace).Get(event.InvolvedObject.Name)
+		if err != nil {
+			// It is no function's, or not known yet. The event will happen again.
+			return
+		}
+		if name := pod.Labels[serverless.FunctionNameLabelKey]; name != "" {
+			enqueue(types.NamespacedName{Namespace: pod.Namespace, Name: name})
+		}
+	}
+}
+
+// mountTroubleOf says which of its folders the pod does not get, or "". What
+// failed while the pod was being created does not count afterwards.
+func mountTroubleOf(pod *corev1.Pod, events []*corev1.Event) string {
+	if !isBeingCreated(pod) {
+		return ""
+	}
+	trouble := ""
+	for _, event := range events {
+		if event.InvolvedObject.UID == pod.UID && event.Reason == failedMount && event.Count > 1 {
+			trouble = least(trouble, failedMount+": "+event.Message)
+		}
+	}
+	return trouble
+}
+
+func isBeingCreated(pod *corev1.Pod) bool {
+	for i := range pod.Status.ContainerStatuses {
+		status := &pod.Status.ContainerStatuses[i]
+		if status.Name == resources.FunctionContainerName {
+			return status.State.Waiting != nil && status.State.Waiting.Reason == "ContainerCreating"
+		}
+	}
+	return false
+}
