@@ -152,8 +152,8 @@ type Decision struct {
 	// Reason tells why a build starts, or why it need not.
 	Reason string
 
-	// Reuse says of a build to start that it is not needed where the registry
-	// holds the image of these inputs already.
+	// Reuse says of a build to start that it may use what the registry holds
+	// already: the image of these inputs, or their dependencies.
 	Reuse bool
 }
 
@@ -171,8 +171,7 @@ func Decide(want Request, known Known) Decision {
 	if last.answers(want) {
 		switch {
 		case last.State == Planned:
-			// The registry was asked before it was planned.
-			return Decision{Action: Start, Reason: last.Reason}
+			return Decision{Action: Start, Reason: last.Reason, Reuse: mayReuse(last.Reason)}
 		case last.State == Running:
 			// It may have pushed the image before.
 			return Decision{Action: Start, Reason: ReasonBuildDeleted, Reuse: mayReuse(last.Reason)}

@@ -131,7 +131,7 @@ func TestDecide(t *testing.T) {
 		"the build is planned": {
 			want:     want(b),
 			known:    Known{ImageTag: tagA, Last: remembered(Build{State: Planned, Request: want(b), Reason: ReasonSourceChanged}), Existing: []Build{build("a", Succeeded, want())}},
-			decision: start(ReasonSourceChanged),
+			decision: unlessThere(ReasonSourceChanged),
 		},
 		"the build has failed": {
 			want:     want(),

@@ -24,6 +24,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/kiln-dev/kiln/pkg/runtimes"
 )
 
 const (
@@ -65,6 +67,21 @@ func (in Inputs) Tag() string {
 	return hex.EncodeToString(h.Sum(nil))[:tagLength]
 }
 
+// DependenciesTag returns the tag of the image that has the dependencies and
+// nothing else of the Function, for other builds to build upon: a hash of all
+// that decides what is installed, with the environment in which that is done. It
+// is "" where nothing is installed, or not apart from all else.
+func (in Inputs) DependenciesTag(environment ...string) string {
+	dockerfile, installs := in.Files[runtimes.DockerfileName]
+	if _, apart := in.Files[runtimes.LayoutName]; !installs || !apart {
+		return ""
+	}
+	h := sha256.New()
+	write(h, in.Repository, in.BaseImage, dockerfile, in.Files[in.DependencyFile])
+	write(h, environment...)
+	return "deps-" + hex.EncodeToString(h.Sum(nil))[:tagLength]
+}
+
 // Fingerprint returns a digest of each input by itself, so that a later build
 // can tell which of them has changed.
 func (in Inputs) Fingerprint() string {
@@ -72,7 +89,7 @@ func (in Inputs) Fingerprint() string {
 	delete(runtime, in.SourceFile)
 	delete(runtime, in.DependencyFile)
 	// It is rendered from what is hashed below, and from the dependencies.
-	delete(runtime, "Dockerfile")
+	delete(runtime, runtimes.DockerfileName)
 
 	parts := []string{
 		"source=" + digest(func(h hash.Hash) { write(h, in.Files[in.SourceFile]) }),

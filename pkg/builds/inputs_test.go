@@ -99,3 +99,45 @@ func TestTag(t *testing.T) {
 		t.Error("Tag() does not tell names from contents")
 	}
 }
+
+func TestDependenciesTag(t *testing.T) {
+	layout := file("layout.json", "{}")
+	was := inputs(layout).DependenciesTag("TOKEN", "x")
+	if len(was) != len("deps-")+tagLength || was[:5] != "deps-" {
+		t.Errorf("DependenciesTag() = %q", was)
+	}
+	for name, tc := range map[string]struct {
+		changes     []func(*Inputs)
+		environment []string
+		same        bool
+	}{
+		"nothing":          {same: true},
+		"source":           {changes: []func(*Inputs){file("handler.js", "y")}, same: true},
+		"wrapper":          {changes: []func(*Inputs){file("server.cjs", "y")}, same: true},
+		"deps":             {changes: []func(*Inputs){file("package.json", "y")}},
+		"Dockerfile":       {changes: []func(*Inputs){file("Dockerfile", "y")}},
+		"base image":       {changes: []func(*Inputs){func(in *Inputs) { in.BaseImage = "node:24.1" }}},
+		"registry":         {changes: []func(*Inputs){func(in *Inputs) { in.Repository = "other.example.com/x" }}},
+		"environment":      {environment: []string{"TOKEN", "y"}},
+		"environment more": {environment: []string{"TOKEN", "x", "", ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			environment := tc.environment
+			if environment == nil {
+				environment = []string{"TOKEN", "x"}
+			}
+			is := inputs(append(tc.changes, layout)...).DependenciesTag(environment...)
+			if (is == was) != tc.same {
+				t.Errorf("DependenciesTag() = %s, was %s; want the same: %t", is, was, tc.same)
+			}
+		})
+	}
+	for name, in := range map[string]Inputs{
+		"nothing is installed":            inputs(layout, func(in *Inputs) { delete(in.Files, "Dockerfile") }),
+		"Dockerfile of the administrator": inputs(),
+	} {
+		if got := in.DependenciesTag(); got != "" {
+			t.Errorf("%s: DependenciesTag() = %q, want none", name, got)
+		}
+	}
+}

@@ -70,10 +70,9 @@ type job[Request comparable, Answer any] struct {
 	failed  bool
 }
 
-// NewLookups returns a Background that finds images. Its answer is a digest, or
-// "" for an image that is not there, or if that could not be found out in time.
-// A Function whose answer is awaited is woken.
-func NewLookups(client *Client, wake func(types.NamespacedName)) *Background[Lookup, string] {
+// NewLookups returns a Background that finds images. What could not be found out
+// in time is not found. A Function whose answer is awaited is woken.
+func NewLookups(client *Client, wake func(types.NamespacedName)) *Background[Lookup, Found] {
 	return newBackground("image-lookups", client.Find, wake, lookupTimeout, false)
 }
 

@@ -43,12 +43,26 @@ type Repository struct {
 	Credentials, Namespace string
 }
 
-// Lookup asks whether the repository holds an image.
+// Lookup asks whether the repository holds an image, or one to build it upon.
 type Lookup struct {
 	Repository
 
 	// Tag is the tag of the image.
 	Tag string
+
+	// Dependencies is the tag of the image that has its dependencies; "" if there
+	// are none.
+	Dependencies string
+}
+
+// Found is what a repository holds, by digest.
+type Found struct {
+	// Image is "" if the repository does not hold the image.
+	Image string
+
+	// Dependencies is "" if the repository does not hold the dependencies, or
+	// holds the image.
+	Dependencies string
 }
 
 // Tagging asks that an image gets one more tag.
@@ -77,15 +91,23 @@ func NewClient(keychains Keychains) *Client {
 	return &Client{keychains: keychains}
 }
 
-// Find returns the digest of the image, or "" if the registry does not hold it.
-// It is that of an index where the tag is an index's. An image that is found is
-// complete: registries take a manifest only when they have all it refers to.
-func (c *Client) Find(ctx context.Context, want Lookup) (string, error) {
+// Find returns what the registry holds of what is wanted. A digest is that of an
+// index where the tag is an index's. An image that is found is complete:
+// registries take a manifest only when they have all it refers to.
+func (c *Client) Find(ctx context.Context, want Lookup) (found Found, err error) {
 	repository, options, err := c.open(ctx, want.Repository)
 	if err != nil {
-		return "", err
+		return Found{}, err
 	}
-	tag := repository.Tag(want.Tag)
+	if found.Image, err = find(repository.Tag(want.Tag), options); err != nil || found.Image != "" || want.Dependencies == "" {
+		return found, err
+	}
+	found.Dependencies, err = find(repository.Tag(want.Dependencies), options)
+	return found, err
+}
+
+// find returns the digest of an image, or "" if the registry does not hold it.
+func find(tag name.Tag, options []remote.Option) (string, error) {
 	if found, err := remote.Head(tag, options...); err == nil {
 		return found.Digest.String(), nil
 	} else if isNotFound(err) {

@@ -145,18 +145,37 @@ func TestFind(t *testing.T) {
 				want = tc.want(r)
 			}
 			got, err := NewClient(anonymous).Find(t.Context(), Lookup{Repository: r.Repository, Tag: tc.tag})
-			if got != want || (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
-				t.Errorf("Find() = %q, %v; want %q, %q", got, err, want, tc.err)
+			if got != (Found{Image: want}) || (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+				t.Errorf("Find() = %+v, %v; want %q, %q", got, err, want, tc.err)
 			}
 		})
+	}
+}
+
+func TestFindDependencies(t *testing.T) {
+	r := newRegistry(t)
+	one, two := digestOf(t, r.images[0]), digestOf(t, r.images[1])
+	for _, tc := range []struct {
+		tag, dependencies string
+		want              Found
+	}{
+		{"one", "two", Found{Image: one}},
+		{"three", "two", Found{Dependencies: two}},
+		{"three", "four", Found{}},
+		{"three", "", Found{}},
+	} {
+		got, err := NewClient(anonymous).Find(t.Context(), Lookup{Repository: r.Repository, Tag: tc.tag, Dependencies: tc.dependencies})
+		if got != tc.want || err != nil {
+			t.Errorf("Find(%s, %s) = %+v, %v; want %+v", tc.tag, tc.dependencies, got, err, tc.want)
+		}
 	}
 }
 
 func TestFindInEmptyRepository(t *testing.T) {
 	r := newRegistry(t)
 	r.Name += "-2"
-	if got, err := NewClient(anonymous).Find(t.Context(), Lookup{Repository: r.Repository, Tag: "one"}); got != "" || err != nil {
-		t.Errorf("Find() = %q, %v; want nothing", got, err)
+	if got, err := NewClient(anonymous).Find(t.Context(), Lookup{Repository: r.Repository, Tag: "one"}); got != (Found{}) || err != nil {
+		t.Errorf("Find() = %+v, %v; want nothing", got, err)
 	}
 }
 
@@ -182,8 +201,8 @@ func TestTag(t *testing.T) {
 		if err := client.Tag(t.Context(), Tagging{Repository: r.Repository, Digest: second, Tag: tag}); err != nil {
 			t.Fatalf("Tag(%s) = %v", tag, err)
 		}
-		if got, err := client.Find(t.Context(), Lookup{Repository: r.Repository, Tag: tag}); got != second || err != nil {
-			t.Errorf("tag %s is of %q, %v; want %q", tag, got, err, second)
+		if got, err := client.Find(t.Context(), Lookup{Repository: r.Repository, Tag: tag}); got.Image != second || err != nil {
+			t.Errorf("tag %s is of %+v, %v; want %q", tag, got, err, second)
 		}
 	}
 	// The manifest, and no layer.

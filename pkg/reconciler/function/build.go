@@ -36,6 +36,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds"
+	"github.com/kiln-dev/kiln/pkg/images"
 	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
 )
 
@@ -43,14 +44,13 @@ import (
 // if the registry does not hold it already.
 func (r *Reconciler) build(ctx context.Context, fn *v1alpha1.Function, want *plan, taskRuns []*pipelinev1.TaskRun) error {
 	decision := builds.Decide(want.request, known(fn, taskRuns))
-	found := ""
+	found := images.Found{}
 	if decision.Reuse {
-		digest, answered := r.lookups.Answer(keyOf(fn), want.lookup, true)
-		if !answered {
+		var answered bool
+		if found, answered = r.lookups.Answer(keyOf(fn), want.lookup, true); !answered {
 			fn.Status.MarkBuildUnknown(v1alpha1.ReasonCheckingRegistry, "The registry is asked for image %s:%s.", want.lookup.Name, want.lookup.Tag)
 			return nil
 		}
-		found = digest
 	}
 	if decision.Action == builds.Start {
 		// A cache that lags behind must not cause a second build.
@@ -63,7 +63,10 @@ func (r *Reconciler) build(ctx context.Context, fn *v1alpha1.Function, want *pla
 		}
 		decision = builds.Decide(want.request, known(fn, taskRuns))
 	}
-	if decision.Reuse && found != "" {
+	if !decision.Reuse {
+		found = images.Found{}
+	}
+	if found.Image != "" {
 		decision = builds.Decision{Action: builds.Use, Reason: builds.ReasonImageReused}
 	}
 	if err := r.deleteObsolete(ctx, fn, want, taskRuns, decision); err != nil {
@@ -71,7 +74,7 @@ func (r *Reconciler) build(ctx context.Context, fn *v1alpha1.Function, want *pla
 	}
 	switch decision.Action {
 	case builds.Start:
-		return r.startBuild(ctx, fn, want, decision.Reason, buildsOf(fn, taskRuns))
+		return r.startBuild(ctx, fn, want, decision.Reason, found.Dependencies, buildsOf(fn, taskRuns))
 	case builds.Follow:
 		tr, err := r.healTaskRun(ctx, fn, want.request.Tag, taskRunNamed(taskRuns, decision.Build))
 		if err != nil {
@@ -79,7 +82,7 @@ func (r *Reconciler) build(ctx context.Context, fn *v1alpha1.Function, want *pla
 		}
 		return r.followBuild(ctx, fn, want, tr)
 	case builds.Use:
-		useImage(ctx, fn, want, cmp.Or(found, digestIn(fn.Status.Image)), decision.Reason)
+		useImage(ctx, fn, want, cmp.Or(found.Image, digestIn(fn.Status.Image)), decision.Reason)
 	case builds.Stay:
 		markBuildFailed(fn)
 	}
@@ -174,8 +177,12 @@ func (r *Reconciler) deleteObsolete(ctx context.Context, fn *v1alpha1.Function, 
 
 // startBuild creates the TaskRun once no other of the Function exists, so that
 // there are never two. The deletion of the last of them wakes the Function.
-func (r *Reconciler) startBuild(ctx context.Context, fn *v1alpha1.Function, want *plan, reason string, earlier []builds.Build) error {
-	build := resources.Build{Request: want.request, Reason: reason, Attempt: 1, BaseImage: want.baseImage, Files: want.files, Credentials: want.credentials}
+func (r *Reconciler) startBuild(ctx context.Context, fn *v1alpha1.Function, want *plan, reason, dependencies string, earlier []builds.Build) error {
+	build := resources.Build{
+		Request: want.request, Reason: reason, Attempt: 1,
+		BaseImage: want.baseImage, Files: want.files, Credentials: want.credentials,
+		Dependencies: resources.Dependencies{Tag: want.lookup.Dependencies, Digest: dependencies},
+	}
 	if last := fn.Status.Build; last != nil && (reason == builds.ReasonBuildDeleted || isPlanned(last, want.request.Tag)) {
 		build.Reason, build.Attempt = last.Reason, last.Attempts+1
 	}

@@ -106,11 +106,29 @@ func makePlan(ctx context.Context, fn *v1alpha1.Function) (*plan, bool) {
 			Rebuild:     fn.Annotations[serverless.RebuildAnnotationKey],
 			Generation:  fn.Generation,
 		},
-		lookup:    images.Lookup{Repository: repositoryOf(ctx, fn), Tag: tag},
+		lookup: images.Lookup{
+			Repository:   repositoryOf(ctx, fn),
+			Tag:          tag,
+			Dependencies: inputs.DependenciesTag(installEnvironment(fn)...),
+		},
 		baseImage: configured.BaseImage,
 		files:     files,
 		runtime:   runtime,
 	}, true
+}
+
+// installEnvironment returns what the author says of how dependencies are
+// installed. It decides nothing until the next build, and then which of them are
+// to be had from an earlier one.
+func installEnvironment(fn *v1alpha1.Function) []string {
+	if fn.Spec.Build == nil {
+		return nil
+	}
+	environment := []string{fn.Spec.Build.SecretName}
+	for _, variable := range fn.Spec.Build.Env {
+		environment = append(environment, variable.Name, variable.Value)
+	}
+	return environment
 }
 
 // runtimeOf returns the Function's runtime, as it is configured and as Kiln knows

@@ -141,9 +141,10 @@ func (s fakeSecrets) Ensure(_ context.Context, name, inNamespace string) (*corev
 // fakeRegistry answers at once, unless it is slow. By itself it holds no image,
 // and tags none.
 type fakeRegistry struct {
-	slow   bool
-	digest string
-	tagged string
+	slow         bool
+	digest       string
+	dependencies string
+	tagged       string
 }
 
 type fakeLookups struct{ fakeRegistry }
@@ -151,8 +152,8 @@ type fakeLookups struct{ fakeRegistry }
 func (fakeLookups) Ask(types.NamespacedName, images.Lookup) {}
 func (fakeLookups) Forget(types.NamespacedName)             {}
 
-func (f fakeLookups) Answer(types.NamespacedName, images.Lookup, bool) (string, bool) {
-	return f.digest, !f.slow
+func (f fakeLookups) Answer(types.NamespacedName, images.Lookup, bool) (images.Found, bool) {
+	return images.Found{Image: f.digest, Dependencies: f.dependencies}, !f.slow
 }
 
 type fakeTaggings struct{ fakeRegistry }

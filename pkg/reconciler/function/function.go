@@ -70,7 +70,7 @@ type Reconciler struct {
 
 	logs logReader
 
-	lookups  registry[images.Lookup, string]
+	lookups  registry[images.Lookup, images.Found]
 	taggings registry[images.Tagging, struct{}]
 }
 

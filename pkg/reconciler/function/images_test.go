@@ -82,6 +82,14 @@ func TestReconcileReuse(t *testing.T) {
 	retryRun := taskRun(failed, builds.ReasonPreviousBuildFailed)
 	retried := failed.DeepCopy()
 	observed(configured, buildCreated(retryRun))(retried)
+	withDeps := function(func(fn *v1alpha1.Function) { fn.Spec.Deps = `{"dependencies": {"ms": "2.1.3"}}` }, observed(configured))
+	depsPlan := planOf(withDeps)
+	depsRun := resources.MakeTaskRun(withDeps, testConfig(), resources.Build{
+		Request: depsPlan.request, Reason: builds.ReasonFirstBuild, Attempt: 1, BaseImage: depsPlan.baseImage, Files: depsPlan.files,
+		Dependencies: resources.Dependencies{Tag: depsPlan.lookup.Dependencies, Digest: digestB},
+	})
+	withDepsBuilding := withDeps.DeepCopy()
+	observed(configured, buildCreated(depsRun))(withDepsBuilding)
 	configuredEvent := "Normal ConfigMapCreated ConfigMap " + configMap(function()).Name + " holds what the build needs."
 
 	rtesting.TableTest{{
@@ -136,6 +144,14 @@ func TestReconcileReuse(t *testing.T) {
 		WantCreates:       []runtime.Object{firstRun},
 		WantStatusUpdates: statusUpdate(function(observed(configured, buildCreated(firstRun)))),
 		WantEvents:        []string{"Normal TaskRunCreated TaskRun " + firstRun.Name + " is about to run."},
+	}, {
+		Name:              "the registry holds the dependencies: they are not installed again",
+		Key:               key,
+		Objects:           []runtime.Object{withDeps, configMap(withDeps)},
+		OtherTestData:     map[string]any{registryKey: fakeRegistry{dependencies: digestB}},
+		WantCreates:       []runtime.Object{depsRun},
+		WantStatusUpdates: statusUpdate(withDepsBuilding),
+		WantEvents:        []string{"Normal TaskRunCreated TaskRun " + depsRun.Name + " is about to run."},
 	}, {
 		Name:          "the registry holds the image, but the cache shows an older Function: nothing is done",
 		Key:           key,
@@ -250,6 +266,10 @@ var pushedTo = images.Repository{Name: repo, Namespace: namespace}
 func TestLookAhead(t *testing.T) {
 	runs := taskRun(function(), builds.ReasonFirstBuild, taskRunRunning)
 	building := function(observed(configured, buildRunning(runs)))
+	planned := function(observed(configured))
+	planned.Status.Build = &v1alpha1.BuildStatus{Reason: builds.ReasonSourceChanged, Generation: 1, ImageTag: request(planned).Tag}
+	plannedRebuild := function(withRebuild("1"), observed(configured))
+	plannedRebuild.Status.Build = &v1alpha1.BuildStatus{Reason: builds.ReasonRebuildRequested, Generation: 1, ImageTag: request(planned).Tag, Rebuild: "1"}
 	lookup := &images.Lookup{Repository: pushedTo, Tag: request(function()).Tag}
 	for name, tc := range map[string]struct {
 		fn       *v1alpha1.Function
@@ -261,9 +281,11 @@ func TestLookAhead(t *testing.T) {
 		"building, the TaskRun is gone": {fn: building, want: lookup},
 		"running":                       {fn: running1},
 		"rebuild requested":             {fn: function(withRebuild("1"))},
+		"planned":                       {fn: planned, want: lookup},
+		"planned, rebuild requested":    {fn: plannedRebuild},
 	} {
 		t.Run(name, func(t *testing.T) {
-			lookups := &recorder[images.Lookup, string]{asked: &images.Lookup{Tag: "earlier"}}
+			lookups := &recorder[images.Lookup, images.Found]{asked: &images.Lookup{Tag: "earlier"}}
 			r := &Reconciler{lookups: lookups}
 			r.lookAhead(tc.fn, planOf(tc.fn), tc.taskRuns)
 			if diff := cmp.Diff(tc.want, lookups.asked); diff != "" {
@@ -318,7 +340,7 @@ func TestTagVersion(t *testing.T) {
 }
 
 func TestObserveDeletion(t *testing.T) {
-	lookups := &recorder[images.Lookup, string]{asked: &images.Lookup{}}
+	lookups := &recorder[images.Lookup, images.Found]{asked: &images.Lookup{}}
 	taggings := &recorder[images.Tagging, struct{}]{asked: &images.Tagging{}}
 	r := &Reconciler{lookups: lookups, taggings: taggings}
 	if err := r.ObserveDeletion(context.Background(), keyOf(function())); err != nil {

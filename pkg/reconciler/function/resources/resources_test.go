@@ -340,19 +340,27 @@ func TestPushStep(t *testing.T) {
 		"--image-url-file=$(results.IMAGE_URL.path)",
 	}
 	common := append([]string{
-		"--base=node:24",
 		"--context=/kiln-build",
 		"--destination=push.example.com/fn/default/greeter:" + tag,
 	}, results...)
 	insecure := []string{"--insecure-registry=push.example.com", "--insecure-registry=10.0.0.1:5000"}
 	for name, tc := range map[string]struct {
-		without   string
-		wantSteps []string
-		wantArgs  []string
+		without      string
+		dependencies Dependencies
+		wantSteps    []string
+		wantBase     string
+		wantArgs     []string
 	}{
 		"dependencies": {
-			wantSteps: []string{"install", "push"},
-			wantArgs:  []string{"--layers=/kiln-layers", "--layout=/kiln-build/layout.json"},
+			dependencies: Dependencies{Tag: "deps-1"},
+			wantSteps:    []string{"install", "push"},
+			wantArgs:     []string{"--layers=/kiln-layers", "--keep=push.example.com/fn/default/greeter:deps-1", "--layout=/kiln-build/layout.json"},
+		},
+		"dependencies that are there": {
+			dependencies: Dependencies{Tag: "deps-1", Digest: "sha256:456"},
+			wantSteps:    []string{"push"},
+			wantBase:     "push.example.com/fn/default/greeter@sha256:456",
+			wantArgs:     []string{"--layout=/kiln-build/layout.json"},
 		},
 		"nothing to run": {
 			without:   "Dockerfile",
@@ -369,6 +377,7 @@ func TestPushStep(t *testing.T) {
 			build := testBuild()
 			build.Files = maps.Clone(files)
 			delete(build.Files, tc.without)
+			build.Dependencies = tc.dependencies
 			spec := MakeTaskRun(function(), testConfig(), build).Spec.TaskSpec
 			var steps []string
 			for _, step := range spec.Steps {
@@ -377,8 +386,11 @@ func TestPushStep(t *testing.T) {
 			if diff := cmp.Diff(tc.wantSteps, steps); diff != "" {
 				t.Errorf("steps (-want, +got):\n%s", diff)
 			}
-			push := spec.Steps[len(spec.Steps)-1]
-			if diff := cmp.Diff(slices.Concat(common, tc.wantArgs, insecure), push.Args); diff != "" {
+			push, base := spec.Steps[len(spec.Steps)-1], "--base=node:24"
+			if tc.wantBase != "" {
+				base = "--base=" + tc.wantBase
+			}
+			if diff := cmp.Diff(slices.Concat([]string{base}, common, tc.wantArgs, insecure), push.Args); diff != "" {
 				t.Errorf("args (-want, +got):\n%s", diff)
 			}
 			wantRestricted(t, push.SecurityContext)

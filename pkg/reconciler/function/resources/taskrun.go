@@ -86,15 +86,28 @@ type Build struct {
 	// Files is the build context, by file name.
 	Files map[string]string
 
+	// Dependencies is the image that has the dependencies, and nothing else of the
+	// Function.
+	Dependencies Dependencies
+
 	// Credentials is the Secret with the credentials of registries that the
 	// namespace has; it is nil where there is none.
 	Credentials *corev1.Secret
 }
 
+// Dependencies is an image in the Function's repository.
+type Dependencies struct {
+	// Tag is the tag that the image has, or gets; "" if there is to be none.
+	Tag string
+
+	// Digest is its digest; "" if it is not there yet.
+	Digest string
+}
+
 // installs says whether the build runs anything.
 func (b *Build) installs() bool {
 	_, ok := b.Files[runtimes.DockerfileName]
-	return ok
+	return ok && b.Dependencies.Digest == ""
 }
 
 // MakeTaskRun returns the TaskRun that builds the Function's image and pushes it.
@@ -204,8 +217,12 @@ func installStep(fn *v1alpha1.Function, cfg *config.Config, build Build) pipelin
 // pushStep returns the step that puts what was installed, and the function's
 // files, upon the base image and pushes the result.
 func pushStep(fn *v1alpha1.Function, cfg *config.Config, build Build) pipelinev1.Step {
+	base := build.BaseImage
+	if build.Dependencies.Digest != "" {
+		base = cfg.Registry.PushRepository(fn.Namespace, fn.Name) + "@" + build.Dependencies.Digest
+	}
 	args := []string{
-		"--base=" + build.BaseImage,
+		"--base=" + base,
 		"--context=" + contextPath,
 		"--destination=" + cfg.Registry.PushImage(fn.Namespace, fn.Name, build.Tag),
 		"--image-digest-file=$(results." + ImageDigestResult + ".path)",
@@ -214,6 +231,9 @@ func pushStep(fn *v1alpha1.Function, cfg *config.Config, build Build) pipelinev1
 	mounts := contextMounts(build.Files)
 	if build.installs() {
 		args = append(args, "--layers="+layersPath)
+		if build.Dependencies.Tag != "" {
+			args = append(args, "--keep="+cfg.Registry.PushImage(fn.Namespace, fn.Name, build.Dependencies.Tag))
+		}
 		mounts = append(mounts, corev1.VolumeMount{Name: layersVolumeName, MountPath: layersPath, ReadOnly: true})
 	}
 	var env []corev1.EnvVar
