@@ -82,7 +82,7 @@ var (
 	outOfMemory  = regexp.MustCompile(`signal: killed|exit status 137`)
 	unauthorized = regexp.MustCompile(`UNAUTHORIZED|DENIED|401 Unauthorized|403 Forbidden`)
 	pushing      = regexp.MustCompile(`push permission|error pushing image|failed to push`)
-	pulling      = regexp.MustCompile(`\b(GET|HEAD) \S+/v2/\S+|\bGet "https?://|MANIFEST_UNKNOWN|NAME_UNKNOWN`)
+	pulling      = regexp.MustCompile(`failed to pull base image|\b(GET|HEAD) \S+/v2/\S+|\bGet "https?://|MANIFEST_UNKNOWN|NAME_UNKNOWN`)
 	// verbose is what the builder puts before what matters.
 	verbose = regexp.MustCompile(`^(error building image: |error building stage: |failed to execute command: )+`)
 

@@ -123,6 +123,22 @@ func TestDescribe(t *testing.T) {
 			step("error pushing image: failed to push to destination r.example.com/x:1: POST https://r.example.com/v2/x/blobs/uploads/: DENIED: requested access to the resource is denied\n"),
 			v1alpha1.ReasonRegistryUnauthorized, []string{"DENIED"},
 		},
+		"push refused by the step that pushes": {
+			step("failed to push image r.example.com/x:1: POST https://r.example.com/v2/x/blobs/uploads/: UNAUTHORIZED: authentication required; [map[Action:push Class: Name:x Type:repository]]\n"),
+			v1alpha1.ReasonRegistryUnauthorized, []string{"config-registry", "UNAUTHORIZED: authentication required"},
+		},
+		"the step that pushes does not reach the registry": {
+			step("failed to push image r.example.com/x:1: Get \"https://r.example.com/v2/\": dial tcp: lookup r.example.com on 10.96.0.10:53: no such host\n"),
+			v1alpha1.ReasonTaskRunFailed, []string{"no such host"},
+		},
+		"base image that the step that pushes does not find": {
+			step("failed to pull base image r.example.com/node:99: GET https://r.example.com/v2/node/manifests/99: MANIFEST_UNKNOWN: manifest unknown; unknown tag=99\n"),
+			v1alpha1.ReasonImagePullFailed, []string{"config-runtimes", "r.example.com/node:99"},
+		},
+		"base image that the step that pushes may not see": {
+			step("failed to pull base image r.example.com/node:99: unexpected status code 401 Unauthorized\n"),
+			v1alpha1.ReasonImagePullFailed, []string{"config-runtimes", "r.example.com/node:99"},
+		},
 		"base image that is not there": {
 			step("error building image: GET https://r.example.com/v2/node/manifests/99: MANIFEST_UNKNOWN: manifest unknown; unknown tag=99\n"),
 			v1alpha1.ReasonImagePullFailed, []string{"config-runtimes", "node/manifests/99: MANIFEST_UNKNOWN"},
