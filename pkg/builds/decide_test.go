@@ -52,10 +52,6 @@ func build(name string, state State, request Request) Build {
 	return Build{Name: name, State: state, Request: request, Reason: ReasonFirstBuild}
 }
 
-func remembered(b Build) *Build {
-	return &b
-}
-
 // requested makes it a build that the annotation has asked for.
 func requested(b Build) Build {
 	b.Reason = ReasonRebuildRequested
@@ -85,17 +81,17 @@ func TestDecide(t *testing.T) {
 		},
 		"the build runs, and the status remembers another": {
 			want:     want(),
-			known:    Known{Last: remembered(build("b", Running, want(b))), Existing: []Build{build("a", Running, want())}},
+			known:    Known{Last: new(build("b", Running, want(b))), Existing: []Build{build("a", Running, want())}},
 			decision: follow("a"),
 		},
 		"the build has succeeded": {
 			want:     want(),
-			known:    Known{Last: remembered(build("a", Running, want())), Existing: []Build{build("a", Succeeded, want())}},
+			known:    Known{Last: new(build("a", Running, want())), Existing: []Build{build("a", Succeeded, want())}},
 			decision: follow("a"),
 		},
 		"the build has succeeded and is gone": {
 			want:     want(),
-			known:    Known{ImageTag: tagA, Last: remembered(build("a", Succeeded, want()))},
+			known:    Known{ImageTag: tagA, Last: new(build("a", Succeeded, want()))},
 			decision: use,
 		},
 		"the status has lost the build, but not the image": {
@@ -105,72 +101,72 @@ func TestDecide(t *testing.T) {
 		},
 		"the build has succeeded and is gone, another field was edited": {
 			want:     want(g2),
-			known:    Known{ImageTag: tagA, Last: remembered(build("a", Succeeded, want()))},
+			known:    Known{ImageTag: tagA, Last: new(build("a", Succeeded, want()))},
 			decision: use,
 		},
 		"the build has succeeded and is about to be gone": {
 			want:     want(),
-			known:    Known{Last: remembered(build("a", Running, want())), Existing: []Build{{Name: "a", State: Succeeded, Request: want(), Deleting: true}}},
+			known:    Known{Last: new(build("a", Running, want())), Existing: []Build{{Name: "a", State: Succeeded, Request: want(), Deleting: true}}},
 			decision: follow("a"),
 		},
 		"the build has succeeded and is gone, with its image forgotten": {
 			want:     want(),
-			known:    Known{Last: remembered(build("a", Succeeded, want()))},
+			known:    Known{Last: new(build("a", Succeeded, want()))},
 			decision: unlessThere(ReasonInputsChanged),
 		},
 		"the build was deleted while it ran": {
 			want:     want(),
-			known:    Known{Last: remembered(build("a", Running, want()))},
+			known:    Known{Last: new(build("a", Running, want()))},
 			decision: unlessThere(ReasonBuildDeleted),
 		},
 		"the build is being deleted while it runs": {
 			want:     want(),
-			known:    Known{Last: remembered(build("a", Running, want())), Existing: []Build{{Name: "a", State: Running, Request: want(), Deleting: true}}},
+			known:    Known{Last: new(build("a", Running, want())), Existing: []Build{{Name: "a", State: Running, Request: want(), Deleting: true}}},
 			decision: unlessThere(ReasonBuildDeleted),
 		},
 		"the build is planned": {
 			want:     want(b),
-			known:    Known{ImageTag: tagA, Last: remembered(Build{State: Planned, Request: want(b), Reason: ReasonSourceChanged}), Existing: []Build{build("a", Succeeded, want())}},
+			known:    Known{ImageTag: tagA, Last: new(Build{State: Planned, Request: want(b), Reason: ReasonSourceChanged}), Existing: []Build{build("a", Succeeded, want())}},
 			decision: unlessThere(ReasonSourceChanged),
 		},
 		"the build has failed": {
 			want:     want(),
-			known:    Known{Last: remembered(build("a", Failed, want())), Existing: []Build{build("a", Failed, want())}},
+			known:    Known{Last: new(build("a", Failed, want())), Existing: []Build{build("a", Failed, want())}},
 			decision: follow("a"),
 		},
 		"the build has failed and is gone": {
 			want:     want(),
-			known:    Known{Last: remembered(build("a", Failed, want()))},
+			known:    Known{Last: new(build("a", Failed, want()))},
 			decision: Decision{Action: Stay},
 		},
 		"the build has failed, the Function was updated": {
 			want:     want(g2),
-			known:    Known{Last: remembered(build("a", Failed, want())), Existing: []Build{build("a", Failed, want())}},
+			known:    Known{Last: new(build("a", Failed, want())), Existing: []Build{build("a", Failed, want())}},
 			decision: start(ReasonPreviousBuildFailed),
 		},
 		"the build has failed and is gone, the Function was updated": {
 			want:     want(g2),
-			known:    Known{Last: remembered(build("a", Failed, want()))},
+			known:    Known{Last: new(build("a", Failed, want()))},
 			decision: start(ReasonPreviousBuildFailed),
 		},
 		"the build failed after the Function was updated": {
 			want:     want(g2),
-			known:    Known{Last: remembered(build("a", Failed, want(g2))), Existing: []Build{build("a", Failed, want(g2))}},
+			known:    Known{Last: new(build("a", Failed, want(g2))), Existing: []Build{build("a", Failed, want(g2))}},
 			decision: follow("a"),
 		},
 		"the source was edited": {
 			want:     want(b, g2),
-			known:    Known{ImageTag: tagA, Last: remembered(build("a", Succeeded, want())), Existing: []Build{build("a", Succeeded, want())}},
+			known:    Known{ImageTag: tagA, Last: new(build("a", Succeeded, want())), Existing: []Build{build("a", Succeeded, want())}},
 			decision: unlessThere(ReasonSourceChanged),
 		},
 		"the source was edited, and nobody knows any more what was built": {
 			want:     want(b, g2),
-			known:    Known{ImageTag: tagA, Last: remembered(build("a", Succeeded, want(lost)))},
+			known:    Known{ImageTag: tagA, Last: new(build("a", Succeeded, want(lost)))},
 			decision: unlessThere(ReasonInputsChanged),
 		},
 		"the source was edited, and the build is gone": {
 			want:     want(b, g2),
-			known:    Known{ImageTag: tagA, Last: remembered(build("a", Succeeded, want()))},
+			known:    Known{ImageTag: tagA, Last: new(build("a", Succeeded, want()))},
 			decision: unlessThere(ReasonSourceChanged),
 		},
 		"the source was edited, the status is lost": {
@@ -180,12 +176,12 @@ func TestDecide(t *testing.T) {
 		},
 		"the source was edited back while the build ran": {
 			want:     want(),
-			known:    Known{ImageTag: tagA, Last: remembered(build("b", Running, want(b))), Existing: []Build{build("b", Running, want(b))}},
+			known:    Known{ImageTag: tagA, Last: new(build("b", Running, want(b))), Existing: []Build{build("b", Running, want(b))}},
 			decision: Decision{Action: Use, Reason: ReasonImageReused},
 		},
 		"the source was edited back after the build failed": {
 			want:     want(),
-			known:    Known{ImageTag: tagA, Last: remembered(build("b", Failed, want(b))), Existing: []Build{build("b", Failed, want(b))}},
+			known:    Known{ImageTag: tagA, Last: new(build("b", Failed, want(b))), Existing: []Build{build("b", Failed, want(b))}},
 			decision: Decision{Action: Use, Reason: ReasonImageReused},
 		},
 		"a reused image stays one": {
@@ -195,52 +191,52 @@ func TestDecide(t *testing.T) {
 		},
 		"a build again was asked for": {
 			want:     want(x),
-			known:    Known{ImageTag: tagA, Last: remembered(build("a", Succeeded, want())), Existing: []Build{build("a", Succeeded, want())}},
+			known:    Known{ImageTag: tagA, Last: new(build("a", Succeeded, want())), Existing: []Build{build("a", Succeeded, want())}},
 			decision: start(ReasonRebuildRequested),
 		},
 		"a build again was asked for once more": {
 			want:     want(y),
-			known:    Known{ImageTag: tagA, Last: remembered(build("a", Succeeded, want(x)))},
+			known:    Known{ImageTag: tagA, Last: new(build("a", Succeeded, want(x)))},
 			decision: start(ReasonRebuildRequested),
 		},
 		"a build again was asked for while the first runs": {
 			want:     want(x),
-			known:    Known{Last: remembered(build("a", Running, want())), Existing: []Build{build("a", Running, want())}},
+			known:    Known{Last: new(build("a", Running, want())), Existing: []Build{build("a", Running, want())}},
 			decision: start(ReasonRebuildRequested),
 		},
 		"a build again was answered": {
 			want:     want(x),
-			known:    Known{ImageTag: tagA, Last: remembered(build("a", Succeeded, want(x)))},
+			known:    Known{ImageTag: tagA, Last: new(build("a", Succeeded, want(x)))},
 			decision: use,
 		},
 		"a build again has failed: the image there was does not count": {
 			want:     want(x),
-			known:    Known{ImageTag: tagA, Last: remembered(build("a", Failed, want(x)))},
+			known:    Known{ImageTag: tagA, Last: new(build("a", Failed, want(x)))},
 			decision: Decision{Action: Stay},
 		},
 		"a build again was deleted while it ran": {
 			want:     want(x),
-			known:    Known{ImageTag: tagA, Last: remembered(build("a", Running, want(x)))},
+			known:    Known{ImageTag: tagA, Last: new(build("a", Running, want(x)))},
 			decision: unlessThere(ReasonBuildDeleted),
 		},
 		"the annotation was taken away after it was answered": {
 			want:     want(),
-			known:    Known{ImageTag: tagA, Last: remembered(build("a", Succeeded, want(x)))},
+			known:    Known{ImageTag: tagA, Last: new(build("a", Succeeded, want(x)))},
 			decision: use,
 		},
 		"the annotation was taken away while its build runs": {
 			want:     want(),
-			known:    Known{Last: remembered(build("a", Running, want(x))), Existing: []Build{build("a", Running, want(x))}},
+			known:    Known{Last: new(build("a", Running, want(x))), Existing: []Build{build("a", Running, want(x))}},
 			decision: follow("a"),
 		},
 		"the source was edited, with the annotation still there": {
 			want:     want(b, x, g2),
-			known:    Known{ImageTag: tagA, Last: remembered(build("a", Succeeded, want(x))), Existing: []Build{build("a", Succeeded, want(x))}},
+			known:    Known{ImageTag: tagA, Last: new(build("a", Succeeded, want(x))), Existing: []Build{build("a", Succeeded, want(x))}},
 			decision: unlessThere(ReasonSourceChanged),
 		},
 		"a build again was asked for together with an edit": {
 			want:     want(b, x, g2),
-			known:    Known{ImageTag: tagA, Last: remembered(build("a", Succeeded, want())), Existing: []Build{build("a", Succeeded, want())}},
+			known:    Known{ImageTag: tagA, Last: new(build("a", Succeeded, want())), Existing: []Build{build("a", Succeeded, want())}},
 			decision: start(ReasonRebuildRequested),
 		},
 		"a build again was asked for of a Function that is new": {
@@ -249,32 +245,32 @@ func TestDecide(t *testing.T) {
 		},
 		"a build again was asked for, and the source edited before it was done": {
 			want:     want(b, x, g2),
-			known:    Known{ImageTag: tagA, Last: remembered(requested(build("a", Running, want(x)))), Existing: []Build{requested(build("a", Running, want(x)))}},
+			known:    Known{ImageTag: tagA, Last: new(requested(build("a", Running, want(x)))), Existing: []Build{requested(build("a", Running, want(x)))}},
 			decision: start(ReasonRebuildRequested),
 		},
 		"a build again was asked for, and the source edited before the status knew that it was done": {
 			want:     want(b, x, g2),
-			known:    Known{ImageTag: tagA, Last: remembered(requested(build("a", Running, want(x)))), Existing: []Build{requested(build("a", Succeeded, want(x)))}},
+			known:    Known{ImageTag: tagA, Last: new(requested(build("a", Running, want(x)))), Existing: []Build{requested(build("a", Succeeded, want(x)))}},
 			decision: unlessThere(ReasonSourceChanged),
 		},
 		"a build again was asked for together with an edit, which was undone before it was done": {
 			want:     want(x),
-			known:    Known{ImageTag: tagA, Last: remembered(requested(build("b", Running, want(b, x)))), Existing: []Build{requested(build("b", Running, want(b, x)))}},
+			known:    Known{ImageTag: tagA, Last: new(requested(build("b", Running, want(b, x)))), Existing: []Build{requested(build("b", Running, want(b, x)))}},
 			decision: start(ReasonRebuildRequested),
 		},
 		"a build again has failed, the Function was updated": {
 			want:     want(x, g2),
-			known:    Known{ImageTag: tagA, Last: remembered(requested(build("a", Failed, want(x)))), Existing: []Build{requested(build("a", Failed, want(x)))}},
+			known:    Known{ImageTag: tagA, Last: new(requested(build("a", Failed, want(x)))), Existing: []Build{requested(build("a", Failed, want(x)))}},
 			decision: start(ReasonRebuildRequested),
 		},
 		"a build again has failed and is gone, the source was edited": {
 			want:     want(b, x, g2),
-			known:    Known{ImageTag: tagA, Last: remembered(requested(build("a", Failed, want(x))))},
+			known:    Known{ImageTag: tagA, Last: new(requested(build("a", Failed, want(x))))},
 			decision: start(ReasonRebuildRequested),
 		},
 		"a build that was asked for was deleted while it ran": {
 			want:     want(x),
-			known:    Known{ImageTag: tagA, Last: remembered(requested(build("a", Running, want(x))))},
+			known:    Known{ImageTag: tagA, Last: new(requested(build("a", Running, want(x))))},
 			decision: start(ReasonBuildDeleted),
 		},
 		"a second try was deleted while it ran": {
@@ -284,7 +280,7 @@ func TestDecide(t *testing.T) {
 		},
 		"two builds answer: the one that the status remembers counts": {
 			want:     want(),
-			known:    Known{Last: remembered(build("a2", Running, want())), Existing: []Build{build("a1", Succeeded, want()), build("a2", Running, want())}},
+			known:    Known{Last: new(build("a2", Running, want())), Existing: []Build{build("a1", Succeeded, want()), build("a2", Running, want())}},
 			decision: follow("a2"),
 		},
 		"two builds answer: the one that has come further counts": {

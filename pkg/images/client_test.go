@@ -60,7 +60,7 @@ type fakeRegistry struct {
 func newRegistry(t *testing.T) *fakeRegistry {
 	t.Helper()
 	fake := &fakeRegistry{}
-	real := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+	inner := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if r := fake.refuses; r != nil && (r.method == "" || r.method == req.Method) {
 			w.WriteHeader(r.status)
@@ -71,7 +71,7 @@ func newRegistry(t *testing.T) *fakeRegistry {
 			fake.writes = append(fake.writes, req.Method+" "+req.URL.Path)
 			fake.mu.Unlock()
 		}
-		real.ServeHTTP(w, req)
+		inner.ServeHTTP(w, req)
 	}))
 	t.Cleanup(server.Close)
 	fake.Name = strings.TrimPrefix(server.URL, "http://") + "/functions/default/greeter"
