@@ -122,7 +122,7 @@ func readLog(log string, explain func(string) string) (reason, message string) {
 	case outOfMemory.MatchString(last), strings.Contains(log, heapFull):
 		reason, message = v1alpha1.ReasonBuildOutOfMemory, last
 	case words != "":
-		return v1alpha1.ReasonTaskRunFailed, advise(adviseAuthor(words), words)
+		return v1alpha1.ReasonTaskRunFailed, strings.TrimSpace(adviseAuthor(words) + "\n" + words)
 	case unauthorized.MatchString(last) && (pushing.MatchString(last) || !pulling.MatchString(last)):
 		reason, message = v1alpha1.ReasonRegistryUnauthorized, last
 	case pulling.MatchString(last) && !pushing.MatchString(last):

@@ -67,7 +67,7 @@ func TestReconcileFailure(t *testing.T) {
 	const npmLog = "npm error code ETARGET\nnpm error notarget No matching version found for ms@99.0.0.\n"
 	npmFailure := v1alpha1.BuildFailure{
 		Reason:  v1alpha1.ReasonTaskRunFailed,
-		Message: "A dependency was not found. Correct it in spec.deps. code ETARGET\nnotarget No matching version found for ms@99.0.0.",
+		Message: "A dependency was not found. Correct it in spec.deps.\ncode ETARGET\nnotarget No matching version found for ms@99.0.0.",
 		Log:     "npm error code ETARGET\nnpm error notarget No matching version found for ms@99.0.0.",
 	}
 	noLogFailure := v1alpha1.BuildFailure{
@@ -80,7 +80,7 @@ func TestReconcileFailure(t *testing.T) {
 		Message: "code E403\nGET https://npm.example.com/ms with [redacted] and [redacted]",
 		Log:     "npm error code E403\nnpm error GET https://npm.example.com/ms with [redacted] and [redacted]",
 	}
-	secretiveFailure.Message = "The package registry refused the build. Name a Secret with credentials for it in spec.build.secretName. " + secretiveFailure.Message
+	secretiveFailure.Message = "The package registry refused the build. Name a Secret with credentials for it in spec.build.secretName.\n" + secretiveFailure.Message
 
 	rtesting.TableTest{{
 		Name:              "the log cannot be read for now: it is asked for again",
