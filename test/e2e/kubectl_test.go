@@ -69,9 +69,10 @@ spec:
 `
 
 // TestKubectl wants that a person with nothing but kubectl is served well, from
-// the first apply to the story of what has happened.
+// the first apply to the story of what has happened. No other test runs beside
+// it: one of them kills the controller, and an event that was to be told then is
+// lost.
 func TestKubectl(t *testing.T) {
-	t.Parallel()
 	e := newEnv(t)
 	e.kubectlIn(kubectlFunction, "apply", "--filename=-")
 	e.kubectl("wait", "--for=condition=Ready", "fn/fn", "--timeout=5m")
