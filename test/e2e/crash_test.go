@@ -21,7 +21,6 @@ package e2e
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -124,7 +123,7 @@ func afterRequest(e *env) *v1alpha1.Function {
 // testKill kills the controller at that moment and wants that the Function
 // gets there all the same, with no build more than it needs.
 func testKill(e *env, moment killMoment) {
-	kill := newKill(e)
+	kill := newKill(e, controllerPod(e))
 	fn := moment.reach(e)
 	kill()
 	// What is edited afterwards shows that the new controller is at work.
@@ -174,13 +173,12 @@ func untilService(e *env, _ *v1alpha1.Function) {
 	})
 }
 
-// newKill gets everything ready to send SIGKILL to the controller's process,
+// newKill gets everything ready to send SIGKILL to the process of a controller,
 // and returns the function that does it. A hardened image has no shell, and
 // deleting a pod is no SIGKILL at a moment of our choice; so a pod on the same
 // node, which sees the node's processes, kills it.
-func newKill(e *env) (kill func()) {
+func newKill(e *env, pod *corev1.Pod) (kill func()) {
 	e.Helper()
-	pod := controllerPod(e)
 	killer, err := test.StartKiller(e.ctx, clients, toolNamespace, relayImage, pod.Spec.NodeName)
 	if killer != nil {
 		e.Cleanup(func() {
@@ -202,24 +200,11 @@ func newKill(e *env) (kill func()) {
 	}
 }
 
-// controllerPod waits until one controller is ready and returns its pod.
-func controllerPod(e *env) (ready *corev1.Pod) {
+// controllerPod waits until one controller is ready, and no other there, and
+// returns its pod.
+func controllerPod(e *env) *corev1.Pod {
 	e.Helper()
-	pods := clients.Kube.CoreV1().Pods(test.SystemNamespace)
-	err := test.Until(e.ctx, pods, metav1.ListOptions{LabelSelector: controllerPods}, func(found []*corev1.Pod) error {
-		if len(found) != 1 {
-			return fmt.Errorf("there are %d controllers, want 1", len(found))
-		}
-		ready = found[0]
-		if statuses := ready.Status.ContainerStatuses; len(statuses) != 1 || !statuses[0].Ready {
-			return errors.New("the controller is not ready")
-		}
-		return nil
-	})
-	if err != nil {
-		e.Fatal(err)
-	}
-	return ready
+	return untilControllers(e, 1)[0]
 }
 
 // replace waits until it is seen that a pod's process was killed, and lets a
