@@ -77,8 +77,7 @@ func TestWarnOfConfig(t *testing.T) {
 
 // TestEventRecorder has an event written, and logged with the key of its object.
 func TestEventRecorder(t *testing.T) {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
+	ctx := t.Context()
 	core, logs := observer.New(zap.InfoLevel)
 	ctx, kube := fakekubeclient.With(logging.WithLogger(ctx, zap.New(core).Sugar()))
 	ctx = withEventRecorder(ctx)

@@ -34,6 +34,7 @@ import (
 	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 	fakepipelineclient "github.com/tektoncd/pipeline/pkg/client/injection/client/fake"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -50,6 +51,7 @@ import (
 	"knative.dev/pkg/configmap"
 	"knative.dev/pkg/controller"
 	"knative.dev/pkg/logging"
+	"knative.dev/pkg/logging/logkey"
 	pkgreconciler "knative.dev/pkg/reconciler"
 	rtesting "knative.dev/pkg/reconciler/testing"
 	"knative.dev/pkg/system"
@@ -58,6 +60,7 @@ import (
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/builds"
 	fakekilnclient "github.com/kiln-dev/kiln/pkg/client/injection/client/fake"
 	functioninformer "github.com/kiln-dev/kiln/pkg/client/injection/informers/serverless/v1alpha1/function"
 )
@@ -97,10 +100,10 @@ func changed(configMap, key, value string) *corev1.ConfigMap {
 // that are ready.
 func TestRestart(t *testing.T) {
 	registry := startRegistry(t)
-	before := startWorld(t, nil, buildAndServe)
+	before := startWorld(t, zap.NewNop(), nil, buildAndServe)
 	before.populate()
 	registry.requests.Store(0)
-	w := startWorld(t, before.objects(), storeNothing)
+	w := startWorld(t, zap.NewNop(), before.objects(), storeNothing)
 	w.untilAllSeen()
 	w.wantWritesIn("the controller has started")
 
@@ -126,6 +129,27 @@ func TestRestart(t *testing.T) {
 	w.change(changed(config.RuntimesConfigName, "nodejs22", "{baseImage: node:22.1, language: nodejs}"))
 	w.untilAllSeen()
 	w.wantWritesIn("a runtime has changed", team(0))
+}
+
+// TestLogs wants that each line of a reconcile tells which Function it is about.
+func TestLogs(t *testing.T) {
+	core, logs := observer.New(zap.InfoLevel)
+	fn := function(observed(configured, buildRunning(firstRun)))
+	failed := taskRun(fn, builds.ReasonFirstBuild, taskRunFailed("Failed", "exit code 1"), withFailedStep)
+	// Its log cannot be read, and its status cannot be written.
+	w := startWorld(t, zap.New(core), []runtime.Object{fn, configMap(fn), failed}, func(action clientgotesting.Action) (bool, runtime.Object, error) {
+		return isWrite(action), nil, errors.New("no connection")
+	})
+	w.until("a reconcile has failed", func() bool { return logs.FilterMessage("Reconcile error").Len() > 0 })
+	for _, entry := range logs.All() {
+		switch entry.Message {
+		case "Starting controller and workers", "Started workers", "Shutting down workers":
+			continue
+		}
+		if got := entry.ContextMap()[logkey.Key]; got != key {
+			t.Errorf("%s of %q: %q, want %q", logkey.Key, entry.Message, got, key)
+		}
+	}
 }
 
 func team(i int) string { return fmt.Sprintf("team-%d", i) }
@@ -160,11 +184,11 @@ func (s *seen) Reconcile(ctx context.Context, key string) error {
 
 // startWorld starts a controller, as a process does, in a cluster that has the
 // objects and reacts like that to what is written.
-func startWorld(t *testing.T, objects []runtime.Object, react clientgotesting.ReactionFunc) *world {
+func startWorld(t *testing.T, logger *zap.Logger, objects []runtime.Object, react clientgotesting.ReactionFunc) *world {
 	t.Helper()
 	ctx, cancel, informers := fakeContext(t)
 	w := &world{T: t, watcher: &configmap.ManualWatcher{Namespace: system.Namespace()}, events: make(chan string, maxEventsSeen)}
-	w.ctx = logging.WithLogger(ctx, zap.NewNop().Sugar())
+	w.ctx = logging.WithLogger(ctx, logger.Sugar())
 	w.ctx = controller.WithEventRecorder(w.ctx, &record.FakeRecorder{Events: w.events})
 	w.store(objects)
 	for _, fake := range w.fakes() {
