@@ -1,0 +1,70 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package function
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
+)
+
+// What all Functions in all clusters rest on. Who changes one of these changes
+// all Functions when a cluster is upgraded: say so in docs/upgrading.md, in the
+// table of versions, and only then write the new value here.
+const (
+	// pinnedTag changes with the wrapper, the Dockerfile, or the way in which they
+	// are hashed: every Function is built anew.
+	pinnedTag = "9805b03bfc56ab7308daa7be1cf3772a"
+
+	// pinnedTemplate changes with what Kiln writes into Services: every Function
+	// gets a new revision.
+	pinnedTemplate = "1ab64def5f28e35c70f7f852c05f85b1"
+)
+
+// TestUpgradeKeepsImagesAndRevisions wants that nobody changes these without
+// knowing it.
+func TestUpgradeKeepsImagesAndRevisions(t *testing.T) {
+	fn := function(func(fn *v1alpha1.Function) {
+		fn.Spec.Deps = `{"dependencies": {"ms": "2.1.3"}}`
+		fn.Spec.Env = []corev1.EnvVar{{Name: "GREETING", Value: "hello"}}
+		fn.Spec.Labels = map[string]string{"team": "a"}
+		fn.Spec.MaxReplicas = new(int32(3))
+		fn.Spec.Resources = corev1.ResourceRequirements{
+			Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("256Mi")},
+		}
+	})
+	if got := planOf(fn).request.Tag; got != pinnedTag {
+		t.Errorf("The tag of unchanged inputs is %s, and was %s.\n"+
+			"With this every Function of every cluster is built anew on upgrade. If that is meant, note it in docs/upgrading.md and set pinnedTag.", got, pinnedTag)
+	}
+	template, err := json.Marshal(resources.MakeService(fn, repo+"@"+digestA).Spec.Template)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hash := sha256.Sum256(template)
+	if got := hex.EncodeToString(hash[:])[:32]; got != pinnedTemplate {
+		t.Errorf("The hash of the Service's template is %s, and was %s. The template:\n%s\n"+
+			"With this every Function of every cluster gets a new revision on upgrade. If that is meant, note it in docs/upgrading.md and set pinnedTemplate.", got, pinnedTemplate, template)
+	}
+}
