@@ -69,8 +69,7 @@ const (
 	// teams is how many namespaces with Functions there are when a controller
 	// starts. The Functions of the first are of a runtime of their own.
 	teams = 100
-	// teamSize is how many Functions are in each. It also is how many come into
-	// being at a time: the watches of fake clients hold a hundred events, and no more.
+	// teamSize is how many Functions are in each.
 	teamSize = 10
 	// maxEventsSeen is more than a controller emits in a test.
 	maxEventsSeen = 100 * teams * teamSize
@@ -102,6 +101,7 @@ func TestRestart(t *testing.T) {
 	registry := startRegistry(t)
 	before := startWorld(t, zap.NewNop(), nil, buildAndServe)
 	before.populate()
+	before.settle()
 	registry.requests.Store(0)
 	w := startWorld(t, zap.NewNop(), before.objects(), storeNothing)
 	w.untilAllSeen()
@@ -171,13 +171,18 @@ type seen struct {
 
 	mu   sync.Mutex
 	keys sets.Set[string]
+	busy int
 }
 
 // Reconcile implements controller.Reconciler.
 func (s *seen) Reconcile(ctx context.Context, key string) error {
+	s.mu.Lock()
+	s.busy++
+	s.mu.Unlock()
 	err := s.Reconciler.Reconcile(ctx, key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.busy--
 	s.keys.Insert(key)
 	return err
 }
@@ -296,11 +301,25 @@ func (w *world) populate() {
 				w.Fatal("Failed to create Function:", err)
 			}
 		}
-		w.until("the Functions of "+team(i)+" are ready", func() bool {
-			all, err := functioninformer.Get(w.ctx).Lister().Functions(team(i)).List(labels.Everything())
-			return err == nil && len(all) == teamSize && !slices.ContainsFunc(all, func(fn *v1alpha1.Function) bool { return !fn.IsReady() || fn.Status.VersionTag == "" })
-		})
 	}
+	w.until("all Functions are ready", func() bool {
+		all, err := functioninformer.Get(w.ctx).Lister().List(labels.Everything())
+		return err == nil && len(all) == teams*teamSize && !slices.ContainsFunc(all, func(fn *v1alpha1.Function) bool { return !fn.IsReady() })
+	})
+}
+
+// settle waits until all Functions are as they should be: the controller looks at
+// each of them, and writes nothing.
+func (w *world) settle() {
+	w.Helper()
+	for range 10 {
+		w.change(systemConfigMap(config.BuildConfigName, systemConfig[config.BuildConfigName]))
+		w.untilAllSeen()
+		if len(w.writes()) == 0 {
+			return
+		}
+	}
+	w.Fatal("The controller goes on writing:", w.writes())
 }
 
 // objects returns all that there is.
@@ -377,31 +396,37 @@ func (w *world) untilAllSeen() {
 	w.until("all Functions were reconciled", func() bool {
 		w.seen.mu.Lock()
 		defer w.seen.mu.Unlock()
-		return len(w.seen.keys) == teams*teamSize && w.impl.WorkQueue().Len() == 0
+		return len(w.seen.keys) == teams*teamSize && w.seen.busy == 0 && w.impl.WorkQueue().Len() == 0
 	})
 }
 
 func (w *world) until(what string, is func() bool) {
 	w.Helper()
-	if err := wait.PollUntilContextTimeout(w.ctx, time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+	if err := wait.PollUntilContextTimeout(w.ctx, time.Millisecond, 5*time.Minute, true, func(context.Context) (bool, error) {
 		return is(), nil
 	}); err != nil {
 		w.Fatalf("It did not come that %s: %v", what, err)
 	}
 }
 
+// writes returns what was written, by namespace.
+func (w *world) writes() map[string][]string {
+	found := map[string][]string{}
+	for _, fake := range w.fakes() {
+		for _, action := range fake.Actions() {
+			if isWrite(action) {
+				found[action.GetNamespace()] = append(found[action.GetNamespace()], action.GetVerb()+" "+action.GetResource().Resource)
+			}
+		}
+	}
+	return found
+}
+
 // wantWritesIn wants that there were writes in these namespaces, and in no others.
 // Events are writes, too.
 func (w *world) wantWritesIn(since string, want ...string) {
 	w.Helper()
-	got := map[string][]string{}
-	for _, fake := range w.fakes() {
-		for _, action := range fake.Actions() {
-			if isWrite(action) {
-				got[action.GetNamespace()] = append(got[action.GetNamespace()], action.GetVerb()+" "+action.GetResource().Resource)
-			}
-		}
-	}
+	got := w.writes()
 	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(got))); diff != "" {
 		w.Errorf("Since %s, there were writes in namespaces (-want +got):\n%s\nthe writes: %v", since, diff, got)
 	}

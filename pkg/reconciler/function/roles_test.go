@@ -23,6 +23,7 @@ import (
 	"sync"
 	"testing"
 
+	apiwatch "k8s.io/apimachinery/pkg/watch"
 	clientgotesting "k8s.io/client-go/testing"
 
 	ktesting "github.com/kiln-dev/kiln/pkg/reconciler/testing"
@@ -56,6 +57,9 @@ var needed = []string{
 // TestMain also fails when the controller's roles allow more than all tests
 // together have needed.
 func TestMain(m *testing.M) {
+	// The watches of fake clients hold a hundred events that nobody has read yet,
+	// and panic when there is one more.
+	apiwatch.DefaultChanSize = 1 << 16
 	code := m.Run()
 	if code == 0 && all() {
 		for _, permission := range controllerRoles().Unused(needed...) {
