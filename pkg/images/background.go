@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"knative.dev/pkg/logging"
+	"knative.dev/pkg/logging/logkey"
 )
 
 const (
@@ -187,7 +188,7 @@ func (b *Background[Request, Answer]) finish(ctx context.Context, key types.Name
 	}
 	if err != nil && !j.failed {
 		j.failed = true
-		logging.FromContext(ctx).Warnw("The registry did not do what it was asked", "function", key.String(), "error", err)
+		logging.FromContext(ctx).Warnw("The registry did not do what it was asked", logkey.Key, key.String(), "error", err)
 	}
 	if err != nil && b.retry {
 		b.queue.AddRateLimited(key)

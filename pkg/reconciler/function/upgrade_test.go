@@ -35,11 +35,11 @@ import (
 const (
 	// pinnedTag changes with the wrapper, the Dockerfile, or the way in which they
 	// are hashed: every Function is built anew.
-	pinnedTag = "9805b03bfc56ab7308daa7be1cf3772a"
+	pinnedTag = "5c1d0c8a82558974f72543642b42a2bf"
 
 	// pinnedTemplate changes with what Kiln writes into Services: every Function
 	// gets a new revision.
-	pinnedTemplate = "1ab64def5f28e35c70f7f852c05f85b1"
+	pinnedTemplate = "45cdfeeca62d54de16e5b19ac36b5f20"
 )
 
 // TestUpgradeKeepsImagesAndRevisions wants that nobody changes these without
