@@ -68,6 +68,10 @@ func (r *Reconciler) deploy(ctx context.Context, fn *v1alpha1.Function) error {
 	merged, change := resources.MergeService(desired, svc, fn.Status.TemplateHash)
 	if heal(merged, desired, fn) || change != resources.NoChange {
 		updated, err := r.updateService(ctx, merged)
+		if isRejected(err) {
+			// What was deployed last is not to suffer from that.
+			err = errors.Join(err, r.hold(ctx, fn, desired, ""))
+		}
 		if err != nil {
 			return markRefused(fn, err, "Service %s cannot be updated", svc.Name)
 		}

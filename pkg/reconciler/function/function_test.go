@@ -720,6 +720,7 @@ func TestReconcileService(t *testing.T) {
 			}
 		}
 	})
+	denied := func(fn *v1alpha1.Function) { fn.Spec.ServiceAccountName = "denied" }
 	creating := corev1.ContainerStatus{Name: "function", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}}
 	withPublicURL := func(svc *servingv1.Service) {
 		svc.Status.URL = &apis.URL{Scheme: "http", Host: "greeter.default.example.com"}
@@ -1032,6 +1033,29 @@ func TestReconcileService(t *testing.T) {
 		WantEvents: []string{
 			"Warning ServiceFailed Service greeter cannot be created: " + featuresOff.Error() + featuresAdvice,
 			"Warning InternalError failed to create Service: " + featuresOff.Error(),
+		},
+	}, {
+		Name:          "Serving refuses the revision: the last one heals, and is reached as the Function says",
+		Key:           key,
+		Objects:       []runtime.Object{public(svc1, denied), configMap(running1), tr1, drifted},
+		OtherTestData: map[string]any{ktesting.Unlisted: []runtime.Object{revisionOf(svc1, "greeter-00001")}},
+		WithReactors: []clientgotesting.ReactionFunc{func(action clientgotesting.Action) (bool, runtime.Object, error) {
+			if !action.Matches("update", "services") {
+				return false, nil, nil
+			}
+			svc := action.(clientgotesting.UpdateAction).GetObject().(*servingv1.Service)
+			return svc.Spec.Template.Spec.ServiceAccountName == "denied", nil, rejected
+		}},
+		WantErr: true,
+		WantUpdates: append(update(merged(public(svc1, denied), drifted)), update(service(running1, serviceReady, func(svc *servingv1.Service) {
+			delete(svc.Labels, "networking.knative.dev/visibility")
+		}))...),
+		WantStatusUpdates: statusUpdate(public(svc1, denied, marked(func(fs *v1alpha1.FunctionStatus) {
+			fs.MarkRunningFailed(v1alpha1.ReasonServiceFailed, "Service greeter cannot be updated: denied")
+		}))),
+		WantEvents: []string{
+			"Warning ServiceFailed Service greeter cannot be updated: denied",
+			"Warning InternalError failed to update Service: denied",
 		},
 	}, {
 		Name:         "Service exceeds a quota",
