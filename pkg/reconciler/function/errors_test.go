@@ -58,6 +58,10 @@ func TestRetry(t *testing.T) {
 			if controller.IsPermanentError(got) != tc.permanent || controller.IsSkipKey(got) != tc.skipped {
 				t.Errorf("retry() = %#v", got)
 			}
+			got = retryService(fmt.Errorf("failed to create Service: %w", tc.err))
+			if controller.IsPermanentError(got) || controller.IsSkipKey(got) != tc.skipped {
+				t.Errorf("retryService() = %#v", got)
+			}
 		})
 	}
 }

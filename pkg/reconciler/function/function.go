@@ -92,7 +92,6 @@ func (r *Reconciler) ReconcileKind(ctx context.Context, fn *v1alpha1.Function) p
 	}
 	fn.Status.UpdatePhase()
 	hideSecrets(fn)
-	fn.Status.KeepTransitionTimes(&original.Status)
 	pkgreconciler.PostProcessReconcile(ctx, fn, original)
 	if err := r.writeStatus(ctx, original, fn); err != nil {
 		return err

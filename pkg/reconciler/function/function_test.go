@@ -1035,6 +1035,13 @@ func TestReconcileService(t *testing.T) {
 			"Warning InternalError failed to create Service: " + featuresOff.Error(),
 		},
 	}, {
+		Name:         "the namespace is being deleted: the Service is not tried again",
+		Key:          key,
+		Objects:      []runtime.Object{function(observed(configured, built(tr1, digestA))), configMap(running1), tr1},
+		WithReactors: []clientgotesting.ReactionFunc{fail("create", "services", namespaceLeaving())},
+		WantErr:      true,
+		WantCreates:  []runtime.Object{resources.MakeService(running1, running1.Status.Image)},
+	}, {
 		Name:          "Serving refuses the revision: the last one heals, and is reached as the Function says",
 		Key:           key,
 		Objects:       []runtime.Object{public(svc1, denied), configMap(running1), tr1, drifted},

@@ -256,17 +256,6 @@ func (fs *FunctionStatus) describeServing(noun string) string {
 	return noun + "s " + strings.Join(revisions, ", ") + " serve"
 }
 
-// KeepTransitionTimes gives the conditions that are as they were before the time
-// that they had then, also where they have been otherwise in the meantime.
-func (fs *FunctionStatus) KeepTransitionTimes(before *FunctionStatus) {
-	for i := range fs.Conditions {
-		now, was := &fs.Conditions[i], before.GetCondition(fs.Conditions[i].Type)
-		if was != nil && was.Status == now.Status && was.Reason == now.Reason && was.Message == now.Message {
-			now.LastTransitionTime = was.LastTransitionTime
-		}
-	}
-}
-
 // MarkRunningUnknown says where the service stands while it is not ready.
 func (fs *FunctionStatus) MarkRunningUnknown(reason, messageFormat string, messageA ...any) {
 	functionConditionSet.Manage(fs).MarkUnknown(FunctionConditionRunning, reason, messageFormat, messageA...)

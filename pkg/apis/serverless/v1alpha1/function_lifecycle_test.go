@@ -19,7 +19,6 @@ package v1alpha1
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -252,27 +251,5 @@ func TestMarkRunning(t *testing.T) {
 				t.Errorf("message = %q, want %q", got, tc.want)
 			}
 		})
-	}
-}
-
-func TestKeepTransitionTimes(t *testing.T) {
-	then := apis.VolatileTime{Inner: metav1.NewTime(time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC))}
-	before := &FunctionStatus{}
-	before.MarkRunningFailed("A", "a")
-	before.MarkBuildReady("B", "b")
-	for i := range before.Conditions {
-		before.Conditions[i].LastTransitionTime = then
-	}
-	now := before.DeepCopy()
-	now.MarkRunningUnknown("X", "x")
-	now.MarkRunningFailed("A", "a")
-	now.MarkBuildReady("B", "other")
-	now.KeepTransitionTimes(before)
-	for conditionType, want := range map[apis.ConditionType]bool{
-		FunctionConditionRunning: true, FunctionConditionReady: true, FunctionConditionBuildReady: false,
-	} {
-		if got := now.GetCondition(conditionType).LastTransitionTime == then; got != want {
-			t.Errorf("%s keeps its time: %v, want %v", conditionType, got, want)
-		}
 	}
 }
