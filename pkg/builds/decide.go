@@ -39,6 +39,9 @@ const (
 	ReasonRebuildRequested = "RebuildRequested"
 	// ReasonPreviousBuildFailed: the build failed, and the Function was updated since.
 	ReasonPreviousBuildFailed = "PreviousBuildFailed"
+	// ReasonCredentialsChanged: the registry had refused the build, and the
+	// credentials have changed since.
+	ReasonCredentialsChanged = "CredentialsChanged"
 	// ReasonBuildDeleted: somebody deleted the build while it ran.
 	ReasonBuildDeleted = "BuildDeleted"
 	// ReasonImageReused: the image of these inputs was known already. No build ran.
@@ -78,6 +81,10 @@ type Request struct {
 
 	// Generation is the Function's.
 	Generation int64
+
+	// CredentialsVersion tells two versions of the registry's credentials apart; it
+	// is "" where there are none. It asks for no build of its own.
+	CredentialsVersion string
 }
 
 // Build is one build: one that exists, or one that is remembered.
@@ -98,6 +105,9 @@ type Build struct {
 
 	// Deleting builds are about to be gone.
 	Deleting bool
+
+	// Refused says that the registry refused the build's credentials.
+	Refused bool
 }
 
 // answers says whether the build is the one that the request asks for.
@@ -164,6 +174,9 @@ func Decide(want Request, known Known) Decision {
 	if b := choose(want, known); b != nil {
 		if b.State == Failed && b.Generation < want.Generation {
 			return Decision{Action: Start, Reason: retryReason(b)}
+		}
+		if b.State == Failed && b.Refused && b.CredentialsVersion != want.CredentialsVersion {
+			return Decision{Action: Start, Reason: ReasonCredentialsChanged}
 		}
 		return Decision{Action: Follow, Build: b.Name}
 	}

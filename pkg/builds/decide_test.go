@@ -58,7 +58,14 @@ func requested(b Build) Build {
 	return b
 }
 
+// credentials sets the version of the registry's credentials.
+func credentials(version string) func(*Request) {
+	return func(r *Request) { r.CredentialsVersion = version }
+}
+
 func TestDecide(t *testing.T) {
+	refused := build("a", Failed, want(credentials("1")))
+	refused.Refused = true
 	start := func(reason string) Decision { return Decision{Action: Start, Reason: reason} }
 	// unlessThere starts a build where the registry does not hold the image.
 	unlessThere := func(reason string) Decision { return Decision{Action: Start, Reason: reason, Reuse: true} }
@@ -71,6 +78,36 @@ func TestDecide(t *testing.T) {
 		// decision is what is expected.
 		decision Decision
 	}{
+		"refused, and the credentials have changed": {
+			want:     want(credentials("2")),
+			known:    Known{Last: new(refused), Existing: []Build{refused}},
+			decision: start(ReasonCredentialsChanged),
+		},
+		"refused, and there are credentials no more": {
+			want:     want(),
+			known:    Known{Last: new(refused), Existing: []Build{refused}},
+			decision: start(ReasonCredentialsChanged),
+		},
+		"refused, and the credentials have not changed": {
+			want:     want(credentials("1")),
+			known:    Known{Last: new(refused), Existing: []Build{refused}},
+			decision: follow("a"),
+		},
+		"failed for another reason, and the credentials have changed": {
+			want:     want(credentials("2")),
+			known:    Known{Existing: []Build{build("a", Failed, want(credentials("1")))}},
+			decision: follow("a"),
+		},
+		"succeeded, and the credentials have changed": {
+			want:     want(credentials("2")),
+			known:    Known{Existing: []Build{build("a", Succeeded, want(credentials("1")))}},
+			decision: follow("a"),
+		},
+		"running, and the credentials have changed": {
+			want:     want(credentials("2")),
+			known:    Known{Existing: []Build{build("a", Running, want(credentials("1")))}},
+			decision: follow("a"),
+		},
 		"nothing is known": {
 			want: want(), decision: unlessThere(ReasonFirstBuild),
 		},

@@ -41,7 +41,7 @@ func (s *Secrets) Keychain(ctx context.Context, secretName, namespace string) (a
 	}
 	auths, err := parse(secret)
 	if err != nil {
-		return nil, fmt.Errorf("Secret %s/%s: %w", secret.Namespace, secret.Name, err)
+		return nil, fmt.Errorf("failed to read Secret %s/%s: %w", secret.Namespace, secret.Name, err)
 	}
 	return auths, nil
 }

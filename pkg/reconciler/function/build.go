@@ -183,8 +183,13 @@ func (r *Reconciler) startBuild(ctx context.Context, fn *v1alpha1.Function, want
 		BaseImage: want.baseImage, Files: want.files, Credentials: want.credentials,
 		Dependencies: resources.Dependencies{Tag: want.lookup.Dependencies, Digest: dependencies},
 	}
-	if last := fn.Status.Build; last != nil && (reason == builds.ReasonBuildDeleted || isPlanned(last, want.request.Tag)) {
-		build.Reason, build.Attempt = last.Reason, last.Attempts+1
+	if last := fn.Status.Build; last != nil {
+		switch {
+		case reason == builds.ReasonBuildDeleted, isPlanned(last, want.request.Tag):
+			build.Reason, build.Attempt = last.Reason, last.Attempts+1
+		case reason == builds.ReasonCredentialsChanged:
+			build.Attempt = last.Attempts + 1
+		}
 	}
 	if len(earlier) > 0 {
 		fn.Status.Build = &v1alpha1.BuildStatus{
@@ -248,6 +253,10 @@ func (r *Reconciler) followBuild(ctx context.Context, fn *v1alpha1.Function, wan
 		switch {
 		case condition == nil:
 			fn.Status.MarkBuildUnknown(v1alpha1.ReasonTaskRunCreated, "TaskRun %s is about to run.", tr.Name)
+		case condition.Reason == podPending && len(neededSecrets(tr)) > 0:
+			// Neither Tekton nor the pod tells of a Secret that does not exist.
+			fn.Status.MarkBuildUnknown(v1alpha1.ReasonTaskRunRunning, "TaskRun %s waits for its pod to start, which needs Secret %s to exist.",
+				tr.Name, strings.Join(neededSecrets(tr), " and Secret "))
 		case isOrdinary(condition.Reason):
 			fn.Status.MarkBuildUnknown(v1alpha1.ReasonTaskRunRunning, "TaskRun %s runs.", tr.Name)
 		default:
@@ -257,11 +266,28 @@ func (r *Reconciler) followBuild(ctx context.Context, fn *v1alpha1.Function, wan
 	return nil
 }
 
+// podPending is the reason of a TaskRun whose pod has not started.
+const podPending = "Pending"
+
+// neededSecrets returns the names of the Secrets that the TaskRun's pod cannot
+// start without.
+func neededSecrets(tr *pipelinev1.TaskRun) (names []string) {
+	if tr.Spec.TaskSpec == nil {
+		return nil
+	}
+	for _, volume := range tr.Spec.TaskSpec.Volumes {
+		if secret := volume.Secret; secret != nil && (secret.Optional == nil || !*secret.Optional) {
+			names = append(names, secret.SecretName)
+		}
+	}
+	return names
+}
+
 // isOrdinary says whether a reason of a TaskRun that has not ended tells no
 // more than that. Others tell what holds it up.
 func isOrdinary(reason string) bool {
 	switch reason {
-	case string(pipelinev1.TaskRunReasonStarted), string(pipelinev1.TaskRunReasonRunning), "Pending":
+	case string(pipelinev1.TaskRunReasonStarted), string(pipelinev1.TaskRunReasonRunning), podPending:
 		return true
 	}
 	return false
@@ -353,10 +379,13 @@ func buildsOf(fn *v1alpha1.Function, taskRuns []*pipelinev1.TaskRun) []builds.Bu
 				Fingerprint: status.Inputs,
 				Rebuild:     status.Rebuild,
 				Generation:  generationOf(fn, tr),
+
+				CredentialsVersion: tr.Annotations[serverless.BuildCredentialsAnnotationKey],
 			},
 			Reason:   status.Reason,
 			State:    stateOf(tr),
 			Deleting: tr.DeletionTimestamp != nil,
+			Refused:  status.Failure != nil && status.Failure.Reason == v1alpha1.ReasonRegistryUnauthorized,
 		})
 	}
 	return existing

@@ -50,5 +50,8 @@ func (r *Reconciler) provideCredentials(ctx context.Context, fn *v1alpha1.Functi
 		fn.Status.MarkBuildFailed(v1alpha1.ReasonCredentialsFailed,
 			"The credentials in Secret %s cannot be brought to the namespace: %v", name, err)
 	}
+	if want.credentials != nil {
+		want.request.CredentialsVersion = want.credentials.ResourceVersion
+	}
 	return retry(err)
 }

@@ -26,6 +26,7 @@ import (
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	clientgotesting "k8s.io/client-go/testing"
 	"knative.dev/pkg/kmap"
 	rtesting "knative.dev/pkg/reconciler/testing"
 	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
@@ -51,20 +52,31 @@ func withCredentials(what any) map[string]any {
 }
 
 func TestReconcileCredentials(t *testing.T) {
-	withSecret := func(tr *pipelinev1.TaskRun) *pipelinev1.TaskRun {
+	run := func(reason string, attempt int32, version string) *pipelinev1.TaskRun {
 		want, _ := makePlan(config.ToContext(t.Context(), testConfig()), function())
 		return resources.MakeTaskRun(function(), testConfig(), resources.Build{
-			Request: want.request, Reason: builds.ReasonFirstBuild, Attempt: 1, BaseImage: want.baseImage, Files: want.files, Credentials: registrySecret("7"),
+			Request: want.request, Reason: reason, Attempt: attempt,
+			BaseImage: want.baseImage, Files: want.files, Credentials: registrySecret(version),
 		})
-	}(firstRun)
+	}
+	withSecret := run(builds.ReasonFirstBuild, 1, "7")
+	refusedRun := run(builds.ReasonFirstBuild, 1, "7")
+	taskRunFailed("Failed", "step push")(refusedRun)
+	refused := function(observed(configured, buildFailed(refusedRun,
+		v1alpha1.BuildFailure{Reason: v1alpha1.ReasonRegistryUnauthorized, Message: "401"})))
+	second := run(builds.ReasonCredentialsChanged, 2, "8")
+	planned := function(observed(configured, buildPlanned(builds.ReasonCredentialsChanged, refusedRun), func(fn *v1alpha1.Function) { fn.Status.Build.Attempts = 1 }))
 	pulls := service(running1, serviceReady, func(svc *servingv1.Service) {
 		svc.Annotations = kmap.Union(svc.Annotations, resources.MakeService(running1, running1.Status.Image, "registry").Annotations)
 		svc.Spec.Template.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "registry"}}
 	})
 	running := running1.DeepCopy()
 	running.Status.TemplateHash = resources.Remember(pulls)
+	pending := run(builds.ReasonFirstBuild, 1, "7")
+	succeededCondition(corev1.ConditionUnknown, "Pending", "pod status")(pending)
+	waiting := "TaskRun " + pending.Name + " waits for its pod to start, which needs Secret registry to exist."
 	quota := apierrs.NewForbidden(corev1.Resource("secrets"), "registry", errors.New("exceeded quota"))
-	const refused = "The credentials in Secret registry cannot be brought to the namespace: secrets \"registry\" is forbidden: exceeded quota"
+	const refusal = "The credentials in Secret registry cannot be brought to the namespace: secrets \"registry\" is forbidden: exceeded quota"
 
 	rtesting.TableTest{{
 		Name:          "the first build has the credentials",
@@ -90,11 +102,11 @@ func TestReconcileCredentials(t *testing.T) {
 		OtherTestData: withCredentials(quota),
 		WantErr:       true,
 		WantStatusUpdates: statusUpdate(function(observed(configured, marked(func(fs *v1alpha1.FunctionStatus) {
-			fs.MarkBuildFailed(v1alpha1.ReasonCredentialsFailed, "%s", refused)
+			fs.MarkBuildFailed(v1alpha1.ReasonCredentialsFailed, "%s", refusal)
 		})))),
 		WantEvents: []string{
 			"Normal ConfigMapCreated ConfigMap " + configMap(function()).Name + " holds what the build needs.",
-			"Warning CredentialsFailed " + refused,
+			"Warning CredentialsFailed " + refusal,
 			"Warning InternalError " + quota.Error(),
 		},
 	}, {
@@ -104,5 +116,35 @@ func TestReconcileCredentials(t *testing.T) {
 		OtherTestData: withCredentials(quota),
 		WantErr:       true,
 		WantEvents:    []string{"Warning InternalError " + quota.Error()},
+	}, {
+		Name:          "a build whose pod does not start tells of the Secrets that it needs",
+		Key:           key,
+		Objects:       []runtime.Object{function(observed(configured, buildCreated(withSecret))), configMap(function()), pending},
+		OtherTestData: withCredentials(registrySecret("7")),
+		WantStatusUpdates: statusUpdate(function(observed(configured, buildCreated(pending), marked(func(fs *v1alpha1.FunctionStatus) {
+			fs.MarkBuildUnknown(v1alpha1.ReasonTaskRunRunning, "%s", waiting)
+		})))),
+		WantEvents: []string{"Normal TaskRunRunning " + waiting},
+	}, {
+		Name:          "a build that the registry has refused waits for other credentials",
+		Key:           key,
+		Objects:       []runtime.Object{refused, configMap(refused), refusedRun},
+		OtherTestData: withCredentials(registrySecret("7")),
+	}, {
+		Name:              "and is tried again with them, when the refused one is gone",
+		Key:               key,
+		Objects:           []runtime.Object{refused, configMap(refused), refusedRun},
+		OtherTestData:     withCredentials(registrySecret("8")),
+		WantDeletes:       []clientgotesting.DeleteActionImpl{deletion("taskruns", refusedRun)},
+		WantStatusUpdates: statusUpdate(planned),
+		WantEvents:        []string{"Normal TaskRunsDeleted The build starts when earlier ones are gone: " + refusedRun.Name + "."},
+	}, {
+		Name:              "as another attempt",
+		Key:               key,
+		Objects:           []runtime.Object{planned, configMap(planned)},
+		OtherTestData:     withCredentials(registrySecret("8")),
+		WantCreates:       []runtime.Object{second},
+		WantStatusUpdates: statusUpdate(function(observed(configured, buildCreated(second)))),
+		WantEvents:        []string{"Normal TaskRunCreated TaskRun " + second.Name + " is about to run."},
 	}}.Test(t, factory())
 }
