@@ -43,6 +43,8 @@ endif
 ko_flags := --sbom=none
 # Sets the shell's variable relay to the image of the pod that calls functions.
 build_relay = relay=$$(ko build $(ko_flags) ./test/images/relay 2>build/relay.log) || { cat build/relay.log; exit 1; };
+# Sets the shell's variable registries to the image of registries with credentials.
+build_registries = registries=$$(ko build $(ko_flags) ./test/images/registries 2>build/registries.log) || { cat build/registries.log; exit 1; };
 wait = kubectl wait --timeout=3m
 
 ##@ Try it
@@ -101,7 +103,7 @@ test-unit: ## Run the unit tests with the race detector. Needs no cluster.
 
 .PHONY: test-e2e
 test-e2e: install ## Run the end-to-end tests on the cluster. TEST=Name runs one.
-	@$(on_cluster) $(build_relay) go test -tags=e2e -count=1 -v -timeout=40m -parallel=$(E2E_PARALLEL) $(if $(TEST),-run='$(TEST)') ./test/e2e/... -relay-image="$$relay"
+	@$(on_cluster) $(build_relay) $(build_registries) go test -tags=e2e -count=1 -v -timeout=40m -parallel=$(E2E_PARALLEL) $(if $(TEST),-run='$(TEST)') ./test/e2e/... -relay-image="$$relay" -registries-image="$$registries"
 
 # Builds share the node's cores: more at once only wait for each other.
 E2E_PARALLEL := 4

@@ -44,6 +44,8 @@ var (
 	clients    *test.Clients
 	relay      *test.Relay
 	relayImage string
+	// registriesImage is of a pod that the tests of credentials start.
+	registriesImage string
 	// toolNamespace is where the relay runs, and what else the tests need. It
 	// admits privileged pods.
 	toolNamespace string
@@ -51,6 +53,7 @@ var (
 
 func TestMain(m *testing.M) {
 	flag.StringVar(&relayImage, "relay-image", "", "the image of test/images/relay, as ko build prints it")
+	flag.StringVar(&registriesImage, "registries-image", "", "the image of test/images/registries, as ko build prints it")
 	flag.Parse()
 
 	ctx := context.Background()

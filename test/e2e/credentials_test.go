@@ -1,0 +1,448 @@
+//go:build e2e
+
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package e2e
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"knative.dev/pkg/apis"
+
+	"github.com/kiln-dev/kiln/pkg/apis/config"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/test"
+	"github.com/kiln-dev/kiln/test/images/relay/api"
+)
+
+const (
+	// credentials is the Secret that Kiln's roles know.
+	credentials = "kiln-registry-credentials"
+	// copyLabel tells Kiln's copies from others' Secrets.
+	copyLabel = "serverless.kiln.dev/credentials"
+
+	// The ports of test/images/registries, on its node: nodes reach it as 127.0.0.1
+	// then, which container runtimes take to speak plain HTTP, and pods by the
+	// address of the node.
+	imagesPort   = 31500
+	packagesPort = 31501
+	controlPort  = 31502
+)
+
+// registries is a pod with a registry of images that wants a password, and one of
+// packages that wants a token.
+type registries struct {
+	*env
+	address string
+}
+
+// startRegistries starts the pod and has Kiln keep images in it until the test
+// ends. The tests that use it run alone: the places of images are the cluster's.
+func (e *env) startRegistries() *registries {
+	e.Helper()
+	if registriesImage == "" {
+		e.Fatal("-registries-image is not set; make test-e2e sets it")
+	}
+	pods := clients.Kube.CoreV1().Pods(toolNamespace)
+	ports := []string{
+		"-images-port=" + strconv.Itoa(imagesPort), "-packages-port=" + strconv.Itoa(packagesPort), "-control-port=" + strconv.Itoa(controlPort),
+	}
+	pod, err := pods.Create(e.ctx, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "registries-"},
+		Spec: corev1.PodSpec{
+			HostNetwork:                   true,
+			AutomountServiceAccountToken:  new(false),
+			EnableServiceLinks:            new(false),
+			TerminationGracePeriodSeconds: new(int64(1)),
+			// Who must pull from 127.0.0.1 has to run on the same node.
+			ActiveDeadlineSeconds: new(int64(time.Hour.Seconds())),
+			Containers: []corev1.Container{{
+				Name: "registries", Image: registriesImage, Args: ports,
+				ReadinessProbe: &corev1.Probe{
+					PeriodSeconds: 1,
+					ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt32(controlPort)}},
+				},
+				SecurityContext: &corev1.SecurityContext{RunAsUser: new(int64(0))},
+				VolumeMounts:    []corev1.VolumeMount{{Name: "data", MountPath: "/data"}},
+			}},
+			Volumes: []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		e.Fatal(err)
+	}
+	e.Cleanup(func() {
+		if err := pods.Delete(e.after(), pod.Name, metav1.DeleteOptions{}); err != nil {
+			e.Error(err)
+		}
+		// The ports must be free for the next.
+		if err := test.Until(e.after(), pods, test.Named(pod.Name), gone[*corev1.Pod]); err != nil {
+			e.Error(err)
+		}
+	})
+	r := &registries{env: e}
+	if err := test.Until(e.ctx, pods, test.Named(pod.Name), func(found []*corev1.Pod) error {
+		for _, pod := range found {
+			for _, c := range pod.Status.Conditions {
+				if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+					r.address = pod.Status.HostIP
+					return nil
+				}
+			}
+		}
+		return fmt.Errorf("pod %s is not ready", pod.Name)
+	}); err != nil {
+		e.Fatal(err)
+	}
+	e.setRegistry(r)
+	return r
+}
+
+// after returns a context for what is done when the test has ended.
+func (e *env) after() context.Context {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.ctx), time.Minute)
+	e.Cleanup(cancel)
+	return ctx
+}
+
+// setRegistry has Kiln push to the registry of the pod, and nodes pull from it,
+// by different addresses, until the test ends.
+func (e *env) setRegistry(r *registries) {
+	e.Helper()
+	configMaps := clients.Kube.CoreV1().ConfigMaps(test.SystemNamespace)
+	was, err := configMaps.Get(e.ctx, config.RegistryConfigName, metav1.GetOptions{})
+	if err != nil {
+		e.Fatal(err)
+	}
+	push := fmt.Sprintf("%s:%d", r.address, imagesPort)
+	edit(e, configMaps, config.RegistryConfigName, func(cm *corev1.ConfigMap) {
+		cm.Data["push"] = push
+		cm.Data["pull"] = fmt.Sprintf("127.0.0.1:%d", imagesPort)
+		cm.Data["insecure"] = strings.Trim(was.Data["insecure"]+","+push, ",")
+		cm.Data["credentials"] = credentials
+	})
+	e.Cleanup(func() {
+		if !e.Failed() {
+			// Else they would be built for the other registry.
+			functions := clients.Kiln.ServerlessV1alpha1().Functions(e.namespace)
+			if err := functions.DeleteCollection(e.after(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+				e.Error(err)
+			}
+		}
+		cm, err := configMaps.Get(e.after(), config.RegistryConfigName, metav1.GetOptions{})
+		if err == nil {
+			cm.Data = was.Data
+			_, err = configMaps.Update(e.after(), cm, metav1.UpdateOptions{})
+		}
+		if err != nil {
+			e.Error("failed to restore config-registry:", err)
+		}
+	})
+}
+
+// want sets what one of the registries wants.
+func (r *registries) want(what, secret string) {
+	r.Helper()
+	if answer := r.control("/"+what, secret); answer.Status != http.StatusOK {
+		r.Fatalf("failed to set the %s: %+v", what, answer)
+	}
+}
+
+// find returns where in the images there is a text.
+func (r *registries) find(text string) (found []string) {
+	r.Helper()
+	answer := r.control("/find", text)
+	if answer.Status != http.StatusOK {
+		r.Fatalf("failed to search the images: %+v", answer)
+	}
+	if err := json.Unmarshal([]byte(answer.Body), &found); err != nil {
+		r.Fatal(err)
+	}
+	return found
+}
+
+func (r *registries) control(path, body string) api.Answer {
+	r.Helper()
+	answer, err := relay.Call(r.ctx, api.Request{
+		Method: http.MethodPost, URL: fmt.Sprintf("http://%s:%d%s", r.address, controlPort, path), Body: body,
+	})
+	if err != nil {
+		r.Fatal(err)
+	}
+	return answer
+}
+
+// secret returns the credentials for both addresses of the registry.
+func (r *registries) secret(password string) *corev1.Secret {
+	auth := map[string]string{"username": "kiln", "password": password}
+	data, err := json.Marshal(map[string]any{"auths": map[string]any{
+		fmt.Sprintf("%s:%d", r.address, imagesPort): auth,
+		fmt.Sprintf("127.0.0.1:%d", imagesPort):     auth,
+	}})
+	if err != nil {
+		r.Fatal(err)
+	}
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: credentials},
+		Type:       corev1.SecretTypeDockerConfigJson,
+		Data:       map[string][]byte{corev1.DockerConfigJsonKey: data},
+	}
+}
+
+// createSource creates the Secret in Kiln's namespace until the test ends.
+func (r *registries) createSource(password string) {
+	r.Helper()
+	secrets := clients.Kube.CoreV1().Secrets(test.SystemNamespace)
+	if _, err := secrets.Create(r.ctx, r.secret(password), metav1.CreateOptions{}); err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() {
+		if err := secrets.Delete(r.after(), credentials, metav1.DeleteOptions{}); err != nil {
+			r.Error(err)
+		}
+	})
+}
+
+func (r *registries) editSource(password string) {
+	r.Helper()
+	edit(r.env, clients.Kube.CoreV1().Secrets(test.SystemNamespace), credentials, func(secret *corev1.Secret) {
+		secret.Data = r.secret(password).Data
+	})
+}
+
+// gone is content when there is nothing.
+func gone[T metav1.Object](found []T) error {
+	if len(found) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s is still there", found[0].GetName())
+}
+
+// untilCopy waits until there is a copy with that password in the namespace.
+func (r *registries) untilCopy(e *env, password string) {
+	r.Helper()
+	untilObjects(e, clients.Kube.CoreV1().Secrets(e.namespace), func(found []*corev1.Secret) error {
+		for _, secret := range found {
+			if secret.Name == credentials && secret.Labels[copyLabel] != "" &&
+				string(secret.Data[corev1.DockerConfigJsonKey]) == string(r.secret(password).Data[corev1.DockerConfigJsonKey]) {
+				return nil
+			}
+		}
+		return fmt.Errorf("among %d Secrets there is no copy with the password", len(found))
+	})
+}
+
+var unauthorized = apis.Condition{
+	Type:   v1alpha1.FunctionConditionBuildReady,
+	Status: corev1.ConditionFalse,
+	Reason: v1alpha1.ReasonRegistryUnauthorized,
+}
+
+// TestRegistryCredentials wants that a wrong password is told, that the right one
+// heals, that one may change without a build or a revision, and that nothing is
+// left when the last Function goes.
+func TestRegistryCredentials(t *testing.T) {
+	e := newEnv(t)
+	r := e.startRegistries()
+	r.want("password", "first")
+	r.createSource("wrong")
+
+	fn := e.create(function(answering("one")))
+	fn, condition := e.untilCondition(fn, unauthorized)
+	wantWords(t, condition.Message, "credentials")
+	r.untilCopy(e, "wrong")
+	e.wantBuilds(1)
+
+	r.editSource("first")
+	fn = e.until(fn, test.Healed)
+	e.wantAnswer(fn, "{}", "one")
+	r.untilCopy(e, "first")
+	e.wantBuilds(2)
+	if got, want := fn.Status.Image, fmt.Sprintf("127.0.0.1:%d/", imagesPort); !strings.HasPrefix(got, want) {
+		t.Errorf("the image is %s, want it to be pulled from %s", got, want)
+	}
+
+	// Rotation. The next build needs it; nothing else happens.
+	r.want("password", "second")
+	r.editSource("second")
+	r.untilCopy(e, "second")
+	fn = e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Source = answering("two") })
+	fn = e.until(fn, test.Ready)
+	e.wantAnswerSoon(fn, "two")
+	e.wantBuilds(3)
+	e.wantRevisions(2)
+
+	if err := clients.Kiln.ServerlessV1alpha1().Functions(e.namespace).Delete(e.ctx, fn.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	untilObjects(e, clients.Kube.CoreV1().Secrets(e.namespace), gone[*corev1.Secret])
+}
+
+// TestOwnRegistryCredentials wants that a namespace's own Secret is used, and
+// never touched.
+func TestOwnRegistryCredentials(t *testing.T) {
+	e := newEnv(t)
+	r := e.startRegistries()
+	r.want("password", "own")
+	secrets := clients.Kube.CoreV1().Secrets(e.namespace)
+	own, err := secrets.Create(e.ctx, r.secret("own"), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.createSource("wrong")
+
+	fn := e.until(e.create(function(answering("mine"))), test.Ready)
+	e.wantAnswer(fn, "{}", "mine")
+	r.editSource("wrong again")
+	// Another namespace tells that the change has been seen.
+	other := newEnv(t)
+	other.create(function(answering("theirs")))
+	r.untilCopy(other, "wrong again")
+
+	if err := clients.Kiln.ServerlessV1alpha1().Functions(e.namespace).Delete(e.ctx, fn.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := clients.Kiln.ServerlessV1alpha1().Functions(other.namespace).Delete(e.ctx, fn.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	untilObjects(other, clients.Kube.CoreV1().Secrets(other.namespace), gone[*corev1.Secret])
+	left, err := secrets.Get(e.ctx, credentials, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left.ResourceVersion != own.ResourceVersion {
+		t.Errorf("the namespace's own Secret was changed: %+v", left.ObjectMeta)
+	}
+}
+
+// hostile values mean something to a shell, or to a Dockerfile.
+var hostile = map[string]string{
+	"HOSTILE_SHELL":      "'; touch /function/node_modules/kiln-broken; $(touch /function/kiln-broken) `touch kiln-broken` \"",
+	"HOSTILE_DOCKERFILE": "x\nRUN touch /kiln-broken\nENV A=kiln-broken\n",
+	"HOSTILE_FLAG":       "--destination=evil.example.com/x $(params.x) $HOME",
+}
+
+// TestPackageRegistry wants that a build installs what only those get who know
+// the token, with the environment that the Function says; and that neither gets
+// into the image, though all of what is installed does.
+func TestPackageRegistry(t *testing.T) {
+	const token, packagesSecret = "npm-token-5fdb13", "npm"
+	e := newEnv(t)
+	r := e.startRegistries()
+	r.want("password", "any")
+	r.createSource("any")
+	r.want("token", token)
+
+	fn := function("module.exports = { main: () => require('kiln-private') };\n")
+	fn.Spec.Deps = `{"dependencies": {"kiln-private": "1.0.0"}}`
+	fn.Spec.Build = &v1alpha1.BuildSpec{SecretName: packagesSecret}
+	for _, name := range slices.Sorted(maps.Keys(hostile)) {
+		fn.Spec.Build.Env = append(fn.Spec.Build.Env, v1alpha1.BuildEnvVar{Name: name, Value: hostile[name]})
+	}
+	fn = e.create(fn)
+	// The build waits for the Secret, and says so.
+	fn = e.until(fn, func(fn *v1alpha1.Function) error {
+		condition := fn.Status.GetCondition(v1alpha1.FunctionConditionBuildReady)
+		if condition.IsUnknown() && strings.Contains(condition.GetMessage(), "Secret "+packagesSecret) {
+			return nil
+		}
+		return fmt.Errorf("BuildReady is %v, want it to tell of Secret %s", condition, packagesSecret)
+	})
+	npmrc := fmt.Sprintf("registry=http://%[1]s:%[2]d/\n//%[1]s:%[2]d/:_authToken=%[3]s\n", r.address, packagesPort, token)
+	secrets := clients.Kube.CoreV1().Secrets(e.namespace)
+	if _, err := secrets.Create(e.ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: packagesSecret},
+		StringData: map[string]string{".npmrc": npmrc},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	fn = e.until(fn, test.Ready)
+	e.wantHashes(fn)
+
+	if found := r.find("kiln-private-marker"); len(found) == 0 {
+		t.Error("the package is not found in the image: nothing would be")
+	}
+	for _, absent := range append(slices.Collect(maps.Values(hostile)), token, "kiln-packages", "kiln-env", "kiln-credentials", "kiln-broken") {
+		if found := r.find(absent); len(found) > 0 {
+			t.Errorf("%q is in the image: %v", absent, found)
+		}
+	}
+
+	// Neither another token nor another environment builds anything.
+	edit(e, secrets, packagesSecret, func(secret *corev1.Secret) { secret.Data[".npmrc"] = []byte("registry=http://127.0.0.1:1/\n") })
+	fn = e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Build.Env = nil })
+	fn = e.edit(fn, setEnv("A", "b"))
+	e.until(fn, test.Ready)
+	e.wantBuilds(1)
+	e.wantRevisions(2)
+}
+
+// wantHashes wants that the installation has seen each hostile value as it is.
+func (e *env) wantHashes(fn *v1alpha1.Function) {
+	e.Helper()
+	answer, err := relay.Call(e.ctx, request(fn, "{}"))
+	if err != nil {
+		e.Fatal(err)
+	}
+	seen := map[string]string{}
+	if err := json.Unmarshal([]byte(answer.Body), &seen); err != nil {
+		e.Fatalf("the function answered %+v: %v", answer, err)
+	}
+	for name, value := range hostile {
+		sum := sha256.Sum256([]byte(value))
+		if got, want := seen[name], hex.EncodeToString(sum[:]); got != want {
+			e.Errorf("the hash of %s is %q, want %q", name, got, want)
+		}
+	}
+}
+
+// TestBuildTimeout wants that a build ends when the Function says.
+func TestBuildTimeout(t *testing.T) {
+	e := newEnv(t)
+	r := e.startRegistries()
+	r.want("password", "any")
+	r.createSource("any")
+	fn := function(answering("never"))
+	fn.Spec.Deps = `{"dependencies": {"kiln-slow": "1.0.0"}}`
+	fn.Spec.Build = &v1alpha1.BuildSpec{
+		Timeout: &metav1.Duration{Duration: 15 * time.Second},
+		Env:     []v1alpha1.BuildEnvVar{{Name: "NPM_CONFIG_REGISTRY", Value: fmt.Sprintf("http://%s:%d/", r.address, packagesPort)}},
+	}
+	fn, condition := e.untilCondition(e.create(fn), apis.Condition{
+		Type:   v1alpha1.FunctionConditionBuildReady,
+		Status: corev1.ConditionFalse,
+		Reason: v1alpha1.ReasonBuildTimeout,
+	})
+	wantWords(t, condition.Message, "15s")
+	e.wantPhase(fn, v1alpha1.FunctionFailed)
+	e.wantBuilds(1)
+}
