@@ -141,7 +141,7 @@ func TestTakeover(t *testing.T) {
 	t.Logf("%s led, and %s took over", first, next)
 	fn = e.until(fn, test.Ready)
 	e.wantAnswer(fn, "{}", alive)
-	fn = e.until(e.edit(fn, setEnv("AFTER", "takeover")), test.Healed)
+	e.until(e.edit(fn, setEnv("AFTER", "takeover")), test.Healed)
 	e.wantBuilds(1)
 	e.wantRevisions(2)
 }

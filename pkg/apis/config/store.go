@@ -86,7 +86,7 @@ func Check(configMap *corev1.ConfigMap) error {
 	}
 	// The store has checked that all of them are such functions.
 	results := reflect.ValueOf(constructor).Call([]reflect.Value{reflect.ValueOf(configMap)})
-	err, _ := results[1].Interface().(error)
+	err, _ := reflect.TypeAssert[error](results[1])
 	return err
 }
 
