@@ -136,7 +136,7 @@ func (r *Reconciler) reconcile(ctx context.Context, fn *v1alpha1.Function) error
 	if err := r.deploy(ctx, fn); err != nil {
 		return err
 	}
-	r.tagVersion(ctx, fn)
+	r.tagVersion(ctx, fn, before)
 	return nil
 }
 

@@ -22,6 +22,7 @@ import (
 
 	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
@@ -51,8 +52,9 @@ func (r *Reconciler) lookAhead(fn *v1alpha1.Function, want *plan, taskRuns []*pi
 
 // tagVersion sees to it that the registry knows the image that was deployed by
 // the Function's generation. It never fails the Function, and says nothing until
-// it is done; then the status tells.
-func (r *Reconciler) tagVersion(ctx context.Context, fn *v1alpha1.Function) {
+// it is done; then the status, which was as before, tells. A service that is on
+// its way changes the status anyway: that write is waited for.
+func (r *Reconciler) tagVersion(ctx context.Context, fn *v1alpha1.Function, before *v1alpha1.FunctionStatus) {
 	tag := "g" + strconv.FormatInt(fn.Generation, 10)
 	if fn.Status.VersionTag == tag {
 		r.taggings.Forget(keyOf(fn))
@@ -60,10 +62,9 @@ func (r *Reconciler) tagVersion(ctx context.Context, fn *v1alpha1.Function) {
 	}
 	tagging := images.Tagging{Repository: repositoryOf(ctx, fn), Digest: digestIn(fn.Status.Image), Tag: tag}
 	r.taggings.Ask(keyOf(fn), tagging)
-	// A service that is on its way wakes the Function, and changes its status,
-	// anyway.
 	settled := !fn.Status.GetCondition(v1alpha1.FunctionConditionRunning).IsUnknown()
-	if _, done := r.taggings.Answer(keyOf(fn), tagging, settled); done {
+	_, done := r.taggings.Answer(keyOf(fn), tagging, settled)
+	if done && (settled || !equality.Semantic.DeepEqual(before, &fn.Status)) {
 		fn.Status.VersionTag = tag
 	}
 }

@@ -28,6 +28,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clientgotesting "k8s.io/client-go/testing"
 	rtesting "knative.dev/pkg/reconciler/testing"
+	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
@@ -207,6 +208,8 @@ func TestReconcileVersionTag(t *testing.T) {
 	envEdited := func(options ...functionOption) *v1alpha1.Function {
 		return edited(append([]functionOption{versionTagged("g1"), withEnv("A", "1")}, options...)...)
 	}
+	deploying := function(observed(configured, built(tr1, digestA), serviceCreated))
+	serviceUnobserved := func(svc *servingv1.Service) { svc.Status.ObservedGeneration = 0 }
 	again := withVersion.DeepCopy()
 	withRebuild("1")(again)
 	rebuildRun := taskRun(again, builds.ReasonRebuildRequested, taskRunSucceeded(digestB))
@@ -224,6 +227,11 @@ func TestReconcileVersionTag(t *testing.T) {
 		Name:    "the image cannot get its tag: the Function runs",
 		Key:     key,
 		Objects: []runtime.Object{running1, configMap(running1), tr1, svc1},
+	}, {
+		Name:          "the image has got its tag while the service is on its way: that is for the next write",
+		Key:           key,
+		Objects:       []runtime.Object{deploying, configMap(running1), tr1, service(running1, serviceUnobserved)},
+		OtherTestData: tagged("g1"),
 	}, {
 		Name:              "a generation without a build gets its tag, too, with the write that is due",
 		Key:               key,
@@ -328,7 +336,7 @@ func TestTagVersion(t *testing.T) {
 			}
 			taggings := &recorder[images.Tagging, struct{}]{asked: &images.Tagging{Tag: "earlier"}}
 			r := &Reconciler{taggings: taggings}
-			r.tagVersion(config.ToContext(context.Background(), cfg), tc.fn.DeepCopy())
+			r.tagVersion(config.ToContext(context.Background(), cfg), tc.fn.DeepCopy(), &v1alpha1.FunctionStatus{})
 			if diff := cmp.Diff(tc.want, taggings.asked); diff != "" {
 				t.Errorf("asked for (-want, +got):\n%s", diff)
 			}
