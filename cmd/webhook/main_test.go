@@ -112,12 +112,19 @@ func shippedConfig(t *testing.T) (configMaps []*corev1.ConfigMap) {
 	return configMaps
 }
 
-// admission starts one of the webhook's controllers with the shipped configuration.
-func admission(t *testing.T, constructor func(context.Context, configmap.Watcher) *controller.Impl) (context.Context, webhook.AdmissionController) {
+// admission starts one of the webhook's controllers with the shipped
+// configuration, and what is edited in it.
+func admission(t *testing.T, constructor func(context.Context, configmap.Watcher) *controller.Impl, edits ...func(*corev1.ConfigMap)) (context.Context, webhook.AdmissionController) {
 	t.Helper()
+	configuration := shippedConfig(t)
+	for _, configMap := range configuration {
+		for _, edit := range edits {
+			edit(configMap)
+		}
+	}
 	ctx, _ := rtesting.SetupFakeContext(t)
 	ctx = webhook.WithOptions(ctx, webhook.Options{ServiceName: serviceName, SecretName: secretName})
-	impl := constructor(ctx, configmap.NewStaticWatcher(shippedConfig(t)...))
+	impl := constructor(ctx, configmap.NewStaticWatcher(configuration...))
 	return ctx, impl.Reconciler.(webhook.AdmissionController)
 }
 
@@ -183,6 +190,38 @@ func TestValidation(t *testing.T) {
 	relabelled.Labels = map[string]string{"a": "b"}
 	if response := ac.Admit(ctx, request(t, admissionv1.Update, functionKind, relabelled, fn)); !response.Allowed {
 		t.Errorf("an edit of labels is denied: %v", response.Result)
+	}
+}
+
+// TestWarning deprecates a runtime: kubectl shows its users a warning when they
+// apply, and not when they only edit labels.
+func TestWarning(t *testing.T) {
+	ctx, ac := admission(t, newValidation, func(configMap *corev1.ConfigMap) {
+		if configMap.Name == "config-runtimes" {
+			configMap.Data["nodejs22"] += "\ndeprecated: true\n"
+		}
+	})
+	fn := greeter()
+	fn.Spec.Runtime = "nodejs22"
+	want := []string{`runtime "nodejs22" is deprecated: spec.runtime`}
+	response := ac.Admit(ctx, request(t, admissionv1.Create, functionKind, fn, nil))
+	if diff := cmp.Diff(want, response.Warnings); diff != "" || !response.Allowed {
+		t.Errorf("on creation %v (-want +got):\n%s", response.Result, diff)
+	}
+	edited := fn.DeepCopy()
+	edited.Spec.Source += "\n"
+	response = ac.Admit(ctx, request(t, admissionv1.Update, functionKind, edited, fn))
+	if diff := cmp.Diff(want, response.Warnings); diff != "" || !response.Allowed {
+		t.Errorf("on an edit %v (-want +got):\n%s", response.Result, diff)
+	}
+	relabelled := fn.DeepCopy()
+	relabelled.Labels = map[string]string{"a": "b"}
+	if response := ac.Admit(ctx, request(t, admissionv1.Update, functionKind, relabelled, fn)); len(response.Warnings) > 0 {
+		t.Errorf("on an edit of labels: %v", response.Warnings)
+	}
+	fn.Spec.Runtime = "nodejs24"
+	if response := ac.Admit(ctx, request(t, admissionv1.Create, functionKind, fn, nil)); len(response.Warnings) > 0 {
+		t.Errorf("of another runtime: %v", response.Warnings)
 	}
 }
 

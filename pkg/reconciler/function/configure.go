@@ -67,8 +67,8 @@ func makePlan(ctx context.Context, fn *v1alpha1.Function) (*plan, bool) {
 	if !ok {
 		return nil, false
 	}
-	// A spec that was accepted stays so when the configuration becomes stricter.
-	if !fn.Status.GetCondition(v1alpha1.FunctionConditionConfigurationReady).IsTrue() {
+	if !isAccepted(fn) {
+		// The webhook may have been away when the spec was stored.
 		if err := fn.Validate(ctx).Filter(apis.ErrorLevel); err != nil {
 			fn.Status.MarkConfigurationFailed(v1alpha1.ReasonInvalidSpec, "%s", err.Error())
 			return nil, false
@@ -129,6 +129,16 @@ func installEnvironment(fn *v1alpha1.Function) []string {
 		environment = append(environment, variable.Name, variable.Value)
 	}
 	return environment
+}
+
+// isAccepted says whether an earlier reconcile has found nothing wrong with the
+// spec. It stays accepted when the configuration becomes stricter.
+func isAccepted(fn *v1alpha1.Function) bool {
+	switch fn.Status.GetCondition(v1alpha1.FunctionConditionConfigurationReady).GetReason() {
+	case v1alpha1.ReasonInvalidSpec, v1alpha1.ReasonRuntimeUnknown:
+		return false
+	}
+	return fn.Status.ObservedGeneration == fn.Generation
 }
 
 // runtimeOf returns the Function's runtime, as it is configured and as Kiln knows

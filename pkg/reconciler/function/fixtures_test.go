@@ -232,6 +232,12 @@ func withEnv(name, value string) functionOption {
 	}
 }
 
+func withMount(path string) functionOption {
+	return func(fn *v1alpha1.Function) {
+		fn.Spec.SecretMounts = []v1alpha1.SecretMount{{SecretName: "secret", MountPath: path}}
+	}
+}
+
 func withLabels(labels map[string]string) functionOption {
 	return func(fn *v1alpha1.Function) { fn.Labels = labels }
 }

@@ -62,6 +62,17 @@ func edited(options ...functionOption) *v1alpha1.Function {
 
 func TestReconcileConfiguration(t *testing.T) {
 	unknownRuntime := function(withRuntime("cobol"))
+	const badMount = "invalid value: /a:b: spec.secretMounts[0].mountPath\n" +
+		"use an absolute path such as /etc/tls, without a colon, and with nothing to shorten"
+	invalidObserved := function(withSource(" "), observed(marked(func(fs *v1alpha1.FunctionStatus) {
+		fs.MarkConfigurationFailed(v1alpha1.ReasonInvalidSpec, "must not be blank: spec.source")
+	})))
+	tooLargeObserved := function(observed(marked(func(fs *v1alpha1.FunctionStatus) {
+		fs.MarkConfigurationFailed(v1alpha1.ReasonInvalidSpec, "source and deps together are too large: spec.source")
+	})))
+	replacing := function(observed(marked(func(fs *v1alpha1.FunctionStatus) {
+		fs.MarkConfigurationUnknown(v1alpha1.ReasonWaitingForDeletion, "ConfigMap was changed; it is being replaced.")
+	})))
 	foreignConfigMap := configMap(function(), func(cm *corev1.ConfigMap) { cm.OwnerReferences = nil; cm.Labels = nil })
 	predecessors := configMap(function(withUID("uid-0")))
 	orphaned := configMap(function(), func(cm *corev1.ConfigMap) { cm.OwnerReferences = nil })
@@ -106,6 +117,39 @@ func TestReconcileConfiguration(t *testing.T) {
 			fs.MarkConfigurationFailed(v1alpha1.ReasonInvalidSpec, "must not be blank: spec.source")
 		})))),
 		WantEvents: []string{"Warning InvalidSpec must not be blank: spec.source"},
+	}, {
+		Name:    "each edit that slips past the webhook is looked at, whatever was accepted before",
+		Key:     key,
+		Objects: []runtime.Object{edited(withMount("/a:b")), tr1, svc1, configMap(function())},
+		WantStatusUpdates: statusUpdate(edited(withMount("/a:b"), observed(marked(func(fs *v1alpha1.FunctionStatus) {
+			fs.MarkConfigurationFailed(v1alpha1.ReasonInvalidSpec, "%s", badMount)
+		}), stillServing))),
+		WantEvents: []string{"Warning InvalidSpec " + badMount},
+	}, {
+		Name:    "steady state: an invalid spec is not told of again",
+		Key:     key,
+		Objects: []runtime.Object{invalidObserved},
+	}, {
+		Name:              "an invalid spec is accepted once the configuration allows it",
+		Key:               key,
+		Objects:           []runtime.Object{tooLargeObserved},
+		WantCreates:       []runtime.Object{configMap(function()), firstRun},
+		WantStatusUpdates: statusUpdate(function(observed(configured, buildCreated(firstRun)))),
+		WantEvents: []string{
+			"Normal ConfigMapCreated ConfigMap " + configMap(function()).Name + " holds what the build needs.",
+			"Normal TaskRunCreated TaskRun " + firstRun.Name + " is about to run.",
+		},
+	}, {
+		Name:              "a spec that was accepted stays so even where its ConfigMap is to be written again",
+		Key:               key,
+		Objects:           []runtime.Object{replacing},
+		OtherTestData:     map[string]any{configKey: testConfig(func(cfg *config.Config) { cfg.Functions.MaxSourceBytes = 1 })},
+		WantCreates:       []runtime.Object{configMap(function()), firstRun},
+		WantStatusUpdates: statusUpdate(function(observed(configured, buildCreated(firstRun)))),
+		WantEvents: []string{
+			"Normal ConfigMapCreated ConfigMap " + configMap(function()).Name + " holds what the build needs.",
+			"Normal TaskRunCreated TaskRun " + firstRun.Name + " is about to run.",
+		},
 	}, {
 		Name:          "registry not configured",
 		Key:           key,

@@ -123,6 +123,7 @@ func TestCRD(t *testing.T) {
 var webhookOnly = []string{
 	"Unicode, in bytes",
 	"a GPU requested without a limit",
+	"build env too large",
 	"build request above limit",
 	"build timeout above the most",
 	"build with too much",
@@ -239,7 +240,7 @@ func TestCRDKeepsFunctionsReadable(t *testing.T) {
 func TestCRDSizes(t *testing.T) {
 	crd := newCRD(t)
 	fn := validFunction()
-	fn.Spec.Source = strings.Repeat("x", 960<<10)
+	fn.Spec.Source = strings.Repeat("x", 1<<20)
 	if errs := crd.validate(t, unstructured(t, fn)); len(errs) > 0 {
 		t.Errorf("the largest source: %v", errs.ToAggregate())
 	}

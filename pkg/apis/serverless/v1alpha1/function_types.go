@@ -33,7 +33,7 @@ import (
 // +genreconciler
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 // +kubebuilder:object:root=true
-// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="the name of a Function is at most 63 of a-z, 0-9 and -, and begins with a letter and does not end with -"
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name is at most 63 of a-z, 0-9 and -, and begins with a letter and does not end with -"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.traffic) || self.spec.traffic.all(t, !has(t.tag) || size(t.tag) == 0 || size(t.tag) + 1 + size(self.metadata.name) <= 63)",message="a tag, - and the name of the Function are together at most 63 characters"
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) > 52 || !has(self.spec.traffic) || self.spec.traffic.all(t, !has(t.revisionName) || size(t.revisionName) == 0 || t.revisionName.substring(0, t.revisionName.lastIndexOf('-')) == self.metadata.name)",message="traffic goes to revisions of the Function itself: their names are its name, - and a number"
 type Function struct {
@@ -64,7 +64,7 @@ var (
 // field causes a new revision without a build.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.minReplicas) || !has(self.maxReplicas) || self.maxReplicas == 0 || self.minReplicas <= self.maxReplicas",message="minReplicas must not be more than maxReplicas"
-// +kubebuilder:validation:XValidation:rule="size(bytes(self.source)) + (has(self.deps) ? size(bytes(self.deps)) : 0) <= 983040",message="source and deps together must not be more than 960 KiB"
+// +kubebuilder:validation:XValidation:rule="size(bytes(self.source)) + (has(self.deps) ? size(bytes(self.deps)) : 0) <= 1048576",message="source and deps together must not be more than 1048576 bytes, which is as much as a ConfigMap holds"
 type FunctionSpec struct {
 	// Runtime is the language and version that runs the function: a key of the
 	// ConfigMap config-runtimes, such as nodejs24. Left out, it is the
@@ -76,14 +76,14 @@ type FunctionSpec struct {
 	// Source is the function's code. For Node it is a module that exports
 	// main: (event, context) => result.
 	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=983040
+	// +kubebuilder:validation:MaxLength=1048576
 	// +kubebuilder:validation:Pattern=`[^\s\v\p{Z}\x{85}\x{feff}]`
 	Source string `json:"source"`
 
 	// Deps is the content of the runtime's dependency file: package.json for
 	// Node. Left out, the function has no dependencies.
 	// +optional
-	// +kubebuilder:validation:MaxLength=983040
+	// +kubebuilder:validation:MaxLength=1048576
 	Deps string `json:"deps,omitempty"`
 
 	// Env is the environment of the function's container. It is not seen by
@@ -320,6 +320,7 @@ type BuildEnvVar struct {
 
 	// Value is its value, as it is: nothing in it is expanded.
 	// +optional
+	// +kubebuilder:validation:MaxLength=32768
 	Value string `json:"value,omitempty"`
 }
 

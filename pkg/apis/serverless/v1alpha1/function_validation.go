@@ -40,6 +40,11 @@ import (
 const (
 	maxConcurrency = 1000
 
+	// maxBuildEnvBytes limits the names and values of a build's environment, which
+	// gets to the build as an annotation: quoted, it takes up to four times as much
+	// of the 256 KiB that Kubernetes takes.
+	maxBuildEnvBytes = 32 << 10
+
 	// maxSpecBytes limits the JSON of a spec. The API server stores objects as
 	// JSON of at most 1.5 MiB: the rest is left to metadata and status.
 	maxSpecBytes = 1200 << 10
@@ -309,13 +314,18 @@ var (
 )
 
 func validateBuildEnv(env []BuildEnvVar) (errs *apis.FieldError) {
+	size := 0
 	seen := make(map[string]struct{}, len(env))
 	for i, variable := range env {
 		if _, ok := seen[variable.Name]; ok {
 			errs = errs.Also(apis.ErrGeneric(fmt.Sprintf("duplicate name %q", variable.Name), "name").ViaIndex(i))
 		}
 		seen[variable.Name] = struct{}{}
+		size += len(variable.Name) + len(variable.Value)
 		errs = errs.Also(variable.validate().ViaIndex(i))
+	}
+	if size > maxBuildEnvBytes {
+		errs = errs.Also(apis.ErrGeneric(fmt.Sprintf("names and values are %d bytes, more than the limit of %d", size, maxBuildEnvBytes), apis.CurrentField))
 	}
 	return errs
 }

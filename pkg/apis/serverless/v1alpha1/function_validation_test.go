@@ -354,6 +354,7 @@ func validationCases() map[string]validationCase {
 		"build env without a name":     {build(BuildSpec{Env: []BuildEnvVar{{}}}), "missing field(s): spec.build.env[0].name"},
 		"build env twice":              {build(BuildSpec{Env: []BuildEnvVar{{Name: "A"}, {Name: "A"}}}), `duplicate name "A": spec.build.env[1].name`},
 		"build env with a dash":        {build(BuildSpec{Env: []BuildEnvVar{{Name: "A-B"}}}), "invalid value: A-B: spec.build.env[0].name\n"},
+		"build env too large":          {build(BuildSpec{Env: []BuildEnvVar{{Name: "A", Value: strings.Repeat("x", 32<<10)}}}), "names and values are 32769 bytes, more than the limit of 32768: spec.build.env"},
 		"build env PATH":               {build(BuildSpec{Env: []BuildEnvVar{{Name: "PATH"}}}), "invalid value: PATH: spec.build.env[0].name\nthe build's own tools need"},
 		"build env LD_PRELOAD":         {build(BuildSpec{Env: []BuildEnvVar{{Name: "LD_PRELOAD"}}}), "invalid value: LD_PRELOAD: spec.build.env[0].name\nthe build's own tools need"},
 		"build Secret":                 {build(BuildSpec{SecretName: "A"}), "invalid value: A: spec.build.secretName\n"},

@@ -1,0 +1,123 @@
+//go:build e2e
+
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package e2e
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/test"
+)
+
+// TestSourceArrivesAsItIs has 900 KiB of source with a byte order mark, line ends
+// of DOS and letters of the world. It tells the hash of itself.
+func TestSourceArrivesAsItIs(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	const comment = "// größer, 大, 🚀: what a comment of a usual file might say, on a line of usual length.\r\n"
+	const code = "\ufeff'use strict';\r\n" +
+		"const { createHash } = require('node:crypto');\r\n" +
+		"const hash = createHash('sha256').update(require('node:fs').readFileSync(__filename)).digest('hex');\r\n" +
+		"module.exports = { main: () => `${hash} ${require('ms')('1h')}` };\r\n"
+	large := function(code + strings.Repeat(comment, (900<<10-len(code))/len(comment)))
+	large.Spec.Deps = "\ufeff{\r\n  \"description\": \"größer, 大, 🚀\",\r\n  \"dependencies\": {\"ms\": \"2.1.3\"}\r\n}\r\n"
+	blank := function(answering("no dependencies"))
+	blank.Name, blank.Spec.Deps = "blank", "\ufeff \r\n"
+
+	large, blank = e.create(large), e.create(blank)
+	sum := sha256.Sum256([]byte(large.Spec.Source))
+	e.wantAnswer(e.until(large, test.Ready), "{}", hex.EncodeToString(sum[:])+" 3600000")
+	e.wantAnswer(e.until(blank, test.Ready), "{}", "no dependencies")
+}
+
+// TestWhoDenies wants that each part of the API server that judges Functions does,
+// and that the words tell what to do.
+func TestWhoDenies(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	tests := map[string]struct {
+		edit func(*v1alpha1.FunctionSpec)
+		want string
+	}{
+		"too large": {
+			func(fs *v1alpha1.FunctionSpec) {
+				fs.Source, fs.Deps = strings.Repeat("x", 960<<10-1), "{}"
+			},
+			"source and deps together are 983041 bytes, more than the limit of 983040",
+		},
+		"too large in bytes": {
+			func(fs *v1alpha1.FunctionSpec) { fs.Source = strings.Repeat("<", 300<<10) },
+			"bytes of JSON, more than the limit of 1228800",
+		},
+		"unknown runtime": {
+			func(fs *v1alpha1.FunctionSpec) { fs.Runtime = "cobol" },
+			`unknown runtime "cobol": choose one of nodejs22, nodejs24`,
+		},
+		"mount in the way": {
+			func(fs *v1alpha1.FunctionSpec) {
+				fs.SecretMounts = []v1alpha1.SecretMount{{SecretName: "a", MountPath: "/function/node_modules"}}
+			},
+			"would get in the way of",
+		},
+		"annotation": {
+			func(fs *v1alpha1.FunctionSpec) {
+				fs.Annotations = map[string]string{"autoscaling.knative.dev/window": "1s"}
+			},
+			"it must be a duration from 6s to 1h0m0s",
+		},
+		"traffic": {
+			func(fs *v1alpha1.FunctionSpec) {
+				fs.Traffic = []v1alpha1.TrafficTarget{{LatestRevision: new(true), Percent: new(int64(99))}}
+			},
+			"100",
+		},
+	}
+	for name, tc := range tests {
+		fn := function(answering("never"))
+		tc.edit(&fn.Spec)
+		if _, err := e.tryCreate(fn); err == nil {
+			t.Errorf("%s: not denied", name)
+		} else if !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v\nwant it to say %q", name, err, tc.want)
+		}
+	}
+}
+
+// TestDefaults wants that what is left out is filled in, in what is stored.
+func TestDefaults(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	fn, err := clients.Kiln.ServerlessV1alpha1().Functions(e.namespace).Create(e.ctx, &v1alpha1.Function{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "fn-"},
+		Spec:       v1alpha1.FunctionSpec{Source: answering("never")},
+	}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fs := fn.Spec
+	if fs.Runtime == "" || fs.MinReplicas == nil || fs.MaxReplicas == nil || fs.TimeoutSeconds == nil ||
+		fs.Visibility != v1alpha1.VisibilityClusterLocal || fs.Resources.Requests.Memory().IsZero() {
+		t.Errorf("something is left out: %+v", fs)
+	}
+}
