@@ -19,11 +19,15 @@ limitations under the License.
 package e2e
 
 import (
+	"errors"
+	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/test"
 )
@@ -117,4 +121,39 @@ func TestLabelsOfPods(t *testing.T) {
 		}
 	}
 	e.wantBuilds(1)
+}
+
+// TestDependenciesInstalledOnce wants that dependencies are installed for the
+// first image and not for the next, until a rebuild is asked for.
+func TestDependenciesInstalledOnce(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	fn := function("const ms = require('ms');\nmodule.exports = { main: () => `first ${ms('1h')}` };\n")
+	fn.Spec.Deps = `{"dependencies": {"ms": "2.1.3"}}`
+	fn = e.until(e.create(fn), test.Ready)
+	e.wantSteps(fn, "install", "push")
+
+	fn = e.until(e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Source = strings.Replace(fn.Spec.Source, "first", "second", 1) }), test.Ready)
+	e.wantSteps(fn, "push")
+	e.wantAnswerSoon(fn, "second 3600000")
+
+	fn = e.until(e.edit(fn, func(fn *v1alpha1.Function) { fn.Annotations = map[string]string{serverless.RebuildAnnotationKey: "1"} }), func(fn *v1alpha1.Function) error {
+		if fn.Status.Build == nil || fn.Status.Build.Rebuild != "1" {
+			return errors.New("the rebuild has not begun")
+		}
+		return test.Ready(fn)
+	})
+	e.wantSteps(fn, "install", "push")
+}
+
+// wantSteps wants that the Function's last build had these steps.
+func (e *env) wantSteps(fn *v1alpha1.Function, want ...string) {
+	e.Helper()
+	var got []string
+	for _, step := range e.onlyBuild().Spec.TaskSpec.Steps {
+		got = append(got, step.Name)
+	}
+	if !slices.Equal(got, want) {
+		e.Errorf("the build of generation %d had the steps %v, want %v", fn.Generation, got, want)
+	}
 }
