@@ -309,10 +309,11 @@ func (w *world) populate() {
 }
 
 // settle waits until all Functions are as they should be: the controller looks at
-// each of them, and writes nothing.
+// each of them, and writes nothing. What registries are asked in the background
+// takes a machine with much else to do many rounds.
 func (w *world) settle() {
 	w.Helper()
-	for range 10 {
+	for range 200 {
 		w.change(systemConfigMap(config.BuildConfigName, systemConfig[config.BuildConfigName]))
 		w.untilAllSeen()
 		if len(w.writes()) == 0 {
