@@ -17,6 +17,7 @@ limitations under the License.
 package v1alpha1
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -223,7 +224,7 @@ func checkSeconds(least, most time.Duration) func(string) error {
 			return err
 		}
 		if d, _ := time.ParseDuration(value); d%time.Second != 0 {
-			return fmt.Errorf("it must be a whole number of seconds")
+			return errors.New("it must be a whole number of seconds")
 		}
 		return nil
 	}
@@ -231,7 +232,7 @@ func checkSeconds(least, most time.Duration) func(string) error {
 
 func checkQuantity(value string) error {
 	if q, err := resource.ParseQuantity(value); err != nil || q.Sign() < 0 {
-		return fmt.Errorf("it must be a quantity such as 100m or 64Mi")
+		return errors.New("it must be a quantity such as 100m or 64Mi")
 	}
 	return nil
 }

@@ -241,7 +241,7 @@ func (t *TrafficTarget) validate(function string) (errs *apis.FieldError) {
 		errs = errs.Also(apis.ErrGeneric("expected a revisionName, or latestRevision: true", "revisionName", "latestRevision"))
 	case t.RevisionName != "" && !isRevisionOf(t.RevisionName, function):
 		errs = errs.Also(apis.ErrInvalidValue(t.RevisionName, "revisionName",
-			fmt.Sprintf("the names of the function's revisions are like %s", kmeta.ChildName(function, "-00001"))))
+			"the names of the function's revisions are like "+kmeta.ChildName(function, "-00001")))
 	}
 	if t.Percent != nil && (*t.Percent < 0 || *t.Percent > 100) {
 		errs = errs.Also(apis.ErrOutOfBoundsValue(*t.Percent, 0, 100, "percent"))

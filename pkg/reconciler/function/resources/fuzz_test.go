@@ -336,14 +336,14 @@ func checkChildren(t testing.TB, cfg *config.Config, fn *v1alpha1.Function) bool
 		Reason:  builds.ReasonFirstBuild, Attempt: 1, BaseImage: "node:24", Files: files,
 	})
 	checkMeta(t, "TaskRun", &taskRun.ObjectMeta)
-	checkAdmission(t, apis.WithinCreate(t.Context()), "TaskRun", taskRun)
+	checkAdmission(apis.WithinCreate(t.Context()), t, "TaskRun", taskRun)
 
 	service := MakeService(fn, image)
 	checkMeta(t, "Service", &service.ObjectMeta)
 	checkMeta(t, "template", &metav1.ObjectMeta{
 		Name: "x", Namespace: "default", Labels: service.Spec.Template.Labels, Annotations: service.Spec.Template.Annotations,
 	})
-	checkAdmission(t, apis.WithinCreate(servingContext(t)), "Service", service)
+	checkAdmission(apis.WithinCreate(servingContext(t)), t, "Service", service)
 	return true
 }
 
@@ -362,7 +362,7 @@ func checkRoundTrip(t testing.TB, fn *v1alpha1.Function) {
 	}
 }
 
-func checkAdmission(t testing.TB, ctx context.Context, kind string, object interface {
+func checkAdmission(ctx context.Context, t testing.TB, kind string, object interface {
 	apis.Defaultable
 	apis.Validatable
 },
