@@ -409,10 +409,7 @@ func TestPackageRegistry(t *testing.T) {
 // wantHashes wants that the installation has seen each hostile value as it is.
 func (e *env) wantHashes(fn *v1alpha1.Function) {
 	e.Helper()
-	answer, err := relay.Call(e.ctx, request(fn, "{}"))
-	if err != nil {
-		e.Fatal(err)
-	}
+	answer := e.call(fn, "{}")
 	seen := map[string]string{}
 	if err := json.Unmarshal([]byte(answer.Body), &seen); err != nil {
 		e.Fatalf("the function answered %+v: %v", answer, err)

@@ -80,10 +80,7 @@ func TestErrorOfFunction(t *testing.T) {
 };
 `)), test.Ready)
 
-	answer, err := relay.Call(e.ctx, request(fn, `{"fail": true}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := e.call(fn, `{"fail": true}`)
 	if answer.Status != http.StatusInternalServerError || strings.Contains(answer.Body, "42") || strings.Contains(answer.Body, "handler.js") {
 		t.Errorf("the function that throws answered %+v, want status 500 and no detail", answer)
 	}
@@ -220,6 +217,7 @@ func TestConcurrentCalls(t *testing.T) {
 	e := newEnv(t)
 	fn := e.until(e.create(function("module.exports = { main: (event) => event.data.id };\n")), test.Ready)
 
+	e.call(fn, `{"id": "first"}`)
 	const calls = 20
 	answers := make(chan error, calls)
 	for id := range calls {
