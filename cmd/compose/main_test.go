@@ -196,7 +196,7 @@ func TestCarryOutErrors(t *testing.T) {
 		"no layout":          {func(_ *workshop, o *order) { o.layout += "x" }, "failed to read layout.jsonx"},
 		"broken layer": {func(w *workshop, o *order) {
 			o.layers = w.layers
-			os.WriteFile(filepath.Join(w.layers, "0000.tar.gz"), []byte("\x1f\x8bx"), 0o600)
+			writeFile(t, filepath.Join(w.layers, "0000.tar.gz"), []byte("\x1f\x8bx"))
 		}, "failed to"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -206,7 +206,8 @@ func TestCrashHidesSecrets(t *testing.T) {
 		Reason: v1alpha1.ReasonServiceFailed,
 	})
 	wantWords(t, condition.Message, "cannot log in with [redacted] at https://bob:[redacted]@example.com")
-	told := fmt.Sprint(fn.Status)
+	told := &strings.Builder{}
+	fmt.Fprint(told, fn.Status)
 	events, err := clients.Kube.CoreV1().Events(e.namespace).List(e.ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("involvedObject.uid", string(fn.UID)).String(),
 	})
@@ -214,9 +215,9 @@ func TestCrashHidesSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, event := range events.Items {
-		told += event.Message
+		fmt.Fprintln(told, event.Message)
 	}
-	if strings.Contains(told, secret) || strings.Contains(told, "staple@") {
+	if strings.Contains(told.String(), secret) || strings.Contains(told.String(), "staple@") {
 		t.Errorf("a secret is told: %s", told)
 	}
 }

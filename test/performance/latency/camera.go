@@ -19,6 +19,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -51,10 +52,15 @@ type film[T metav1.Object] struct {
 func record[T metav1.Object, L runtime.Object](ctx context.Context, client test.Watcher[L]) *film[T] {
 	f := &film[T]{last: map[types.UID]string{}}
 	endless := errors.New("the recording goes on")
-	go test.Until(ctx, client, metav1.ListOptions{}, func(objects []T) error {
-		f.add(time.Now(), objects)
-		return endless
-	})
+	go func() {
+		err := test.Until(ctx, client, metav1.ListOptions{}, func(objects []T) error {
+			f.add(time.Now(), objects)
+			return endless
+		})
+		if ctx.Err() == nil {
+			fmt.Println("A recording has ended:", err)
+		}
+	}()
 	return f
 }
 
