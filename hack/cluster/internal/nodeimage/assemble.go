@@ -47,6 +47,11 @@ var components = []string{"kube-apiserver", "kube-controller-manager", "kube-pro
 // proxyTools are what kube-proxy calls: the firewall and the connection tracker.
 var proxyTools = []string{"/usr/sbin/nft", "/usr/sbin/xtables-nft-multi", "/usr/sbin/conntrack"}
 
+// protocolNames is the file by which nft knows the names of protocols. Without
+// it, nft lists numbers, which kube-proxy takes for rules of somebody else: when it
+// next looks at the rules it has written, it deletes all of them.
+const protocolNames = "/etc/protocols"
+
 // units are the services that a node starts.
 var units = []string{"containerd", "kubelet", "undo-mount-hacks"}
 
@@ -392,7 +397,8 @@ func (a *assembly) proxyFiles(ctx context.Context) ([]entry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("failed to find firewall plug-ins: %w", err)
 	}
-	names := append(slices.Clone(proxyTools), sharedLibraries(list)...)
+	names := append(slices.Clone(proxyTools), protocolNames)
+	names = append(names, sharedLibraries(list)...)
 	for _, p := range plugins {
 		names = append(names, strings.TrimPrefix(p, a.root))
 	}

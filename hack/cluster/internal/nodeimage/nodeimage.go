@@ -41,7 +41,7 @@ import (
 // plugins are Debian's, everything of Kubernetes is built from source.
 var nodePackages = []string{
 	"ca-certificates", "conntrack", "containerd", "containernetworking-plugins", "curl", "ethtool",
-	"iproute2", "iptables", "jq", "kmod", "libseccomp2", "mount", "nftables", "procps", "runc",
+	"iproute2", "iptables", "jq", "kmod", "libseccomp2", "mount", "netbase", "nftables", "procps", "runc",
 	"socat", "systemd", "util-linux",
 }
 
