@@ -20,11 +20,15 @@ limitations under the License.
 package main
 
 import (
+	"archive/tar"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -37,10 +41,14 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/kiln-dev/kiln/pkg/compose"
 	"github.com/kiln-dev/kiln/pkg/runtimes"
 )
+
+// maxJSON is more than a layout, or the configuration of an image, has.
+const maxJSON = 1 << 20
 
 // order says what to compose, and from what.
 type order struct {
@@ -88,7 +96,11 @@ func (o *order) carryOut(ctx context.Context, options ...remote.Option) error {
 	if err != nil {
 		return err
 	}
-	layers, err := o.readLayers()
+	mediaType, err := compose.LayerMediaType(base)
+	if err != nil {
+		return err
+	}
+	layers, err := o.readLayers(mediaType)
 	if err != nil {
 		return err
 	}
@@ -144,24 +156,67 @@ func push(to name.Reference, image v1.Image, options []remote.Option) error {
 	return nil
 }
 
-func (o *order) readLayers() ([]v1.Layer, error) {
+// readLayers returns the layers that an earlier step has made. It has run what is
+// not to be trusted, and may have left anything in the folder: what is not a
+// file, and a layer, is not read, and nothing outside of the folder is.
+func (o *order) readLayers(mediaType types.MediaType) ([]v1.Layer, error) {
 	if o.layers == "" {
 		return nil, nil
 	}
-	files, err := filepath.Glob(filepath.Join(o.layers, "*.tar.gz"))
+	folder, err := os.OpenRoot(o.layers)
+	if err != nil {
+		return nil, fmt.Errorf("failed to open layers: %w", err)
+	}
+	files, err := fs.Glob(folder.FS(), "*.tar.gz")
 	if err != nil {
 		return nil, fmt.Errorf("failed to list layers: %w", err)
 	}
-	slices.Sort(files)
 	layers := make([]v1.Layer, 0, len(files))
 	for _, file := range files {
-		layer, err := tarball.LayerFromFile(file)
+		open := func() (io.ReadCloser, error) { return openFile(folder, file) }
+		if err := checkLayer(open); err != nil {
+			return nil, fmt.Errorf("failed to read layer %s: %w", file, err)
+		}
+		layer, err := tarball.LayerFromOpener(open, tarball.WithMediaType(mediaType))
 		if err != nil {
-			return nil, fmt.Errorf("failed to read layer %s: %w", filepath.Base(file), err)
+			return nil, fmt.Errorf("failed to read layer %s: %w", file, err)
 		}
 		layers = append(layers, layer)
 	}
 	return layers, nil
+}
+
+// openFile opens a regular file.
+func openFile(folder *os.Root, name string) (*os.File, error) {
+	info, err := folder.Lstat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errors.New("it is not a regular file")
+	}
+	return folder.Open(name)
+}
+
+// checkLayer returns an error for a file that is no compressed archive.
+func checkLayer(open func() (io.ReadCloser, error)) error {
+	file, err := open()
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	content, err := gzip.NewReader(file)
+	if err != nil {
+		return err
+	}
+	archive := tar.NewReader(content)
+	for {
+		if _, err := archive.Next(); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
 }
 
 // finish gives the image the function's files, or the configuration that its
@@ -181,13 +236,24 @@ func (o *order) finish(image v1.Image) (v1.Image, error) {
 	return compose.AddFiles(image, o.contextFolder, layout)
 }
 
-func readJSON(file string, into any) error {
-	data, err := os.ReadFile(file)
+// readJSON reads a file that may be from the step that is not to be trusted.
+func readJSON(name string, into any) error {
+	folder, err := os.OpenRoot(filepath.Dir(name))
 	if err != nil {
-		return fmt.Errorf("failed to read %s: %w", filepath.Base(file), err)
+		return fmt.Errorf("failed to open folder: %w", err)
+	}
+	defer folder.Close()
+	file, err := openFile(folder, filepath.Base(name))
+	if err != nil {
+		return fmt.Errorf("failed to read %s: %w", filepath.Base(name), err)
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, maxJSON))
+	if err != nil {
+		return fmt.Errorf("failed to read %s: %w", filepath.Base(name), err)
 	}
 	if err := json.Unmarshal(data, into); err != nil {
-		return fmt.Errorf("failed to read %s: %w", filepath.Base(file), err)
+		return fmt.Errorf("failed to read %s: %w", filepath.Base(name), err)
 	}
 	return nil
 }

@@ -30,9 +30,11 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/kiln-dev/kiln/pkg/runtimes"
 )
@@ -197,7 +199,23 @@ func TestCarryOutErrors(t *testing.T) {
 		"broken layer": {func(w *workshop, o *order) {
 			o.layers = w.layers
 			writeFile(t, filepath.Join(w.layers, "0000.tar.gz"), []byte("\x1f\x8bx"))
-		}, "failed to"},
+		}, "failed to read layer 0000.tar.gz"},
+		"layer that is a file of the step's own": {func(w *workshop, o *order) {
+			o.layers = w.layers
+			secret := filepath.Join(t.TempDir(), "config.json")
+			writeFile(t, secret, []byte(`{"auths": {}}`))
+			link(t, secret, filepath.Join(w.layers, "9999.tar.gz"))
+		}, "not a regular file"},
+		"layer that is no layer": {func(w *workshop, o *order) {
+			o.layers = w.layers
+			writeFile(t, filepath.Join(w.layers, "9999.tar.gz"), []byte(`{"auths": {}}`))
+		}, "failed to read layer 9999.tar.gz"},
+		"configuration that is a file of the step's own": {func(w *workshop, o *order) {
+			o.layers, o.layout, o.config = w.layers, "", filepath.Join(w.layers, "config.json")
+			secret := filepath.Join(t.TempDir(), "config.json")
+			writeFile(t, secret, []byte(`{"auths": {}}`))
+			link(t, secret, o.config)
+		}, "not a regular file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorkshop(t)
@@ -211,6 +229,52 @@ func TestCarryOutErrors(t *testing.T) {
 				t.Error("there is a result")
 			}
 		})
+	}
+}
+
+// TestMediaTypes wants that layers of Docker's type and of OCI's are not mixed.
+func TestMediaTypes(t *testing.T) {
+	for manifest, layer := range map[types.MediaType]types.MediaType{
+		types.DockerManifestSchema2: types.DockerLayer,
+		types.OCIManifestSchema1:    types.OCILayer,
+	} {
+		w := newWorkshop(t)
+		w.addLayer(t, "0002.tar.gz")
+		ref, err := name.ParseReference(w.host + "/base:1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := remote.Write(ref, mutate.MediaType(empty.Image, manifest)); err != nil {
+			t.Fatal(err)
+		}
+		o := w.order()
+		o.layers = w.layers
+		if err := o.carryOut(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if ref, err = name.ParseReference(o.destination); err != nil {
+			t.Fatal(err)
+		}
+		pushed, err := remote.Image(ref)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := pushed.Manifest()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range got.Layers {
+			if l.MediaType != layer {
+				t.Errorf("upon a base image of type %s a layer has type %s, want %s", manifest, l.MediaType, layer)
+			}
+		}
+	}
+}
+
+func link(t *testing.T, target, file string) {
+	t.Helper()
+	if err := os.Symlink(target, file); err != nil {
+		t.Fatal(err)
 	}
 }
 

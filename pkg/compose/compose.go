@@ -36,6 +36,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/kiln-dev/kiln/pkg/runtimes"
 )
@@ -50,7 +51,11 @@ var epoch = time.Unix(0, 0).UTC()
 // AddFiles returns the image with the layout's files, read from the folder, and
 // its configuration. The same arguments make the same image, bit for bit.
 func AddFiles(image v1.Image, folder string, layout runtimes.Layout) (v1.Image, error) {
-	files, err := filesLayer(folder, layout.Files)
+	mediaType, err := LayerMediaType(image)
+	if err != nil {
+		return nil, err
+	}
+	files, err := filesLayer(folder, layout.Files, mediaType)
 	if err != nil {
 		return nil, err
 	}
@@ -76,6 +81,19 @@ func Configure(image v1.Image, config v1.Config) (v1.Image, error) {
 		return nil, fmt.Errorf("failed to configure image: %w", err)
 	}
 	return image, nil
+}
+
+// LayerMediaType returns the media type of layers that go with those of the image:
+// Docker's and OCI's are not mixed.
+func LayerMediaType(image v1.Image) (types.MediaType, error) {
+	mediaType, err := image.MediaType()
+	if err != nil {
+		return "", fmt.Errorf("failed to read image: %w", err)
+	}
+	if mediaType == types.OCIManifestSchema1 {
+		return types.OCILayer, nil
+	}
+	return types.DockerLayer, nil
 }
 
 // Append returns the base image with the layers upon it.
@@ -121,14 +139,14 @@ func mergeEnv(base []string, added map[string]string) []string {
 
 // filesLayer returns a layer of the files of a folder, at their places in the
 // image, that everybody can read and only root can write.
-func filesLayer(folder string, files map[string]string) (v1.Layer, error) {
+func filesLayer(folder string, files map[string]string, mediaType types.MediaType) (v1.Layer, error) {
 	archive := &bytes.Buffer{}
 	if err := writeArchive(archive, folder, files); err != nil {
 		return nil, err
 	}
 	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(archive.Bytes())), nil
-	}, tarball.WithCompressedCaching)
+	}, tarball.WithCompressedCaching, tarball.WithMediaType(mediaType))
 	if err != nil {
 		return nil, fmt.Errorf("failed to make layer: %w", err)
 	}
