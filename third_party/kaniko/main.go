@@ -62,6 +62,10 @@ func run(base, context, dockerfile, layers string, insecure []string) error {
 	if err := logging.Configure(logging.DefaultLevel, logging.FormatColor, logging.DefaultLogTimestamp); err != nil {
 		return fmt.Errorf("failed to set up the log: %w", err)
 	}
+	// Between the stages of a Dockerfile all folders go but this.
+	if err := os.Chdir("/"); err != nil {
+		return fmt.Errorf("failed to change to the root folder: %w", err)
+	}
 	known, err := layersOf(base, insecure)
 	if err != nil {
 		return err
