@@ -16,10 +16,14 @@ limitations under the License.
 
 // The executor runs a Dockerfile with Kaniko and keeps the layers that it made,
 // for another program to push: it needs no credentials of a registry, which
-// what the Dockerfile runs could read.
+// what the Dockerfile runs could read. The layers do not tell when they were made.
 package main
 
 import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -27,7 +31,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/chainguard-dev/kaniko/pkg/config"
 	"github.com/chainguard-dev/kaniko/pkg/constants"
@@ -39,6 +47,10 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
+
+// youth is how old the container may be when Kaniko starts: what was made for it,
+// such as the places of mounts, is as new as what the Dockerfile makes.
+const youth = time.Minute
 
 func main() {
 	var insecure []string
@@ -66,15 +78,21 @@ func run(base, context, dockerfile, layers string, insecure []string) error {
 	if err := os.Chdir("/"); err != nil {
 		return fmt.Errorf("failed to change to the root folder: %w", err)
 	}
-	known, err := layersOf(base, insecure)
+	resolved, err := resolve(base, insecure)
 	if err != nil {
 		return err
 	}
-	image, err := executor.DoBuild(options(context, dockerfile, insecure))
+	pinned := filepath.Join(constants.DefaultKanikoPath, "Dockerfile")
+	if err := pinFile(dockerfile, pinned, resolved); err != nil {
+		return err
+	}
+	began := time.Now()
+	image, err := executor.DoBuild(options(context, pinned, insecure))
 	if err != nil {
 		return err
 	}
-	return keep(image, known, layers)
+	// Some times are told in whole seconds.
+	return keep(image, resolved, layers, began.Add(-youth).Truncate(time.Second))
 }
 
 // options are those of Kaniko's own command line, as far as they matter.
@@ -103,22 +121,32 @@ func options(context, dockerfile string, insecure []string) *config.KanikoOption
 	return opts
 }
 
-// layersOf returns the digests of an image's layers.
-func layersOf(image string, insecure []string) ([]v1.Hash, error) {
-	var names []name.Option
+// baseImage is the image that the Dockerfile begins with.
+type baseImage struct {
+	// name is what the Dockerfile calls it, and pinned is its name by digest.
+	name, pinned string
+
+	// digest is its digest: of an index, where it is one.
+	digest v1.Hash
+
+	// layers are the digests of its layers.
+	layers []v1.Hash
+}
+
+// resolve finds out which image a name, with or without a digest, is of.
+func resolve(image string, insecure []string) (*baseImage, error) {
 	ref, err := name.ParseReference(image)
+	if err == nil && slices.Contains(insecure, ref.Context().RegistryStr()) {
+		ref, err = name.ParseReference(image, name.Insecure)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("failed to parse the name of the base image: %w", err)
 	}
-	for _, host := range insecure {
-		if ref.Context().RegistryStr() == host {
-			names = append(names, name.Insecure)
-		}
+	found, err := remote.Get(ref, remote.WithPlatform(v1.Platform{OS: "linux", Architecture: runtime.GOARCH}))
+	if err != nil {
+		return nil, fmt.Errorf("failed to pull base image %s: %w", ref, err)
 	}
-	if ref, err = name.ParseReference(image, names...); err != nil {
-		return nil, fmt.Errorf("failed to parse the name of the base image: %w", err)
-	}
-	base, err := remote.Image(ref, remote.WithPlatform(v1.Platform{OS: "linux", Architecture: runtime.GOARCH}))
+	base, err := found.Image()
 	if err != nil {
 		return nil, fmt.Errorf("failed to pull base image %s: %w", ref, err)
 	}
@@ -126,35 +154,61 @@ func layersOf(image string, insecure []string) ([]v1.Hash, error) {
 	if err != nil {
 		return nil, fmt.Errorf("failed to pull base image %s: %w", ref, err)
 	}
+	called, _, _ := strings.Cut(image, "@")
+	return &baseImage{
+		name:   called,
+		pinned: called + "@" + found.Digest.String(),
+		digest: found.Digest,
+		layers: digestsOf(manifest),
+	}, nil
+}
+
+// pinFile writes the Dockerfile with the base image by its digest: Kaniko would
+// find out for itself which image a tag is of, and that may have changed.
+func pinFile(from, to string, base *baseImage) error {
+	dockerfile, err := os.ReadFile(from)
+	if err != nil {
+		return fmt.Errorf("failed to read Dockerfile: %w", err)
+	}
+	if err := os.WriteFile(to, pin(dockerfile, base), 0o644); err != nil {
+		return fmt.Errorf("failed to write Dockerfile: %w", err)
+	}
+	return nil
+}
+
+// pin has the stages that begin with the name of the base image begin with its
+// digest. One that comes by the name in another way is found out by keep.
+func pin(dockerfile []byte, base *baseImage) []byte {
+	from := regexp.MustCompile(`(?mi)^([ \t]*FROM[ \t]+(?:--\S+[ \t]+)*)` + regexp.QuoteMeta(base.name) + `([ \t\r]|$)`)
+	return from.ReplaceAll(dockerfile, []byte("${1}"+base.pinned+"${2}"))
+}
+
+func digestsOf(manifest *v1.Manifest) []v1.Hash {
 	digests := make([]v1.Hash, 0, len(manifest.Layers))
 	for _, layer := range manifest.Layers {
 		digests = append(digests, layer.Digest)
 	}
-	return digests, nil
+	return digests
 }
 
-// keep writes the layers that an image has beyond the known ones, and its
-// configuration.
-func keep(image v1.Image, known []v1.Hash, folder string) error {
+// keep writes the layers that an image has beyond its base image, its
+// configuration, and which base image that is. What was written since then has no
+// time.
+func keep(image v1.Image, base *baseImage, folder string, since time.Time) error {
+	manifest, err := image.Manifest()
+	if err != nil {
+		return fmt.Errorf("failed to read layers: %w", err)
+	}
+	digests, known := digestsOf(manifest), base.layers
+	if len(digests) < len(known) || !slices.Equal(digests[:len(known)], known) {
+		return errors.New("the Dockerfile does not build upon the base image: its last FROM must be {{.BaseImage}}")
+	}
 	layers, err := image.Layers()
 	if err != nil {
 		return fmt.Errorf("failed to read layers: %w", err)
 	}
-	if len(layers) < len(known) {
-		return errors.New("the Dockerfile does not build upon the base image: its last FROM must be {{.BaseImage}}")
-	}
-	for i, layer := range layers {
-		digest, err := layer.Digest()
-		if err != nil {
-			return fmt.Errorf("failed to read layer: %w", err)
-		}
-		if i < len(known) {
-			if digest != known[i] {
-				return errors.New("the Dockerfile does not build upon the base image: its last FROM must be {{.BaseImage}}")
-			}
-			continue
-		}
-		if err := writeLayer(layer, filepath.Join(folder, fmt.Sprintf("%04d.tar.gz", i))); err != nil {
+	for i, layer := range layers[len(known):] {
+		if err := writeLayer(layer, filepath.Join(folder, fmt.Sprintf("%04d.tar.gz", i)), since); err != nil {
 			return err
 		}
 	}
@@ -162,18 +216,26 @@ func keep(image v1.Image, known []v1.Hash, folder string) error {
 	if err != nil {
 		return fmt.Errorf("failed to read configuration: %w", err)
 	}
-	data, err := json.Marshal(configuration)
+	return errors.Join(
+		writeJSON(filepath.Join(folder, "config.json"), configuration),
+		writeJSON(filepath.Join(folder, "base.json"), base.digest),
+	)
+}
+
+func writeJSON(file string, value any) error {
+	data, err := json.Marshal(value)
 	if err != nil {
-		return fmt.Errorf("failed to encode configuration: %w", err)
+		return fmt.Errorf("failed to encode %s: %w", filepath.Base(file), err)
 	}
-	if err := os.WriteFile(filepath.Join(folder, "config.json"), data, 0o644); err != nil {
-		return fmt.Errorf("failed to write configuration: %w", err)
+	if err := os.WriteFile(file, data, 0o644); err != nil {
+		return fmt.Errorf("failed to write %s: %w", filepath.Base(file), err)
 	}
 	return nil
 }
 
-func writeLayer(layer v1.Layer, file string) (err error) {
-	content, err := layer.Compressed()
+// writeLayer writes a layer, compressed.
+func writeLayer(layer v1.Layer, file string, since time.Time) (err error) {
+	content, err := layer.Uncompressed()
 	if err != nil {
 		return fmt.Errorf("failed to read layer: %w", err)
 	}
@@ -183,8 +245,64 @@ func writeLayer(layer v1.Layer, file string) (err error) {
 		return fmt.Errorf("failed to write layer: %w", err)
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
-	if _, err := io.Copy(out, content); err != nil {
+	// As Kaniko compresses: what counts is how soon the function runs.
+	compressed, err := gzip.NewWriterLevel(out, gzip.BestSpeed)
+	if err != nil {
+		return fmt.Errorf("failed to write layer: %w", err)
+	}
+	if err := copyLayer(compressed, content, since); err != nil {
+		return fmt.Errorf("failed to write layer: %w", err)
+	}
+	if err := compressed.Close(); err != nil {
 		return fmt.Errorf("failed to write layer: %w", err)
 	}
 	return nil
+}
+
+// copyLayer copies an archive, so that to do the same twice makes the same: what
+// was written since then is of the time 1970-01-01, and nothing tells when it was
+// read. What an archive has dated, as packages are, keeps its date.
+func copyLayer(to io.Writer, from io.Reader, since time.Time) error {
+	in, out := tar.NewReader(from), tar.NewWriter(to)
+	for {
+		header, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			return out.Close()
+		}
+		if err != nil {
+			return err
+		}
+		if !header.ModTime.Before(since) {
+			header.ModTime = time.Unix(0, 0)
+		}
+		content := io.Reader(in)
+		if strings.HasSuffix(header.Name, ".pyc") {
+			if content, err = undated(in, since); err != nil {
+				return err
+			}
+		}
+		header.AccessTime, header.ChangeTime = time.Time{}, time.Time{}
+		if err := out.WriteHeader(header); err != nil {
+			return err
+		}
+		if _, err := io.Copy(out, content); err != nil {
+			return err
+		}
+	}
+}
+
+// undated returns what Python has compiled. That begins with a magic number, flags,
+// and, where there are none, the time of its source, of four bytes each. Python
+// compiles anew, at each start, what does not have its source's.
+func undated(compiled io.Reader, since time.Time) (io.Reader, error) {
+	head := make([]byte, 12)
+	n, err := io.ReadFull(compiled, head)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil, err
+	}
+	flags, written := binary.LittleEndian.Uint32(head[4:]), binary.LittleEndian.Uint32(head[8:])
+	if flags == 0 && int64(written) >= since.Unix() {
+		clear(head[8:])
+	}
+	return io.MultiReader(bytes.NewReader(head[:n]), compiled), nil
 }
