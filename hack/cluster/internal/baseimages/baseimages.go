@@ -49,6 +49,8 @@ type Set struct {
 	Debian string
 	// Node holds Debian with Node.js, by major version.
 	Node map[string]string
+	// Python is Debian with Python 3.13, pip and the packages of Kiln's wrapper.
+	Python string
 }
 
 // builder makes base images for one cluster.
@@ -80,6 +82,12 @@ func Build(ctx context.Context, host *env.Host, registry env.Registry) (*Set, er
 			return b.userland(ctx, log, set)
 		})
 	})
+	g.Go(func() error {
+		return b.part(ctx, "Python base image", func(ctx context.Context, log io.Writer) (err error) {
+			set.Python, err = b.python(ctx, log)
+			return err
+		})
+	})
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
@@ -92,7 +100,7 @@ func (b *builder) part(ctx context.Context, name string, fn func(context.Context
 
 // userland makes the Debian image and the Node.js images on top of it.
 func (b *builder) userland(ctx context.Context, log io.Writer, set *Set) error {
-	debian, err := b.debian(ctx, log)
+	debian, err := b.debian(ctx, log, nodeUserland, "debian", nodeUserland.suite, "bash")
 	if err != nil {
 		return err
 	}

@@ -37,8 +37,20 @@ import (
 	"github.com/kiln-dev/kiln/hack/cluster/internal/packages"
 )
 
+// userland is a release of Debian with packages.
+type userland struct {
+	// suite is Debian's name of the release.
+	suite string
+	// include are the packages beside those that Debian calls essential.
+	include string
+	// public is the image that has the same, where Debian's tools do not run.
+	public string
+}
+
+// nodeUserland is Debian with what Node.js needs.
+var nodeUserland = userland{suite: "bookworm", include: "ca-certificates,libatomic1,libstdc++6", public: "debian:bookworm-slim"}
+
 const (
-	suite      = "bookworm"
 	searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 	// extraBundle holds what the host trusts and Debian does not.
 	extraBundle = "/usr/local/share/ca-certificates/host.crt"
@@ -46,18 +58,18 @@ const (
 	archiveFile = "rootfs.tar"
 )
 
-// debian makes the image with Debian's userland.
-func (b *builder) debian(ctx context.Context, log io.Writer) (stored, error) {
-	key, err := cache.Key(cache.Text(recipe, runtime.GOOS, b.host.Arch), cache.Text(rootfsArgs(b.host.Arch)...), cache.Text(string(b.trusted)))
+// debian makes the image with Debian's userland, as a tag of the repository.
+func (b *builder) debian(ctx context.Context, log io.Writer, u userland, repository, tag, command string) (stored, error) {
+	key, err := cache.Key(cache.Text(recipe, runtime.GOOS, b.host.Arch), cache.Text(u.rootfsArgs(b.host.Arch)...), cache.Text(string(b.trusted)))
 	if err != nil {
 		return stored{}, err
 	}
-	return b.ensure(ctx, b.repo+"/debian", key, suite, func() (v1.Image, error) {
-		base, own, err := b.userlandImage(ctx, log)
+	return b.ensure(ctx, b.repo+"/"+repository, key, tag, func() (v1.Image, error) {
+		base, own, err := b.userlandImage(ctx, log, u)
 		if err != nil {
 			return nil, err
 		}
-		config := v1.Config{Cmd: []string{"bash"}, Env: []string{"PATH=" + searchPath}}
+		config := v1.Config{Cmd: []string{command}, Env: []string{"PATH=" + searchPath}}
 		var layers []v1.Layer
 		if extra := difference(b.trusted, own); len(extra) > 0 {
 			layer, err := trustLayer(own, extra)
@@ -74,12 +86,12 @@ func (b *builder) debian(ctx context.Context, log io.Writer) (stored, error) {
 // userlandImage returns an image with Debian's userland, and the CA
 // certificates in it. Where Debian's tools do not run, there is a user's
 // Docker, and what it can pull.
-func (b *builder) userlandImage(ctx context.Context, log io.Writer) (v1.Image, []byte, error) {
+func (b *builder) userlandImage(ctx context.Context, log io.Writer, u userland) (v1.Image, []byte, error) {
 	if runtime.GOOS != "linux" {
-		img, err := b.publicImage(ctx)
+		img, err := b.publicImage(ctx, u.public)
 		return img, nil, err
 	}
-	archive, err := b.rootfs(ctx, log)
+	archive, err := b.rootfs(ctx, log, u)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -95,9 +107,9 @@ func (b *builder) userlandImage(ctx context.Context, log io.Writer) (v1.Image, [
 	return img, own, err
 }
 
-// publicImage returns Debian's own image, which has no CA certificates.
-func (b *builder) publicImage(ctx context.Context) (v1.Image, error) {
-	ref, err := name.ParseReference("debian:" + suite + "-slim")
+// publicImage returns an image of Docker Hub's. It need have no CA certificates.
+func (b *builder) publicImage(ctx context.Context, image string) (v1.Image, error) {
+	ref, err := name.ParseReference(image)
 	if err != nil {
 		return nil, fmt.Errorf("failed to name image: %w", err)
 	}
@@ -118,8 +130,8 @@ func trustLayer(own, extra []byte) (v1.Layer, error) {
 }
 
 // rootfs returns the path of an archive with Debian's userland.
-func (b *builder) rootfs(ctx context.Context, log io.Writer) (string, error) {
-	args := rootfsArgs(b.host.Arch)
+func (b *builder) rootfs(ctx context.Context, log io.Writer, u userland) (string, error) {
+	args := u.rootfsArgs(b.host.Arch)
 	key, err := cache.Key(cache.Text(recipe), cache.Text(args...))
 	if err != nil {
 		return "", err
@@ -141,15 +153,14 @@ func (b *builder) rootfs(ctx context.Context, log io.Writer) (string, error) {
 	return filepath.Join(dir, archiveFile), err
 }
 
-// rootfsArgs returns the arguments of mmdebstrap, without the target. The set
-// of packages is what Debian calls essential and what Node.js needs.
-func rootfsArgs(arch string) []string {
+// rootfsArgs returns the arguments of mmdebstrap, without the target.
+func (u userland) rootfsArgs(arch string) []string {
 	args := []string{
 		"--variant=essential",
 		"--architectures=" + arch,
 		// Else usrmerge is chosen, and with it all of Perl.
 		"--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr",
-		"--include=ca-certificates,libatomic1,libstdc++6",
+		"--include=" + u.include,
 		// Containers get a /dev of their own.
 		"--skip=output/dev",
 		// The user that the official Node.js images have.
@@ -160,7 +171,7 @@ func rootfsArgs(arch string) []string {
 	for _, dir := range []string{"doc", "info", "locale", "man"} {
 		args = append(args, "--dpkgopt=path-exclude=/usr/share/"+dir+"/*")
 	}
-	return append(args, "--dpkgopt=path-include=/usr/share/doc/*/copyright", suite)
+	return append(args, "--dpkgopt=path-include=/usr/share/doc/*/copyright", u.suite)
 }
 
 // bundleOf returns the CA certificates in an archive of a root file system.

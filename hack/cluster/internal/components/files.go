@@ -102,6 +102,7 @@ func overlayOf(registry env.Registry, built *Built) (map[string][]byte, error) {
 	for major, image := range built.Base.Node {
 		runtimes["nodejs"+major] = "baseImage: " + atPods(image, registry) + "\nlanguage: nodejs\n"
 	}
+	runtimes["python313"] = "baseImage: " + atPods(built.Base.Python, registry) + "\nlanguage: python\n"
 	patches := []object{
 		configPatch("config-registry", map[string]string{
 			"push": registry.Pods, "pull": registry.Nodes, "insecure": registry.Pods,
