@@ -29,11 +29,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/google/go-containerregistry/pkg/authn"
@@ -45,23 +47,32 @@ import (
 
 	"github.com/kiln-dev/kiln/pkg/compose"
 	"github.com/kiln-dev/kiln/pkg/runtimes"
+	"github.com/kiln-dev/kiln/pkg/sbom"
 )
 
 // maxJSON is more than a layout, or the configuration of an image, has.
 const maxJSON = 1 << 20
 
+// baseDigestFile is the file, in the folder of the layers, with the digest of the
+// image that they were made upon, in JSON.
+const baseDigestFile = "base.json"
+
 // order says what to compose, and from what.
 type order struct {
-	base, destination, keep string
-	insecure                []string
-	contextFolder, layers   string
-	layout, config          string
-	urlFile, digestFile     string
+	base, dependencies    string
+	destination, keep     string
+	insecure              []string
+	contextFolder, layers string
+	layout, config        string
+	labels                map[string]string
+	urlFile, digestFile   string
+	baseFile              string
 }
 
 func main() {
-	var o order
+	o := order{labels: map[string]string{}}
 	flag.StringVar(&o.base, "base", "", "the image to build upon")
+	flag.StringVar(&o.dependencies, "dependencies", "", "an image that an earlier build has kept: that of the base image with the layers")
 	flag.StringVar(&o.destination, "destination", "", "where to push the image")
 	flag.StringVar(&o.keep, "keep", "", "where to push the base image with the layers, for the next build to build upon")
 	flag.Func("insecure-registry", "a host that speaks plain HTTP; may be given more than once", func(host string) error {
@@ -72,8 +83,14 @@ func main() {
 	flag.StringVar(&o.layers, "layers", "", "a folder with layers, *.tar.gz, to put below the files, in the order of their names")
 	flag.StringVar(&o.layout, "layout", "", "a file that tells, in JSON, where the files are in the image and how it starts")
 	flag.StringVar(&o.config, "config", "", "in place of a layout, a file with the configuration of the image as the layers were made with it")
+	flag.Func("label", "a label of the image, name=value; may be given more than once", func(label string) error {
+		name, value, _ := strings.Cut(label, "=")
+		o.labels[name] = value
+		return nil
+	})
 	flag.StringVar(&o.urlFile, "image-url-file", "", "where to write the name of the image")
 	flag.StringVar(&o.digestFile, "image-digest-file", "", "where to write the digest of the image")
+	flag.StringVar(&o.baseFile, "base-image-file", "", "where to write, in JSON, the name and the digest of the base image")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -92,7 +109,11 @@ func (o *order) carryOut(ctx context.Context, options ...remote.Option) error {
 	if err != nil {
 		return err
 	}
-	base, err := o.pull(options)
+	base, err := o.source(options)
+	if err != nil {
+		return err
+	}
+	origin, err := o.origin(base)
 	if err != nil {
 		return err
 	}
@@ -100,10 +121,14 @@ func (o *order) carryOut(ctx context.Context, options ...remote.Option) error {
 	if err != nil {
 		return err
 	}
-	layers, err := o.readLayers(mediaType)
+	layers, packages, err := o.readLayers(mediaType)
 	if err != nil {
 		return err
 	}
+	if o.dependencies != "" {
+		packages = base.packages(ctx, options)
+	}
+	made := &product{source: base, origin: origin, packages: packages}
 	image, err := compose.Append(base, layers...)
 	if err != nil {
 		return err
@@ -113,77 +138,106 @@ func (o *order) carryOut(ctx context.Context, options ...remote.Option) error {
 		if err != nil {
 			return err
 		}
-		if err := push(kept, image, options); err != nil {
+		if err := made.push(ctx, "dependencies image", kept, image, options); err != nil {
 			return err
 		}
 	}
 	if image, err = o.finish(image); err != nil {
 		return err
 	}
-	if err := push(destination, image, options); err != nil {
+	maps.Copy(o.labels, origin.labels())
+	if image, err = compose.Describe(image, o.labels); err != nil {
 		return err
 	}
+	if err := made.push(ctx, "image", destination, image, options); err != nil {
+		return err
+	}
+	return o.report(destination, image, origin)
+}
+
+// report tells what was pushed.
+func (o *order) report(destination name.Reference, image v1.Image, origin origin) error {
 	digest, err := image.Digest()
 	if err != nil {
 		return fmt.Errorf("failed to tell the digest of the image: %w", err)
+	}
+	input, err := json.Marshal(map[string]string{"uri": "oci://" + origin.repository, "digest": origin.digest})
+	if err != nil {
+		return fmt.Errorf("failed to encode the base image: %w", err)
 	}
 	fmt.Println("Pushed", destination.Context().Digest(digest.String()))
 	return errors.Join(
 		writeResult(o.urlFile, destination.String()),
 		writeResult(o.digestFile, digest.String()),
+		writeResult(o.baseFile, string(input)),
 	)
 }
 
-// pull returns the base image. Its layers stay where they are until they are pushed.
-func (o *order) pull(options []remote.Option) (v1.Image, error) {
+// source returns the image to build upon.
+func (o *order) source(options []remote.Option) (*source, error) {
+	if o.dependencies != "" {
+		ref, err := o.reference(o.dependencies)
+		if err != nil {
+			return nil, err
+		}
+		return pull("dependencies image", ref, options)
+	}
 	ref, err := o.reference(o.base)
 	if err != nil {
 		return nil, err
 	}
-	fmt.Println("Building upon", ref)
-	base, err := remote.Image(ref, options...)
-	if err != nil {
-		return nil, fmt.Errorf("failed to pull base image %s: %w", ref, err)
+	if _, byTag := ref.(name.Tag); byTag && o.layers != "" {
+		// The tag may have been moved since the layers were made.
+		if ref, err = o.baseOfLayers(ref); err != nil {
+			return nil, err
+		}
 	}
-	return base, nil
+	return pull("base image", ref, options)
 }
 
-func push(to name.Reference, image v1.Image, options []remote.Option) error {
-	fmt.Println("Pushing", to)
-	if err := remote.Write(to, image, options...); err != nil {
-		return fmt.Errorf("failed to push image %s: %w", to, err)
+// baseOfLayers returns the base image that the layers were made upon, which the
+// step that made them tells. It may lie, and then builds upon another image of
+// that repository, which its layers could hide anyway.
+func (o *order) baseOfLayers(base name.Reference) (name.Reference, error) {
+	digest := v1.Hash{}
+	if err := readJSON(filepath.Join(o.layers, baseDigestFile), &digest); err != nil {
+		return nil, err
 	}
-	return nil
+	return base.Context().Digest(digest.String()), nil
 }
 
-// readLayers returns the layers that an earlier step has made. It has run what is
-// not to be trusted, and may have left anything in the folder: what is not a
-// file, and a layer, is not read, and nothing outside of the folder is.
-func (o *order) readLayers(mediaType types.MediaType) ([]v1.Layer, error) {
+// readLayers returns the layers that an earlier step has made, and the packages in
+// them, which are not nil. That step has run what is not to be trusted, and may
+// have left anything in the folder: what is not a file, and a layer, is not read,
+// and nothing outside of the folder is.
+func (o *order) readLayers(mediaType types.MediaType) ([]v1.Layer, []sbom.Package, error) {
+	packages := []sbom.Package{}
 	if o.layers == "" {
-		return nil, nil
+		return nil, packages, nil
 	}
 	folder, err := os.OpenRoot(o.layers)
 	if err != nil {
-		return nil, fmt.Errorf("failed to open layers: %w", err)
+		return nil, nil, fmt.Errorf("failed to open layers: %w", err)
 	}
 	files, err := fs.Glob(folder.FS(), "*.tar.gz")
 	if err != nil {
-		return nil, fmt.Errorf("failed to list layers: %w", err)
+		return nil, nil, fmt.Errorf("failed to list layers: %w", err)
 	}
 	layers := make([]v1.Layer, 0, len(files))
 	for _, file := range files {
 		open := func() (io.ReadCloser, error) { return openFile(folder, file) }
-		if err := checkLayer(open); err != nil {
-			return nil, fmt.Errorf("failed to read layer %s: %w", file, err)
+		found, err := scan(open)
+		if err != nil {
+			return nil, nil, fmt.Errorf("failed to read layer %s: %w", file, err)
 		}
+		packages = append(packages, found...)
 		layer, err := tarball.LayerFromOpener(open, tarball.WithMediaType(mediaType))
 		if err != nil {
-			return nil, fmt.Errorf("failed to read layer %s: %w", file, err)
+			return nil, nil, fmt.Errorf("failed to read layer %s: %w", file, err)
 		}
 		layers = append(layers, layer)
 	}
-	return layers, nil
+	return layers, packages, nil
 }
 
 // openFile opens a regular file.
@@ -198,25 +252,19 @@ func openFile(folder *os.Root, name string) (*os.File, error) {
 	return folder.Open(name)
 }
 
-// checkLayer returns an error for a file that is no compressed archive.
-func checkLayer(open func() (io.ReadCloser, error)) error {
+// scan returns the packages in a layer, and an error for a file that is no
+// compressed archive.
+func scan(open func() (io.ReadCloser, error)) ([]sbom.Package, error) {
 	file, err := open()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer file.Close()
 	content, err := gzip.NewReader(file)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	archive := tar.NewReader(content)
-	for {
-		if _, err := archive.Next(); errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
-			return err
-		}
-	}
+	return sbom.Scan(tar.NewReader(content))
 }
 
 // finish gives the image the function's files, or the configuration that its

@@ -17,9 +17,14 @@ limitations under the License.
 package main
 
 import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
 	"encoding/json"
+	"errors"
 	"io"
 	"log"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -45,29 +50,110 @@ type workshop struct {
 	context string
 	layers  string
 	base    v1.Image
+	digest  string
+
+	// refuses is what the registry will not have in a manifest.
+	refuses string
+}
+
+// forget deletes what refers to an image, and the list of it, which this registry
+// keeps as a tag.
+func (w *workshop) forget(t *testing.T, image string) {
+	t.Helper()
+	ref, err := name.NewDigest(w.host + image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	referrers, err := remote.Referrers(ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	index, err := referrers.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, found := range index.Manifests {
+		if err := remote.Delete(ref.Context().Digest(found.Digest.String())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := remote.Delete(ref.Context().Tag(strings.Replace(ref.DigestStr(), ":", "-", 1))); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func newWorkshop(t *testing.T) *workshop {
 	t.Helper()
-	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	w := &workshop{context: t.TempDir(), layers: t.TempDir()}
+	images := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil || w.refuses != "" && strings.Contains(r.URL.Path, "/manifests/") && bytes.Contains(body, []byte(w.refuses)) {
+			rw.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		images.ServeHTTP(rw, r)
+	}))
 	t.Cleanup(server.Close)
-	w := &workshop{host: strings.TrimPrefix(server.URL, "http://"), context: t.TempDir(), layers: t.TempDir()}
+	w.host = strings.TrimPrefix(server.URL, "http://")
 	base, err := random.Image(1024, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.base = base
-	ref, err := name.ParseReference(w.host + "/base:1")
+	digest, err := base.Digest()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := remote.Write(ref, base); err != nil {
-		t.Fatal(err)
-	}
+	w.base, w.digest = base, digest.String()
+	writeFile(t, filepath.Join(w.layers, "base.json"), encode(t, digest))
+	w.write(t, w.host+"/base:1", base)
 	writeFile(t, filepath.Join(w.context, "handler.js"), []byte("x"))
 	layout := runtimes.Layout{Files: map[string]string{"handler.js": "/function/handler.js"}, Entrypoint: []string{"node"}}
 	writeFile(t, filepath.Join(w.context, "layout.json"), encode(t, layout))
 	return w
+}
+
+// write puts an image into the registry.
+func (w *workshop) write(t *testing.T, image string, content v1.Image) {
+	t.Helper()
+	ref, err := name.ParseReference(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := remote.Write(ref, content); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// refusingHost returns another host with a base image, which refuses to give its
+// layers, though it shows the manifest and the configuration.
+func (w *workshop) refusingHost(t *testing.T) string {
+	t.Helper()
+	base, err := random.Image(1024, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	layers, err := base.Layers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest, err := layers[0].Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	images := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, digest.String()) {
+			rw.WriteHeader(http.StatusForbidden)
+			return
+		}
+		images.ServeHTTP(rw, r)
+	}))
+	t.Cleanup(server.Close)
+	host := strings.TrimPrefix(server.URL, "http://")
+	w.write(t, host+"/base:1", base)
+	return host
 }
 
 // addLayer puts a layer where the step before would.
@@ -93,6 +179,45 @@ func (w *workshop) addLayer(t *testing.T, file string) v1.Hash {
 	return digest
 }
 
+// addPackages puts a layer with npm's list where the step before would.
+func (w *workshop) addPackages(t *testing.T, file string) {
+	t.Helper()
+	layer := &bytes.Buffer{}
+	compressed := gzip.NewWriter(layer)
+	archive := tar.NewWriter(compressed)
+	list := []byte(`{"packages": {"node_modules/ms": {"version": "2.1.3"}}}`)
+	if err := archive.WriteHeader(&tar.Header{Name: "function/node_modules/.package-lock.json", Typeflag: tar.TypeReg, Size: int64(len(list))}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := archive.Write(list); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(archive.Close(), compressed.Close()); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(w.layers, file), layer.Bytes())
+}
+
+// wantPackages wants of an image in the registry that its packages are listed.
+func (w *workshop) wantPackages(t *testing.T, image string, want ...string) {
+	t.Helper()
+	ref, err := name.NewDigest(w.host + image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	packages, err := listed(t.Context(), ref, nil)
+	if err != nil {
+		t.Fatalf("the packages of %s: %v", image, err)
+	}
+	var got []string
+	for _, p := range packages {
+		got = append(got, p.URL)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("packages of %s (-want, +got):\n%s", image, diff)
+	}
+}
+
 func (w *workshop) order() *order {
 	return &order{
 		base:          w.host + "/base:1",
@@ -102,6 +227,8 @@ func (w *workshop) order() *order {
 		layout:        filepath.Join(w.context, "layout.json"),
 		urlFile:       filepath.Join(w.context, "url"),
 		digestFile:    filepath.Join(w.context, "digest"),
+		baseFile:      filepath.Join(w.context, "base"),
+		labels:        map[string]string{"serverless.kiln.dev/runtime": "nodejs24"},
 	}
 }
 
@@ -127,6 +254,7 @@ func TestCarryOut(t *testing.T) {
 	w := newWorkshop(t)
 	// In the order of their names.
 	second, first := w.addLayer(t, "0003.tar.gz"), w.addLayer(t, "0002.tar.gz")
+	w.addPackages(t, "0004.tar.gz")
 	o := w.order()
 	o.layers, o.keep = w.layers, w.host+"/ns/fn:kept"
 	if err := o.carryOut(t.Context()); err != nil {
@@ -137,11 +265,11 @@ func TestCarryOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantKept := append(baseConfig.RootFS.DiffIDs, first, second)
-	if diff := cmp.Diff(wantKept, w.config(t, "/ns/fn:kept").RootFS.DiffIDs); diff != "" {
+	if diff := cmp.Diff(wantKept, w.config(t, "/ns/fn:kept").RootFS.DiffIDs[:4]); diff != "" {
 		t.Errorf("kept layers (-want, +got):\n%s", diff)
 	}
 	pushed := w.config(t, "/ns/fn:tag")
-	if len(pushed.RootFS.DiffIDs) != 5 || pushed.Config.Entrypoint[0] != "node" {
+	if len(pushed.RootFS.DiffIDs) != 6 || pushed.Config.Entrypoint[0] != "node" {
 		t.Errorf("the image is %+v", pushed)
 	}
 	if url := readFile(t, o.urlFile); url != o.destination {
@@ -149,15 +277,99 @@ func TestCarryOut(t *testing.T) {
 	}
 	digest := readFile(t, o.digestFile)
 	w.config(t, "/ns/fn@"+digest)
+	w.wantPackages(t, "/ns/fn@"+digest, "pkg:npm/ms@2.1.3")
 
-	// Upon what was kept, the same image comes about.
+	// Upon what was kept, the same image comes about, with the same list.
 	again := w.order()
-	again.base, again.destination = w.host+"/ns/fn:kept", w.host+"/ns/fn:again"
+	w.forget(t, "/ns/fn@"+digest)
+	again.base += "@" + w.digest
+	again.dependencies, again.destination = w.host+"/ns/fn:kept", w.host+"/ns/fn:again"
 	if err := again.carryOut(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got := readFile(t, again.digestFile); got != digest {
 		t.Errorf("upon what was kept the image is %s, want %s", got, digest)
+	}
+	w.wantPackages(t, "/ns/fn@"+digest, "pkg:npm/ms@2.1.3")
+}
+
+// TestCarryOutWithoutList wants that an image is made, and its packages are not
+// listed, where the registry takes no such list, and where what was kept has none.
+func TestCarryOutWithoutList(t *testing.T) {
+	w := newWorkshop(t)
+	w.addPackages(t, "0000.tar.gz")
+	w.refuses = "application/vnd.cyclonedx+json"
+	o := w.order()
+	o.layers, o.keep = w.layers, w.host+"/ns/fn:kept"
+	if err := o.carryOut(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.refuses = ""
+	again := w.order()
+	again.base += "@" + w.digest
+	again.dependencies = w.host + "/ns/fn:kept"
+	if err := again.carryOut(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ref, err := name.NewDigest(w.host + "/ns/fn@" + readFile(t, again.digestFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found, err := listed(t.Context(), ref, nil); err == nil {
+		t.Errorf("the packages are listed as %v, which nobody knows", found)
+	}
+}
+
+// TestBase wants that an image tells which base image it has, however it was named,
+// and that the layers stay upon the one that they were made upon.
+func TestBase(t *testing.T) {
+	for name, tc := range map[string]struct {
+		// DIGEST stands for that of the base image.
+		base, wantName string
+		layers         bool
+	}{
+		"by tag":                        {base: "/base:1", wantName: "/base:1"},
+		"by tag and digest":             {base: "/base:1@DIGEST", wantName: "/base:1"},
+		"by digest":                     {base: "/base@DIGEST", wantName: "/base@DIGEST"},
+		"by a tag that was moved since": {base: "/base:moved", layers: true, wantName: "/base:moved"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorkshop(t)
+			moved, err := random.Image(64, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.write(t, w.host+"/base:moved", moved)
+			o := w.order()
+			o.base = w.host + strings.ReplaceAll(tc.base, "DIGEST", w.digest)
+			if tc.layers {
+				w.addLayer(t, "0000.tar.gz")
+				o.layers = w.layers
+			}
+			if err := o.carryOut(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			want := map[string]string{
+				"org.opencontainers.image.base.name":   w.host + strings.ReplaceAll(tc.wantName, "DIGEST", w.digest),
+				"org.opencontainers.image.base.digest": w.digest,
+				"serverless.kiln.dev/runtime":          "nodejs24",
+			}
+			config := w.config(t, "/ns/fn:tag")
+			if diff := cmp.Diff(want, config.Config.Labels); diff != "" {
+				t.Errorf("labels (-want, +got):\n%s", diff)
+			}
+			baseConfig, err := w.base.ConfigFile()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(baseConfig.RootFS.DiffIDs, config.RootFS.DiffIDs[:2]); diff != "" {
+				t.Errorf("base layers (-want, +got):\n%s", diff)
+			}
+			wantResult := `{"digest":"` + w.digest + `","uri":"oci://` + w.host + `/base"}`
+			if got := readFile(t, o.baseFile); got != wantResult {
+				t.Errorf("the result is %s, want %s", got, wantResult)
+			}
+		})
 	}
 }
 
@@ -179,6 +391,7 @@ func TestCarryOutWithConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	pushed := w.config(t, "/ns/fn:tag")
+	config.Config.Labels = pushed.Config.Labels
 	if diff := cmp.Diff(config.Config, pushed.Config); diff != "" {
 		t.Errorf("configuration (-want, +got):\n%s", diff)
 	}
@@ -193,9 +406,28 @@ func TestCarryOutErrors(t *testing.T) {
 		want   string
 	}{
 		"no such base image": {func(w *workshop, o *order) { o.base = w.host + "/absent:1" }, "failed to pull base image"},
-		"bad name":           {func(_ *workshop, o *order) { o.destination = "A B" }, "failed to parse the name of an image"},
-		"no registry":        {func(_ *workshop, o *order) { o.destination = "127.0.0.1:1/ns/fn:tag" }, "failed to push image"},
-		"no layout":          {func(_ *workshop, o *order) { o.layout += "x" }, "failed to read layout.jsonx"},
+		"dependencies that have vanished": {
+			func(w *workshop, o *order) { o.dependencies = w.host + "/ns/fn:vanished" }, "failed to pull dependencies image",
+		},
+		"base image of another architecture": {func(w *workshop, o *order) {
+			image, err := mutate.ConfigFile(w.base, &v1.ConfigFile{Architecture: "s390x"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.base = w.host + "/base:s390x"
+			w.write(t, o.base, image)
+		}, "it is of architecture s390x"},
+		"base image whose layers are refused": {func(w *workshop, o *order) {
+			host := w.refusingHost(t)
+			o.base, o.insecure = host+"/base:1", append(o.insecure, host)
+		}, "failed to pull base image"},
+		"dependencies that nobody may keep": {func(w *workshop, o *order) {
+			w.addLayer(t, "0002.tar.gz")
+			o.layers, o.keep = w.layers, "127.0.0.1:1/ns/fn:kept"
+		}, "failed to push dependencies image"},
+		"bad name":    {func(_ *workshop, o *order) { o.destination = "A B" }, "failed to parse the name of an image"},
+		"no registry": {func(_ *workshop, o *order) { o.destination = "127.0.0.1:1/ns/fn:tag" }, "failed to push image"},
+		"no layout":   {func(_ *workshop, o *order) { o.layout += "x" }, "failed to read layout.jsonx"},
 		"broken layer": {func(w *workshop, o *order) {
 			o.layers = w.layers
 			writeFile(t, filepath.Join(w.layers, "0000.tar.gz"), []byte("\x1f\x8bx"))
@@ -225,6 +457,9 @@ func TestCarryOutErrors(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("carryOut() = %v, want %q", err, tc.want)
 			}
+			if err != nil && strings.Contains(tc.want, "failed to pull") && strings.Contains(err.Error(), "failed to push") {
+				t.Errorf("carryOut() = %v: it tells of a push", err)
+			}
 			if _, err := os.Stat(o.digestFile); err == nil {
 				t.Error("there is a result")
 			}
@@ -240,19 +475,20 @@ func TestMediaTypes(t *testing.T) {
 	} {
 		w := newWorkshop(t)
 		w.addLayer(t, "0002.tar.gz")
-		ref, err := name.ParseReference(w.host + "/base:1")
+		base := mutate.MediaType(empty.Image, manifest)
+		w.write(t, w.host+"/base:1", base)
+		digest, err := base.Digest()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := remote.Write(ref, mutate.MediaType(empty.Image, manifest)); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, filepath.Join(w.layers, "base.json"), encode(t, digest))
 		o := w.order()
 		o.layers = w.layers
 		if err := o.carryOut(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if ref, err = name.ParseReference(o.destination); err != nil {
+		ref, err := name.ParseReference(o.destination)
+		if err != nil {
 			t.Fatal(err)
 		}
 		pushed, err := remote.Image(ref)

@@ -83,6 +83,35 @@ func Configure(image v1.Image, config v1.Config) (v1.Image, error) {
 	return image, nil
 }
 
+// Describe returns the image with labels, which are annotations of its manifest as
+// well where it is OCI's: Docker's has none.
+func Describe(image v1.Image, labels map[string]string) (v1.Image, error) {
+	config, err := image.ConfigFile()
+	if err != nil {
+		return nil, fmt.Errorf("failed to read image configuration: %w", err)
+	}
+	described := *config.Config.DeepCopy()
+	if described.Labels == nil {
+		described.Labels = map[string]string{}
+	}
+	maps.Copy(described.Labels, labels)
+	if image, err = mutate.Config(image, described); err != nil {
+		return nil, fmt.Errorf("failed to configure image: %w", err)
+	}
+	mediaType, err := image.MediaType()
+	if err != nil {
+		return nil, fmt.Errorf("failed to read image: %w", err)
+	}
+	if mediaType != types.OCIManifestSchema1 {
+		return image, nil
+	}
+	annotated, ok := mutate.Annotations(image, labels).(v1.Image)
+	if !ok {
+		return nil, errors.New("failed to annotate image")
+	}
+	return annotated, nil
+}
+
 // LayerMediaType returns the media type of layers that go with those of the image:
 // Docker's and OCI's are not mixed.
 func LayerMediaType(image v1.Image) (types.MediaType, error) {
@@ -105,16 +134,36 @@ func Append(base v1.Image, layers ...v1.Layer) (v1.Image, error) {
 			History: v1.History{Created: v1.Time{Time: epoch}, CreatedBy: createdBy},
 		})
 	}
-	image, err := mutate.Append(base, adds...)
+	image, err := mutate.Append(plain{base}, adds...)
 	if err != nil {
 		return nil, fmt.Errorf("failed to append layers: %w", err)
 	}
 	return image, nil
 }
 
+// plain is an image without annotations of its manifest: they tell of that image,
+// and not of one that is made of it.
+type plain struct{ v1.Image }
+
+// Manifest implements v1.Image.
+func (p plain) Manifest() (*v1.Manifest, error) {
+	manifest, err := p.Image.Manifest()
+	if err != nil {
+		return nil, err
+	}
+	manifest = manifest.DeepCopy()
+	manifest.Annotations = nil
+	return manifest, nil
+}
+
+// aboutImage begins the labels, and annotations, by which an image tells of itself.
+const aboutImage = "org.opencontainers.image."
+
 // configure makes the configuration of a base image that of the layout. A
-// command of the base image is that of its own entrypoint.
+// command of the base image is that of its own entrypoint, and labels about
+// itself are not about what is built upon it.
 func configure(config *v1.Config, layout runtimes.Layout) {
+	maps.DeleteFunc(config.Labels, func(label, _ string) bool { return strings.HasPrefix(label, aboutImage) })
 	config.Env = mergeEnv(config.Env, layout.Env)
 	config.Entrypoint, config.Cmd = layout.Entrypoint, nil
 	config.User = layout.User

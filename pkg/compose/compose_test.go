@@ -26,9 +26,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/random"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/kiln-dev/kiln/pkg/runtimes"
 )
@@ -43,7 +45,7 @@ func baseImage(t *testing.T) v1.Image {
 		Env:        []string{"PATH=/bin", "HOME=/root"},
 		Cmd:        []string{"node"},
 		Entrypoint: []string{"docker-entrypoint.sh"},
-		Labels:     map[string]string{"from": "base"},
+		Labels:     map[string]string{"from": "base", "org.opencontainers.image.title": "Base"},
 		User:       "root",
 	})
 	if err != nil {
@@ -104,6 +106,42 @@ func TestAddFiles(t *testing.T) {
 	}
 	if diff := cmp.Diff(wantFiles, contents(t, layers[2])); diff != "" {
 		t.Errorf("files (-want, +got):\n%s", diff)
+	}
+}
+
+// TestDescribe wants that an image tells of itself, and not what its base image
+// does.
+func TestDescribe(t *testing.T) {
+	labels := map[string]string{"org.opencontainers.image.base.digest": "sha256:1", "from": "kiln"}
+	for mediaType, want := range map[types.MediaType]map[string]string{
+		types.OCIManifestSchema1:    labels,
+		types.DockerManifestSchema2: nil,
+	} {
+		base := mutate.Annotations(mutate.MediaType(baseImage(t), mediaType), map[string]string{"org.opencontainers.image.version": "24"}).(v1.Image)
+		image, err := AddFiles(base, folder(t, map[string]string{"handler.js": "x", "server.cjs": "yy"}), layout)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if image, err = Describe(image, labels); err != nil {
+			t.Fatal(err)
+		}
+		config, err := image.ConfigFile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(labels, config.Config.Labels); diff != "" {
+			t.Errorf("labels (-want, +got):\n%s", diff)
+		}
+		manifest, err := image.Manifest()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, manifest.Annotations, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("annotations of %s (-want, +got):\n%s", mediaType, diff)
+		}
+		if want := layout.WorkingDir; config.Config.WorkingDir != want {
+			t.Errorf("the working directory is %s, want %s", config.Config.WorkingDir, want)
+		}
 	}
 }
 
