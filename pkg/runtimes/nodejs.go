@@ -29,14 +29,14 @@ import (
 // need be writable.
 var nodeLayout = Layout{
 	Files: map[string]string{
-		"handler.js":   "/function/handler.js",
-		"package.json": "/function/package.json",
-		"server.cjs":   "/kiln/server.cjs",
+		"handler.js":   FunctionFolder + "/handler.js",
+		"package.json": FunctionFolder + "/package.json",
+		"server.cjs":   WrapperFolder + "/server.cjs",
 	},
 	Env:        map[string]string{"HOME": "/tmp", "NODE_ENV": "production", "PORT": "8080"},
 	User:       "1000:1000",
-	WorkingDir: "/function",
-	Entrypoint: []string{"node", "/kiln/server.cjs", "/function/handler.js"},
+	WorkingDir: FunctionFolder,
+	Entrypoint: []string{"node", WrapperFolder + "/server.cjs", FunctionFolder + "/handler.js"},
 }
 
 // byteOrderMark is what some editors begin a file with.

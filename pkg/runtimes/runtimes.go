@@ -47,6 +47,14 @@ const (
 	// EnvFunctionRuntime names the environment variable that tells a function its runtime.
 	EnvFunctionRuntime = "FUNC_RUNTIME"
 
+	// EnvFunctionTimeout names the environment variable that tells a function how
+	// long it may take to answer, in seconds.
+	EnvFunctionTimeout = "FUNC_TIMEOUT"
+
+	// EnvFunctionMemoryLimit names the environment variable that tells a function
+	// the memory it may use, as a quantity such as 128Mi. Unset, there is no limit.
+	EnvFunctionMemoryLimit = "FUNC_MEMORY_LIMIT"
+
 	// EnvBodyLimit names the environment variable that limits request bodies,
 	// in MiB. It is the user's to set; a larger body is answered with 413.
 	EnvBodyLimit = "REQ_MB_LIMIT"
@@ -61,7 +69,7 @@ const (
 	LayoutName = "layout.json"
 
 	// PackagesPath is the folder, while dependencies are installed, with the
-	// credentials of package registries: files such as .npmrc. It need not exist.
+	// credentials of package registries: files such as .npmrc and pip.conf. It need not exist.
 	PackagesPath = "/kiln-packages"
 
 	// EnvFilePath is the file, while dependencies are installed, with the
@@ -101,7 +109,7 @@ type Layout struct {
 	Entrypoint []string `json:"entrypoint"`
 }
 
-//go:embed nodejs/Dockerfile nodejs/server.cjs
+//go:embed nodejs/Dockerfile nodejs/server.cjs python/Dockerfile python/server.py
 var content embed.FS
 
 // Runtime is what Kiln knows of one language.
@@ -138,6 +146,15 @@ var languages = map[string]Runtime{
 		layout:              nodeLayout,
 		readDependencies:    readPackageJSON,
 		explainBuildFailure: explainNPM,
+	},
+	"python": {
+		Language:            "python",
+		SourceFile:          "handler.py",
+		DependencyFile:      "requirements.txt",
+		wrapper:             []string{"server.py"},
+		layout:              pythonLayout,
+		readDependencies:    readRequirements,
+		explainBuildFailure: explainPip,
 	},
 }
 
@@ -183,16 +200,13 @@ func (r Runtime) BuildContext(fn Function) (map[string]string, error) {
 		r.SourceFile:     fn.Source,
 		r.DependencyFile: dependencies,
 	}
-	template := fn.Dockerfile
-	if strings.TrimSpace(template) == "" {
-		template = ""
+	text, own := fn.Dockerfile, strings.TrimSpace(fn.Dockerfile) != ""
+	if !own {
+		text = r.DockerfileTemplate()
 		files[LayoutName] = r.layout.encode()
-		if install {
-			template = r.DockerfileTemplate()
-		}
 	}
-	if template != "" {
-		if files[DockerfileName], err = renderDockerfile(template, newDockerfileData(fn.BaseImage, install)); err != nil {
+	if own || install {
+		if files[DockerfileName], err = renderDockerfile(text, newDockerfileData(fn.BaseImage, install)); err != nil {
 			return nil, err
 		}
 	}

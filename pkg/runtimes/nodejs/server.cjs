@@ -15,6 +15,7 @@ limitations under the License.
 */
 
 // Serves one function over HTTP: node server.cjs /function/handler.js
+// The contract is docs/runtimes.md.
 //
 // It has no dependencies, so that a function starts as fast as a bare
 // node:http server and its own dependencies can never clash with ours.
@@ -23,6 +24,7 @@ limitations under the License.
 
 const fs = require('node:fs');
 const http = require('node:http');
+const { createRequire } = require('node:module');
 const path = require('node:path');
 const { pathToFileURL } = require('node:url');
 
@@ -36,6 +38,21 @@ const KEEP_ALIVE_MS = 620_000;
 // How long a draining server waits for the rest of a request's headers.
 const HEADERS_GRACE_MS = 1000;
 
+// What is left of a function's time for its 504 to be there before the
+// platform, whose clock started earlier, sends one that says less.
+const TIMEOUT_MARGIN_MS = 100;
+
+// The place of an error is searched for in JSON that is not larger than this.
+const SEARCHED_JSON_LENGTH = 64 * 1024;
+
+// How long a request may take to arrive: node's own limit, or the function's.
+const REQUEST_TIMEOUT_MS = 300_000;
+
+// What a timer of node's can wait at most.
+const LONGEST_TIMEOUT_S = 2_147_483;
+
+const STRUCTURED_TYPE = 'application/cloudevents+json';
+
 const TERMINATION_LOG = '/dev/termination-log';
 
 // Kubernetes keeps the last 2048 bytes of a log as the termination message.
@@ -44,8 +61,8 @@ const TERMINATION_MESSAGE_LENGTH = 1500;
 const handlerFile = path.resolve(process.argv[2] ?? 'handler.js');
 const functionDir = path.dirname(handlerFile);
 
-/** Every open connection and its latest response; null before the first request. */
-const connections = new Map();
+/** The connections that have not carried a request yet. */
+const unused = new Set();
 let draining = false;
 
 let stop = () => process.exit(0);
@@ -53,10 +70,24 @@ let stop = () => process.exit(0);
 let handler; // what handlerFile exports main on: the handler's `this`
 let main;
 let context;
-let bodyLimit;
+let bodyLimit; // bytes
+let timeout; // seconds
+let tracer;
+
+/**
+ * The calls that have not ended, in the order in which they began: a ring that
+ * begins after this. Linking them makes no garbage, unlike a Set.
+ */
+const running = { before: undefined, after: undefined };
+running.before = running.after = running;
+let clock; // wakes when the time of the first of them is up
 
 // ---------------------------------------------------------------- requests
 
+const QUERY = Symbol('query');
+const ID = Symbol('id');
+
+/** What event.extensions.request is: node's own, and what Express adds to it. */
 class FunctionRequest extends http.IncomingMessage {
   get path() {
     const mark = this.url.indexOf('?');
@@ -65,10 +96,53 @@ class FunctionRequest extends http.IncomingMessage {
 
   get query() {
     const mark = this.url.indexOf('?');
-    return require('node:querystring').parse(mark < 0 ? '' : this.url.slice(mark + 1));
+    return (this[QUERY] ??= parseQuery(mark < 0 ? '' : this.url.slice(mark + 1)));
+  }
+
+  get originalUrl() {
+    return this.url;
+  }
+
+  get protocol() {
+    return this.headers['x-forwarded-proto']?.split(',', 1)[0].trim() ?? 'http';
+  }
+
+  get hostname() {
+    return (this.headers['x-forwarded-host']?.split(',', 1)[0].trim() ?? this.headers.host)?.replace(/:\d+$/, '');
+  }
+
+  get params() {
+    return {};
+  }
+
+  get(name) {
+    const key = name.toLowerCase();
+    return this.headers[key === 'referrer' ? 'referer' : key];
+  }
+
+  header(name) {
+    return this.get(name);
+  }
+
+  /** The id in the log: the caller's, or one made up when first asked for. */
+  get id() {
+    return (this[ID] ??= requestID(this.headers));
   }
 }
 
+function randomUUID() {
+  return require('node:crypto').randomUUID();
+}
+
+function requestID(headers) {
+  const given = headers['x-request-id'];
+  // What is written into logs must not look like anything else.
+  if (given !== undefined && /^[\w.:=+/-]{1,128}$/.test(given)) return given;
+  const [, trace] = /^[0-9a-f]{2}-([0-9a-f]{32})-/.exec(headers.traceparent ?? '') ?? [];
+  return trace ?? randomUUID();
+}
+
+/** What event.extensions.response is: node's own, and what Express adds to it. */
 class FunctionResponse extends http.ServerResponse {
   status(code) {
     this.statusCode = code;
@@ -76,10 +150,62 @@ class FunctionResponse extends http.ServerResponse {
   }
 
   set(name, value) {
-    this.setHeader(name, value);
+    if (typeof name === 'object') {
+      for (const [key, each] of Object.entries(name)) this.setHeader(key, each);
+    } else {
+      this.setHeader(name, value);
+    }
+    return this;
+  }
+
+  header(name, value) {
+    return this.set(name, value);
+  }
+
+  get(name) {
+    return this.getHeader(name);
+  }
+
+  append(name, value) {
+    this.appendHeader(name, value);
+    return this;
+  }
+
+  type(type) {
+    return this.set('content-type', type.includes('/') ? type : (SHORT_TYPES[type.replace(/^\./, '')] ?? type));
+  }
+
+  json(value) {
+    send(this, 'application/json', JSON.stringify(value) ?? '');
+    return this;
+  }
+
+  send(body) {
+    if (typeof body === 'string') send(this, 'text/html; charset=utf-8', body);
+    else if (body instanceof Uint8Array) send(this, 'application/octet-stream', body);
+    else if (body === undefined) this.end();
+    else this.json(body);
+    return this;
+  }
+
+  sendStatus(code) {
+    this.statusCode = code;
+    send(this, 'text/plain; charset=utf-8', http.STATUS_CODES[code] ?? String(code));
+    return this;
+  }
+
+  redirect(status, url) {
+    if (typeof status === 'string') return this.redirect(302, status);
+    this.status(status).set('location', url).end();
     return this;
   }
 }
+
+const SHORT_TYPES = {
+  bin: 'application/octet-stream', css: 'text/css; charset=utf-8', csv: 'text/csv; charset=utf-8', html: 'text/html; charset=utf-8',
+  js: 'text/javascript; charset=utf-8', json: 'application/json', text: 'text/plain; charset=utf-8',
+  txt: 'text/plain; charset=utf-8', xml: 'application/xml',
+};
 
 /** An error whose status and message are meant for the caller. */
 class StatusError extends Error {
@@ -90,23 +216,44 @@ class StatusError extends Error {
 }
 
 function handle(request, response) {
-  connections.set(request.socket, response);
+  // Nothing else is kept of a request when it is answered: what lives as long as
+  // a connection makes the garbage collector's work half as much again.
+  if (unused.size > 0) unused.delete(request.socket);
   if (draining) response.shouldKeepAlive = false;
 
   const { headers, method, url } = request;
   if (url === HEALTH_PATH && (method === 'GET' || method === 'HEAD')) {
     send(response, 'text/plain', 'ok');
-  } else if (headers['content-length'] === undefined && headers['transfer-encoding'] === undefined) {
+    return;
+  }
+  if (headers.origin !== undefined && isPreflight(request, response)) return;
+  if (headers['content-length'] === undefined && headers['transfer-encoding'] === undefined) {
     call(request, response, null);
   } else {
     receive(request, response);
   }
 }
 
+/**
+ * Lets pages of any origin see answers, as all of this function's predecessors
+ * do, and answers a browser's question whether it may send a request.
+ */
+function isPreflight({ method, headers }, response) {
+  response.setHeader('access-control-allow-origin', '*');
+  const asked = headers['access-control-request-method'];
+  if (method !== 'OPTIONS' || asked === undefined) return false;
+  response.setHeader('access-control-allow-methods', asked);
+  const names = headers['access-control-request-headers'];
+  if (names !== undefined) response.setHeader('access-control-allow-headers', names);
+  response.statusCode = 204;
+  response.end();
+  return true;
+}
+
 /** Reads the body, as far as the limit allows, then calls the function. */
 function receive(request, response) {
   const tooLarge = () =>
-    sendError(response, new StatusError(413, `request body is larger than ${bodyLimit} bytes`));
+    sendError(request, response, new StatusError(413, `request body is larger than ${bodyLimit} bytes`));
   if (Number(request.headers['content-length']) > bodyLimit) {
     // The rest is discarded by node; closing instead would reset the
     // connection of a client that is still sending, before it reads this.
@@ -131,25 +278,93 @@ function receive(request, response) {
 }
 
 function call(request, response, body) {
-  let result;
+  let event;
   try {
-    result = main.call(handler, newEvent(request, response, body), context);
-    if (typeof result?.then !== 'function') {
-      reply(response, result);
-      return;
-    }
+    event = newEvent(request, response, body);
   } catch (error) {
-    sendError(response, error);
+    sendError(request, response, error); // The caller's mistake: the function is not called.
     return;
   }
-  Promise.resolve(result)
-    .then((value) => reply(response, value))
-    .catch((error) => sendError(response, error));
+  const began = performance.now();
+  let result;
+  try {
+    result = main.call(handler, event, context);
+  } catch (error) {
+    fail(request, response, error, began);
+    return;
+  }
+  if (typeof result?.then === 'function') {
+    wait(request, response, result, began);
+  } else {
+    succeed(request, response, result, began);
+  }
+}
+
+/** Answers when the promise is kept, or when the time is up. */
+function wait(request, response, promise, began) {
+  const one = { request, response, began, before: running.before, after: running };
+  running.before = running.before.after = one;
+  clock ??= setTimeout(giveUp, limit());
+  (promise instanceof Promise ? promise : Promise.resolve(promise)).then(
+    (result) => {
+      leave(one);
+      succeed(request, response, result, began);
+    },
+    (error) => {
+      leave(one);
+      fail(request, response, error, began);
+    }
+  );
+}
+
+function leave(one) {
+  one.before.after = one.after;
+  one.after.before = one.before;
+  one.before = one.after = one; // It may leave twice: when its time is up, and when it ends.
+}
+
+/** How long main may take, in milliseconds. */
+function limit() {
+  return timeout * 1000 - TIMEOUT_MARGIN_MS;
+}
+
+/** Answers the calls whose time is up. One timer for all costs less than one for each. */
+function giveUp() {
+  clock = undefined;
+  for (let one = running.after; one !== running; one = running.after) {
+    const left = one.began + limit() - performance.now();
+    if (left > 0) {
+      clock = setTimeout(giveUp, left);
+      return;
+    }
+    leave(one);
+    fail(one.request, one.response, new StatusError(504, `main did not finish within ${timeout} s`), one.began);
+  }
+}
+
+function succeed(request, response, result, began) {
+  try {
+    reply(request, response, result);
+  } catch (error) {
+    fail(request, response, error, began);
+    return;
+  }
+  measure(request.method, began, false);
+}
+
+function fail(request, response, error, began) {
+  measure(request.method, began, true);
+  sendError(request, response, error);
 }
 
 /** Answers with what main returned, unless main has answered by itself. */
-function reply(response, result) {
-  if (response.headersSent || response.writableEnded) return;
+function reply(request, response, result) {
+  if (response.headersSent) {
+    // By main itself, or because its time was up.
+    whenSent(response);
+    return;
+  }
+  if (draining) response.shouldKeepAlive = false;
   if (result === undefined || result === null) {
     // Success without content, which event sources take as "no reply event".
     if (response.statusCode === 200) response.statusCode = 204;
@@ -158,11 +373,44 @@ function reply(response, result) {
     send(response, 'text/plain; charset=utf-8', result);
   } else if (result instanceof Uint8Array) {
     send(response, 'application/octet-stream', result);
+  } else if (isStream(result)) {
+    stream(request, response, result);
   } else {
     const json = JSON.stringify(result);
     if (json === undefined) throw new TypeError(`main returned a ${typeof result}, which has no JSON form`);
-    send(response, 'application/json', json);
+    send(response, result instanceof CloudEvent ? STRUCTURED_TYPE : 'application/json', json);
   }
+}
+
+function isStream(value) {
+  return typeof value === 'object' && (value[Symbol.asyncIterator] !== undefined || typeof value.pipe === 'function');
+}
+
+/** Sends what a stream or an asynchronous iterator yields, piece by piece. */
+function stream(request, response, source) {
+  const { Readable, pipeline } = require('node:stream');
+  const readable = source instanceof Readable ? source : source.pipe ? new Readable().wrap(source) : Readable.from(source);
+  if (!response.hasHeader('content-type')) response.setHeader('content-type', 'application/octet-stream');
+  if (request.method === 'HEAD') {
+    readable.destroy();
+    response.end();
+    return;
+  }
+  pipeline(readable, response, (error) => {
+    // A caller who gives up is no error of the function's.
+    if (error && error.code !== 'ERR_STREAM_PREMATURE_CLOSE') sendError(request, response, error);
+  });
+  whenSent(response);
+}
+
+/** Closes the connection of an answer whose head may have promised more, if the server drains by its end. */
+function whenSent(response) {
+  const { socket } = response;
+  const close = () => {
+    if (draining) socket?.destroySoon();
+  };
+  if (response.writableFinished) close();
+  else response.once('finish', close);
 }
 
 function send(response, contentType, body) {
@@ -176,20 +424,24 @@ function send(response, contentType, body) {
  * Answers with an error. Only what the function means for its caller leaves
  * the process; anything else is in the log, under the id the caller gets.
  */
-function sendError(response, error) {
+function sendError(request, response, error) {
   const stated = statedStatus(error);
   const status = stated ?? 500;
   const answer = { message: stated === undefined ? http.STATUS_CODES[500] : String(error.message) };
   if (status >= 500) {
-    answer.id = require('node:crypto').randomUUID();
-    log('ERROR', `main failed: ${summary(error)}`, { id: answer.id, status, stack: stackOf(error) });
+    answer.id = request.id;
+    log('ERROR', `main failed: ${summary(error)}`, { requestId: request.id, status, stack: stackOf(error) });
   }
+  if (response.writableEnded) return;
   if (response.headersSent) {
     // Half an answer must not look like a whole one.
     response.destroy();
     return;
   }
-  for (const name of response.getHeaderNames()) response.removeHeader(name);
+  if (draining) response.shouldKeepAlive = false;
+  for (const name of response.getHeaderNames()) {
+    if (name !== 'access-control-allow-origin') response.removeHeader(name);
+  }
   response.statusCode = status;
   send(response, 'application/json', JSON.stringify(answer));
 }
@@ -201,8 +453,109 @@ function statedStatus(error) {
 
 // ------------------------------------------------------------------ events
 
+/** What main gets. The attributes of a CloudEvent are added as "ce-type" and so on. */
+class FunctionEvent {
+  constructor(request, response) {
+    this.data = undefined;
+    this.extensions = { request, response };
+  }
+
+  // As Kubeless called them.
+  get 'event-id'() {
+    return this.extensions.request.headers['event-id'] ?? this['ce-id'];
+  }
+
+  get 'event-type'() {
+    return this.extensions.request.headers['event-type'] ?? this['ce-type'];
+  }
+
+  get 'event-time'() {
+    return this.extensions.request.headers['event-time'] ?? this['ce-time'];
+  }
+
+  get 'event-namespace'() {
+    return this.extensions.request.headers['event-namespace'] ?? this['ce-source'];
+  }
+
+  get tracer() {
+    return (tracer ??= findTracer());
+  }
+
+  setResponseHeader(name, value) {
+    this.extensions.response.setHeader(name, value);
+  }
+
+  setResponseContentType(type) {
+    this.extensions.response.setHeader('content-type', type);
+  }
+
+  setResponseStatus(status) {
+    this.extensions.response.statusCode = status;
+  }
+
+  resolveDataType(data) {
+    if (typeof data === 'string') return 'text/plain';
+    return data instanceof Uint8Array ? 'application/octet-stream' : 'application/json';
+  }
+
+  /** A CloudEvent to return from main, or to publish. */
+  buildResponseCloudEvent(id, type, data) {
+    return this.#newCloudEvent({ id, type, eventtypeversion: this['ce-eventtypeversion'] }, data);
+  }
+
+  /** Sends a new CloudEvent to the sink that the Function is bound to. */
+  async emitCloudEvent(type, source, data, attributes) {
+    const event = { id: randomUUID(), type, source, time: new Date().toISOString(), ...attributes };
+    return this.publishCloudEvent(this.#newCloudEvent(event, data));
+  }
+
+  /** Sends a CloudEvent, an object of attributes and data, to the sink. */
+  async publishCloudEvent(event) {
+    return publish(event instanceof CloudEvent ? event : new CloudEvent(event), this.extensions.request.headers);
+  }
+
+  #newCloudEvent(attributes, data) {
+    return new CloudEvent({
+      source: this['ce-source'] ?? `/${process.env.FUNC_NAMESPACE ?? ''}/${process.env.FUNC_NAME ?? ''}`,
+      specversion: '1.0',
+      datacontenttype: this.resolveDataType(data),
+      ...attributes,
+      data,
+    });
+  }
+}
+
+/** A CloudEvent as an object of its attributes and data. */
+class CloudEvent {
+  constructor(attributes) {
+    Object.assign(this, attributes);
+  }
+
+  toJSON() {
+    const { data, ...attributes } = this;
+    return data instanceof Uint8Array
+      ? { ...attributes, data_base64: Buffer.from(data).toString('base64') }
+      : { ...attributes, data };
+  }
+}
+
+/** Sends an event in structured mode to K_SINK, as Knative's SinkBinding sets it. */
+async function publish(event, { traceparent, tracestate }) {
+  const sink = process.env.K_SINK;
+  if (!sink) throw new Error('there is no sink to publish to: K_SINK is not set (a SinkBinding sets it)');
+  const { extensions } = JSON.parse(process.env.K_CE_OVERRIDES || '{}');
+  const body = JSON.stringify({ ...event.toJSON(), ...extensions });
+  const headers = { 'content-type': STRUCTURED_TYPE };
+  if (traceparent !== undefined) headers.traceparent = traceparent;
+  if (tracestate !== undefined) headers.tracestate = tracestate;
+  const answer = await fetch(sink, { method: 'POST', headers, body, signal: AbortSignal.timeout(timeout * 1000) });
+  await answer.arrayBuffer(); // Else its connection stays busy.
+  if (!answer.ok) throw new Error(`the sink refused the event: ${answer.status} ${answer.statusText}`);
+  return answer;
+}
+
 function newEvent(request, response, body) {
-  const event = { data: undefined, extensions: { request, response } };
+  const event = new FunctionEvent(request, response);
   const contentType = request.headers['content-type'];
   if (contentType !== undefined && contentType.startsWith('application/cloudevents')) {
     readStructured(event, mediaType(contentType), body);
@@ -225,7 +578,7 @@ function readBinary(event, headers) {
 
 /** CloudEvents, structured mode: attributes and data are one JSON object. */
 function readStructured(event, type, body) {
-  if (type !== 'application/cloudevents+json') throw new StatusError(415, `${type} is not supported`);
+  if (type !== STRUCTURED_TYPE) throw new StatusError(415, `${type} is not supported`);
   const envelope = parseJSON(body ?? '');
   if (envelope === null || typeof envelope !== 'object' || Array.isArray(envelope)) {
     throw new StatusError(400, 'a CloudEvent must be a JSON object');
@@ -262,15 +615,55 @@ function parse(body, contentType) {
   if (contentType === 'application/json') return parseJSON(body);
   const type = mediaType(contentType);
   if (isJSON(type)) return parseJSON(body);
+  if (type === 'application/x-www-form-urlencoded') return parseQuery(body.toString());
   return isText(type) ? body.toString() : body;
+}
+
+function parseQuery(text) {
+  return { ...require('node:querystring').parse(text) };
 }
 
 function parseJSON(body) {
   try {
     return JSON.parse(body);
   } catch (error) {
-    throw new StatusError(400, `request body is not valid JSON: ${error.message}`);
+    throw new StatusError(400, `request body is not valid JSON${placeInJSON(String(body), error)}: ${error.message}`);
   }
+}
+
+/** Says where text stops being JSON, if that can be told. */
+function placeInJSON(text, error) {
+  let offset = offsetOf(error, text.length);
+  if (offset === undefined && text.length <= SEARCHED_JSON_LENGTH) {
+    // node does not always tell. What the text begins with is JSON as far as
+    // only its end is unexpected.
+    let low = 0;
+    let high = text.length;
+    while (low < high) {
+      const middle = Math.ceil((low + high) / 2);
+      if (beginsJSON(text.slice(0, middle))) low = middle;
+      else high = middle - 1;
+    }
+    offset = low;
+  }
+  if (offset === undefined) return '';
+  const lines = text.slice(0, offset).split('\n');
+  return ` at line ${lines.length}, column ${lines.at(-1).length + 1}`;
+}
+
+function beginsJSON(text) {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch (error) {
+    return offsetOf(error, text.length) === text.length;
+  }
+}
+
+function offsetOf(error, length) {
+  if (error.message.startsWith('Unexpected end')) return length;
+  const [, position] = / at position (\d+)/.exec(error.message) ?? [];
+  return position === undefined ? undefined : Number(position);
 }
 
 function mediaType(contentType) {
@@ -282,12 +675,98 @@ function isJSON(type) {
 }
 
 function isText(type) {
-  return (
-    type.startsWith('text/') ||
-    type.endsWith('+xml') ||
-    type === 'application/xml' ||
-    type === 'application/x-www-form-urlencoded'
-  );
+  return type.startsWith('text/') || type.endsWith('+xml') || type === 'application/xml';
+}
+
+// ----------------------------------------------------- metrics and telemetry
+
+// The upper bounds of the histogram's buckets, in seconds.
+const BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
+
+/** How main was called, by method. */
+const calls = new Map();
+
+function measure(method, began, failed) {
+  const seconds = (performance.now() - began) / 1000;
+  let of = calls.get(method);
+  if (of === undefined) calls.set(method, (of = { total: 0, failures: 0, seconds: 0, buckets: BUCKETS.map(() => 0) }));
+  of.total++;
+  of.seconds += seconds;
+  if (failed) of.failures++;
+  for (let i = 0; i < BUCKETS.length; i++) {
+    if (seconds <= BUCKETS[i]) {
+      of.buckets[i]++;
+      return;
+    }
+  }
+}
+
+/** The metrics in Prometheus' text format. */
+function exposition() {
+  const lines = [];
+  const family = (name, type, help) => lines.push(`# HELP ${name} ${help}`, `# TYPE ${name} ${type}`);
+  family('function_calls_total', 'counter', 'Calls of main.');
+  for (const [method, { total }] of calls) lines.push(`function_calls_total{method="${method}"} ${total}`);
+  family('function_failures_total', 'counter', 'Calls of main that threw, or took too long.');
+  for (const [method, { failures }] of calls) lines.push(`function_failures_total{method="${method}"} ${failures}`);
+  family('function_duration_seconds', 'histogram', 'The time that main took.');
+  for (const [method, { total, seconds, buckets }] of calls) {
+    let below = 0;
+    BUCKETS.forEach((bound, i) => {
+      below += buckets[i];
+      lines.push(`function_duration_seconds_bucket{method="${method}",le="${bound}"} ${below}`);
+    });
+    lines.push(`function_duration_seconds_bucket{method="${method}",le="+Inf"} ${total}`);
+    lines.push(`function_duration_seconds_sum{method="${method}"} ${seconds}`);
+    lines.push(`function_duration_seconds_count{method="${method}"} ${total}`);
+  }
+  const { user, system } = process.cpuUsage();
+  family('process_cpu_seconds_total', 'counter', 'CPU time of the process.');
+  lines.push(`process_cpu_seconds_total ${(user + system) / 1e6}`);
+  family('process_resident_memory_bytes', 'gauge', 'Resident memory of the process.');
+  lines.push(`process_resident_memory_bytes ${process.memoryUsage.rss()}`);
+  return `${lines.join('\n')}\n`;
+}
+
+/** Serves the metrics on a port of their own. A function runs without them, too. */
+function serveMetrics(port) {
+  const server = http.createServer((request, response) => {
+    if (request.url !== '/metrics') {
+      response.statusCode = 404;
+      response.end();
+      return;
+    }
+    response.setHeader('content-type', 'text/plain; version=0.0.4; charset=utf-8');
+    response.end(exposition());
+  });
+  server.on('error', (error) => log('WARNING', `there are no metrics: ${error.message}`));
+  server.listen(port, () => log('INFO', 'metrics', { port: server.address().port }));
+  server.unref();
+}
+
+/** Loads OpenTelemetry's SDK from the function's dependencies, if the environment asks for it. */
+function loadTelemetry() {
+  const { env } = process;
+  const asked = ['OTEL_EXPORTER_OTLP_ENDPOINT', 'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', 'OTEL_TRACES_EXPORTER'];
+  if (env.OTEL_SDK_DISABLED === 'true' || !asked.some((name) => env[name])) return;
+  env.OTEL_SERVICE_NAME ??= env.FUNC_NAME;
+  const functionRequire = createRequire(handlerFile);
+  try {
+    functionRequire('@opentelemetry/auto-instrumentations-node/register');
+    functionRequire('http'); // It instruments what is loaded after it.
+  } catch (error) {
+    log('WARNING', `there are no traces: ${explain(error)}`);
+  }
+}
+
+/** The tracer of the function's own OpenTelemetry, or one that does nothing. */
+function findTracer() {
+  try {
+    return createRequire(handlerFile)('@opentelemetry/api').trace.getTracer(process.env.FUNC_NAME ?? 'function');
+  } catch {
+    const span = new Proxy({}, { get: (_, name) => (name === 'isRecording' ? () => false : () => span) });
+    return { startSpan: () => span, startActiveSpan: (...args) => args.at(-1)(span) };
+  }
 }
 
 // --------------------------------------------------------------- life cycle
@@ -303,17 +782,22 @@ async function start() {
   const stuck = () => exit(`${path.basename(handlerFile)}: a top-level await never finishes`);
   process.once('beforeExit', stuck);
 
-  const port = setting('PORT', 8080, (value) => Number.isInteger(value) && value >= 0 && value < 65_536);
-  bodyLimit = setting('REQ_MB_LIMIT', 1, (value) => value > 0 && value < Infinity) * 2 ** 20;
+  const port = setting('PORT', 8080, isPort);
+  const metricsPort = setting('OTEL_EXPORTER_PROMETHEUS_PORT', 9464, isPort);
+  bodyLimit = Math.floor(setting('REQ_MB_LIMIT', 1, (value) => value > 0 && value < Infinity) * 2 ** 20);
+  timeout = setting('FUNC_TIMEOUT', 300, (value) => value > 0 && value <= LONGEST_TIMEOUT_S);
   context = newContext();
+  loadTelemetry();
   try {
     findMain(await load());
   } catch (error) {
     exit(describe(error), error);
   }
   process.off('beforeExit', stuck);
-  serve(port);
+  serve(port, metricsPort);
 }
+
+const isPort = (value) => Number.isInteger(value) && value >= 0 && value < 65_536;
 
 function setting(name, fallback, valid) {
   const text = process.env[name];
@@ -327,7 +811,9 @@ function newContext() {
     'function-name': process.env.FUNC_NAME,
     namespace: process.env.FUNC_NAMESPACE,
     runtime: process.env.FUNC_RUNTIME,
-    'body-limit': bodyLimit,
+    timeout,
+    'memory-limit': process.env.FUNC_MEMORY_LIMIT,
+    'body-size-limit': bodyLimit / 2 ** 20,
   });
 }
 
@@ -343,7 +829,8 @@ async function load() {
 
 /** Accepts exports.main, export default { main } and export default function. */
 function findMain(exported) {
-  for (const [owner, key] of [[exported, 'main'], [exported?.default, 'main'], [exported, 'default']]) {
+  const wanted = process.env.FUNC_HANDLER || 'main';
+  for (const [owner, key] of [[exported, wanted], [exported?.default, wanted], [exported, 'default']]) {
     if (typeof owner?.[key] === 'function') {
       handler = owner;
       main = owner[key];
@@ -352,23 +839,29 @@ function findMain(exported) {
   }
   const names = Object.keys(exported ?? {}).filter((name) => name !== 'default' && name !== '__esModule');
   exit(
-    `${path.basename(handlerFile)}: exports no function named "main" (it exports: ${names.join(', ') || 'nothing'}); ` +
-      'expected: module.exports = { main: (event, context) => … }'
+    `${path.basename(handlerFile)}: exports no function named "${wanted}" (it exports: ${names.join(', ') || 'nothing'}); ` +
+      `expected: module.exports = { ${wanted}: (event, context) => … }`
   );
 }
 
-function serve(port) {
+function serve(port, metricsPort) {
   const server = http.createServer(
-    { IncomingMessage: FunctionRequest, ServerResponse: FunctionResponse, keepAliveTimeout: KEEP_ALIVE_MS },
+    {
+      IncomingMessage: FunctionRequest,
+      ServerResponse: FunctionResponse,
+      keepAliveTimeout: KEEP_ALIVE_MS,
+      requestTimeout: Math.max(timeout * 1000, REQUEST_TIMEOUT_MS),
+    },
     handle
   );
   server.on('connection', (socket) => {
-    connections.set(socket, null);
-    socket.once('close', () => connections.delete(socket));
+    unused.add(socket);
+    socket.once('close', () => unused.delete(socket));
   });
   server.on('error', (error) => exit(`cannot listen on port ${port}: ${error.message}`, error));
   server.listen(port, () => {
     log('INFO', 'ready', { port: server.address().port, node: process.version });
+    serveMetrics(metricsPort);
   });
   stop = () => drain(server);
 }
@@ -382,22 +875,13 @@ function drain(server) {
   draining = true;
   server.close(() => process.exit(0));
   server.closeIdleConnections();
-  let waiting = 0;
-  for (const [socket, response] of connections) {
-    if (response === null) {
-      // node counts a connection that never carried a request as busy.
-      if (socket.bytesRead === 0) socket.destroy();
-    } else if (!response.closed) {
-      waiting++;
-      response.shouldKeepAlive = false;
-      response.once('close', () => socket.destroySoon());
-    }
+  // node counts a connection that never carried a request as busy.
+  for (const socket of unused) {
+    if (socket.bytesRead === 0) socket.destroy();
   }
-  log('INFO', 'draining', { requests: waiting });
+  log('INFO', 'draining');
   setTimeout(() => {
-    for (const [socket, response] of connections) {
-      if (response === null) socket.destroy();
-    }
+    for (const socket of unused) socket.destroy();
   }, HEADERS_GRACE_MS);
 }
 

@@ -19,6 +19,7 @@ limitations under the License.
 package report
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -42,6 +43,9 @@ type Report struct {
 
 	// Parts are the names of the parts of the rows, in the order of time.
 	Parts []string `json:"-"`
+
+	// Unit is what the parts are measured in; blank for seconds.
+	Unit string `json:"-"`
 
 	// Rows are what was measured.
 	Rows []Row `json:"rows"`
@@ -163,7 +167,7 @@ func (r *Report) longest() float64 {
 func (r *Report) plot(file string) error {
 	p := plot.New()
 	p.Title.Text = r.Title
-	p.X.Label.Text = "seconds"
+	p.X.Label.Text = cmp.Or(r.Unit, "seconds")
 	p.X.Min = 0
 	p.X.Max = r.longest() * legendRoom
 	p.Y.Tick.Label.Font.Size = vg.Points(9)

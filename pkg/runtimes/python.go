@@ -1,0 +1,69 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package runtimes
+
+import (
+	"strings"
+)
+
+// pythonLayout runs as a user whom the image need not know. Nothing but /tmp need
+// be writable.
+var pythonLayout = Layout{
+	Files: map[string]string{
+		"handler.py":       FunctionFolder + "/handler.py",
+		"requirements.txt": FunctionFolder + "/requirements.txt",
+		"server.py":        WrapperFolder + "/server.py",
+	},
+	Env: map[string]string{
+		"HOME": "/tmp",
+		"PORT": "8080",
+		// Where the Dockerfile has pip install.
+		"PYTHONUSERBASE": FunctionFolder + "/packages",
+		// What is printed is to be in the log at once.
+		"PYTHONUNBUFFERED": "1",
+		// The image's file system is read-only.
+		"PYTHONDONTWRITEBYTECODE": "1",
+	},
+	User:       "1000:1000",
+	WorkingDir: FunctionFolder,
+	// -P keeps the wrapper's folder off the search path of modules.
+	Entrypoint: []string{"python3", "-P", WrapperFolder + "/server.py", FunctionFolder + "/handler.py"},
+}
+
+// readRequirements implements Runtime.readDependencies for pip. There is always
+// something to install: the wrapper's own packages, which the base image need
+// not have.
+func readRequirements(text string) (string, bool, error) {
+	return strings.TrimPrefix(text, byteOrderMark), true, nil
+}
+
+// explainPip implements Runtime.explainBuildFailure for pip, which begins the
+// lines of an error with "ERROR:". Of an index that it does not reach it warns
+// only, at each try; the last of these is part of what went wrong.
+func explainPip(log string) string {
+	var words []string
+	for line := range strings.Lines(log) {
+		_, text, ok := strings.Cut(line, "ERROR: ")
+		if _, try, warns := strings.Cut(line, "WARNING: Retrying (Retry(total=0,"); warns {
+			_, text, ok = strings.Cut(try, "after ")
+		}
+		if text = strings.TrimSpace(text); ok && text != "" {
+			words = append(words, text)
+		}
+	}
+	return strings.Join(words, "\n")
+}

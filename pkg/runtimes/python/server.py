@@ -1,0 +1,1106 @@
+# Copyright 2026 The Kiln Authors
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+
+"""Serves one function over HTTP: python3 -P server.py /function/handler.py
+
+The contract is docs/runtimes.md. HTTP is uvicorn's, with uvloop and httptools.
+"""
+
+import asyncio
+import contextlib
+import functools
+import gc
+import importlib.util
+import inspect
+import io
+import json
+import math
+import os
+import re
+import signal
+import socket
+import sys
+import time
+import traceback
+import types
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timezone
+from urllib.parse import parse_qs, unquote
+
+HEALTH_PATH = "/healthz"
+
+# Longer than the idle timeout of any usual proxy (the longest, of cloud load
+# balancers, is 600 s): the side that reuses a connection must be the one to
+# close it, or a request now and then meets a closing socket.
+KEEP_ALIVE_S = 620
+
+# What is left of a function's time for its 504 to be there before the
+# platform, whose clock started earlier, sends one that says less.
+TIMEOUT_MARGIN_S = 0.1
+
+# How many calls of a main that is not asynchronous run at once.
+THREADS = 64
+
+CHUNK_BYTES = 64 * 1024
+
+TEXT_TYPE = b"text/plain; charset=utf-8"
+STRUCTURED_TYPE = "application/cloudevents+json"
+
+TERMINATION_LOG = "/dev/termination-log"
+
+# Kubernetes keeps the last 2048 bytes of a log as the termination message.
+TERMINATION_MESSAGE_BYTES = 1500
+
+handler_file = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "handler.py")
+function_dir = os.path.dirname(handler_file)
+
+draining = False
+
+
+class StatusError(Exception):
+    """An error whose status and message are meant for the caller."""
+
+    def __init__(self, status, message):
+        super().__init__(message)
+        self.status = status
+
+
+# --------------------------------------------------------- request and response
+
+
+class Headers(dict):
+    """Header fields by name, in whatever case; those that came twice joined."""
+
+    def __init__(self, pairs=()):
+        super().__init__()
+        for name, value in pairs:
+            name, value = name.decode("latin-1"), value.decode("latin-1")
+            self[name] = f"{self[name]}, {value}" if name in self else value
+
+    def __getitem__(self, name):
+        return super().__getitem__(name.lower())
+
+    def __setitem__(self, name, value):
+        super().__setitem__(name.lower(), value)
+
+    def __delitem__(self, name):
+        super().__delitem__(name.lower())
+
+    def __contains__(self, name):
+        return super().__contains__(name.lower())
+
+    def get(self, name, default=None):
+        return super().get(name.lower(), default)
+
+
+class Fields(dict):
+    """The fields of a query or a form: the last value of each, all by getall."""
+
+    def __init__(self, text):
+        self.lists = parse_qs(text, keep_blank_values=True)
+        super().__init__((name, values[-1]) for name, values in self.lists.items())
+
+    def getall(self, name):
+        return self.lists.get(name, [])
+
+    def __getattr__(self, name):
+        return self.get(name, "")
+
+
+class Request:
+    """What event["extensions"]["request"] is: as in Bottle, as far as it is a plain request."""
+
+    # Made for each request: what is not asked for costs nothing.
+    _headers = _id = _query = data = None
+
+    def __init__(self, scope, body=b""):
+        self.scope = scope
+        self.method = scope["method"]
+        self._body = body
+
+    @property
+    def path(self):
+        return self.scope["path"]
+
+    @property
+    def query_string(self):
+        return self.scope["query_string"].decode("latin-1")
+
+    @property
+    def query(self):
+        if self._query is None:
+            self._query = Fields(self.query_string)
+        return self._query
+
+    GET = query
+
+    @property
+    def headers(self):
+        if self._headers is None:
+            self._headers = Headers(self.scope["headers"])
+        return self._headers
+
+    def get_header(self, name, default=None):
+        return self.headers.get(name, default)
+
+    @property
+    def content_type(self):
+        return self.headers.get("content-type", "").lower()
+
+    @property
+    def content_length(self):
+        return len(self._body)
+
+    @property
+    def body(self):
+        return io.BytesIO(self._body)
+
+    @property
+    def json(self):
+        return self.data if is_json(media_type(self.content_type)) else None
+
+    @property
+    def forms(self):
+        is_form = media_type(self.content_type) == "application/x-www-form-urlencoded"
+        return Fields(self._body.decode() if is_form else "")
+
+    POST = forms
+
+    @property
+    def params(self):
+        fields = Fields(self.query_string)
+        fields.update(self.forms)
+        return fields
+
+    @property
+    def url(self):
+        host = self.headers.get("x-forwarded-host") or self.headers.get("host", "")
+        scheme = self.headers.get("x-forwarded-proto", "http")
+        query = self.query_string
+        return f"{scheme}://{host}{self.path}{'?' if query else ''}{query}"
+
+    @property
+    def remote_addr(self):
+        forwarded = self.headers.get("x-forwarded-for")
+        if forwarded:
+            return forwarded.split(",")[0].strip()
+        return (self.scope["client"] or [None])[0]
+
+    @property
+    def id(self):
+        """The id in the log: the caller's, or one made up when first asked for."""
+        if self._id is None:
+            self._id = request_id(self.headers)
+        return self._id
+
+
+def request_id(headers):
+    given = headers.get("x-request-id", "")
+    # What is written into logs must not look like anything else.
+    if re.fullmatch(r"[\w.:=+/-]{1,128}", given, re.ASCII):
+        return given
+    trace = re.match(r"[0-9a-f]{2}-([0-9a-f]{32})-", headers.get("traceparent", ""))
+    return trace[1] if trace else new_id()
+
+
+def new_id():
+    import uuid  # It takes longer to load than most functions run.
+
+    return str(uuid.uuid4())
+
+
+class Response:
+    """What event["extensions"]["response"] is: what goes with the answer that main returns."""
+
+    __slots__ = ("status", "headers")
+
+    def __init__(self):
+        self.status = 200
+        self.headers = None
+
+    def set_header(self, name, value):
+        if self.headers is None:
+            self.headers = Headers()
+        self.headers[name] = str(value)
+
+
+# ---------------------------------------------------------------------- events
+
+
+class CloudEvent(dict):
+    """A CloudEvent as a dict of its attributes and data."""
+
+    def encode(self, extensions=None):
+        event = {**self, **(extensions or {})}
+        if isinstance(event.get("data"), (bytes, bytearray)):
+            import base64
+
+            event["data_base64"] = base64.b64encode(event.pop("data")).decode()
+        return dump(event)
+
+
+# As Kubeless called them, and what they are in a CloudEvent.
+KUBELESS_NAMES = {
+    "event-id": "ce-id",
+    "event-type": "ce-type",
+    "event-time": "ce-time",
+    "event-namespace": "ce-source",
+}
+
+
+class Event(dict):
+    """What main gets. The attributes of a CloudEvent are in it as "ce-type" and so on."""
+
+    # Whether no page of another origin has sent it.
+    plain = True
+
+    def __init__(self, request):
+        self.request = request
+
+    def __missing__(self, name):
+        if name == "extensions":
+            self[name] = {"request": self.request, "response": self.response}
+            return self[name]
+        attribute = KUBELESS_NAMES.get(name)
+        if attribute is not None:
+            return self.request.headers.get(name, self.get(attribute))
+        if name == "tracer":
+            return self.tracer
+        raise KeyError(name)
+
+    def get(self, name, default=None):
+        try:
+            return self[name]
+        except KeyError:
+            return default
+
+    @functools.cached_property
+    def response(self):
+        return Response()
+
+    @property
+    def tracer(self):
+        return find_tracer()
+
+    def setResponseHeader(self, name, value):
+        self.response.set_header(name, value)
+
+    def setResponseContentType(self, content_type):
+        self.response.set_header("content-type", content_type)
+
+    def setResponseStatus(self, status):
+        self.response.status = status
+
+    def resolveDataType(self, data):
+        if isinstance(data, str):
+            return "text/plain"
+        return "application/octet-stream" if isinstance(data, (bytes, bytearray)) else "application/json"
+
+    def buildResponseCloudEvent(self, id, type, data):
+        """A CloudEvent to return from main, or to publish."""
+        event = self._new_cloud_event(data, id=id, type=type)
+        if "ce-eventtypeversion" in self:
+            event["eventtypeversion"] = self["ce-eventtypeversion"]
+        return event
+
+    def emitCloudEvent(self, type, source, data, optionalCloudEventAttributes=None):
+        """Sends a new CloudEvent to the sink that the Function is bound to, and waits for it."""
+        event = self._new_cloud_event(data, id=new_id(), type=type, source=source, time=now())
+        event.update(optionalCloudEventAttributes or {})
+        return self.publishCloudEvent(event)
+
+    def publishCloudEvent(self, event):
+        """Sends a CloudEvent, a dict of attributes and data, to the sink, and waits for it."""
+        return publish(CloudEvent(event), self.request.headers)
+
+    def _new_cloud_event(self, data, **attributes):
+        default = f"/{os.environ.get('FUNC_NAMESPACE', '')}/{os.environ.get('FUNC_NAME', '')}"
+        event = CloudEvent(source=self.get("ce-source", default), specversion="1.0",
+                           datacontenttype=self.resolveDataType(data))
+        event.update(attributes, data=data)
+        return event
+
+
+def publish(event, request_headers):
+    """Sends an event in structured mode to K_SINK, as Knative's SinkBinding sets it."""
+    import urllib.error
+    import urllib.request
+
+    sink = os.environ.get("K_SINK")
+    if not sink:
+        raise RuntimeError("there is no sink to publish to: K_SINK is not set (a SinkBinding sets it)")
+    overrides = json.loads(os.environ.get("K_CE_OVERRIDES") or "{}")
+    body = event.encode(overrides.get("extensions")).encode()
+    request = urllib.request.Request(sink, data=body, headers={"content-type": STRUCTURED_TYPE})
+    for name in ("traceparent", "tracestate"):
+        if name in request_headers:
+            request.add_header(name, request_headers[name])
+    try:
+        with urllib.request.urlopen(request, timeout=settings.timeout) as answer:
+            return answer.status
+    except urllib.error.HTTPError as error:
+        raise RuntimeError(f"the sink refused the event: {error.code} {error.reason}") from None
+
+
+def read_event(event, headers, body):
+    """Fills the event with what the request says."""
+    content_type = headers.get(b"content-type")
+    if content_type is not None and content_type.startswith(b"application/cloudevents"):
+        read_structured(event, media_type(content_type.decode("latin-1")), body)
+    else:
+        if b"ce-specversion" in headers:
+            read_binary(event, headers)
+        event["data"] = parse(body, content_type)
+    event.request.data = event["data"]
+
+
+def read_binary(event, headers):
+    """CloudEvents, binary mode: an attribute is a header, the data is the body."""
+    for name, value in headers.items():
+        if name.startswith(b"ce-"):
+            value = value.decode("latin-1")
+            event[name.decode("latin-1")] = unquote(value) if "%" in value else value
+    if b"content-type" in headers:
+        event["ce-datacontenttype"] = headers[b"content-type"].decode("latin-1")
+    require_attributes(event)
+
+
+def read_structured(event, content_type, body):
+    """CloudEvents, structured mode: attributes and data are one JSON object."""
+    if content_type != STRUCTURED_TYPE:
+        raise StatusError(415, f"{content_type} is not supported")
+    envelope = parse_json(body)
+    if not isinstance(envelope, dict):
+        raise StatusError(400, "a CloudEvent must be a JSON object")
+    data = envelope.pop("data", None)
+    encoded = envelope.pop("data_base64", None)
+    if encoded is not None:
+        import base64
+
+        data = base64.b64decode(str(encoded))
+    for name, value in envelope.items():
+        event[f"ce-{name}"] = value
+    event["data"] = data
+    require_attributes(event)
+
+
+def require_attributes(event):
+    for name in ("id", "source", "type"):
+        if not event.get(f"ce-{name}"):
+            raise StatusError(400, f'the CloudEvent has no attribute "{name}"')
+    version = event.get("ce-specversion")
+    if version != "1.0":
+        raise StatusError(400, f"CloudEvents version {json.dumps(version)} is not supported, 1.0 is")
+
+
+def parse(body, content_type):
+    """Turns a body into event["data"]. No body is {}, as if it were an empty object."""
+    if not body:
+        return {}
+    if content_type == b"application/json":
+        return parse_json(body)
+    if content_type is None:
+        return body.decode(errors="replace")
+    content_type = media_type(content_type.decode("latin-1"))
+    if is_json(content_type):
+        return parse_json(body)
+    if content_type == "application/x-www-form-urlencoded":
+        fields = parse_qs(body.decode(errors="replace"), keep_blank_values=True)
+        return {name: values[0] if len(values) == 1 else values for name, values in fields.items()}
+    if content_type.startswith("text/") or content_type == "application/xml" or content_type.endswith("+xml"):
+        return body.decode(errors="replace")
+    return body
+
+
+def parse_json(body):
+    try:
+        return decode_json(body.decode())
+    except json.JSONDecodeError as error:
+        raise StatusError(
+            400, f"request body is not valid JSON at line {error.lineno}, column {error.colno}: {error.msg}"
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise StatusError(400, f"request body is not valid JSON: {error}") from None
+
+
+def no_constant(name):
+    raise ValueError(f"{name} is no JSON")
+
+
+# Made once: json.loads and json.dumps make them anew each time.
+decode_json = json.JSONDecoder(parse_constant=no_constant).decode
+encode_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+
+
+def media_type(content_type):
+    return content_type.split(";", 1)[0].strip().lower()
+
+
+def is_json(content_type):
+    return content_type in ("application/json", "text/json") or content_type.endswith("+json")
+
+
+# --------------------------------------------------------------------- serving
+
+
+async def app(scope, receive, send):
+    """The function as an ASGI application."""
+    if scope["type"] != "http":
+        return
+    headers = dict(scope["headers"])
+    request = Request(scope)
+    event = Event(request)
+    if b"origin" in headers:
+        event.plain = False
+    try:
+        if b"content-length" in headers or b"transfer-encoding" in headers:
+            request._body = await read_body(headers, receive)
+            read_event(event, headers, request._body)
+        elif scope["path"] == HEALTH_PATH and request.method in ("GET", "HEAD"):
+            await respond(send, 200, [(b"content-type", b"text/plain"), (b"content-length", b"2")], b"ok")
+            return
+        elif b"origin" in headers and request.method == "OPTIONS" and b"access-control-request-method" in headers:
+            await answer_preflight(send, headers)
+            return
+        else:
+            read_event(event, headers, b"")
+    except StatusError as error:  # The caller's mistake: the function is not called.
+        await send_error(send, request, error)
+        return
+    await call(event, send)
+
+
+async def answer_preflight(send, headers):
+    """Answers a browser's question whether a page may send a request, as all of this function's predecessors do."""
+    answer = [
+        (b"access-control-allow-origin", b"*"),
+        (b"access-control-allow-methods", headers[b"access-control-request-method"]),
+    ]
+    if b"access-control-request-headers" in headers:
+        answer.append((b"access-control-allow-headers", headers[b"access-control-request-headers"]))
+    await respond(send, 204, answer, b"")
+
+
+async def read_body(headers, receive):
+    too_large = StatusError(413, f"request body is larger than {settings.body_limit} bytes")
+    if int(headers.get(b"content-length", 0)) > settings.body_limit:
+        raise too_large
+    message = await receive()
+    body = message.get("body", b"")
+    if message.get("more_body"):
+        chunks, size = [body], len(body)
+        while message.get("more_body"):
+            message = await receive()
+            chunks.append(message.get("body", b""))
+            size += len(chunks[-1])
+            if size > settings.body_limit:
+                raise too_large
+        body = b"".join(chunks)
+    if message["type"] == "http.disconnect":
+        raise StatusError(400, "the caller has gone")
+    if len(body) > settings.body_limit:
+        raise too_large
+    return body
+
+
+# The tasks that main runs in and when they began, the oldest first.
+running = {}
+
+
+async def call(event, send):
+    """Runs main and answers, with 504 when its time is up."""
+    global clock
+    task, began = asyncio.current_task(), time.monotonic()
+    running[task] = began
+    if clock is None:
+        # One timer for all costs less than one for each.
+        clock = asyncio.get_running_loop().call_later(time_limit(), give_up)
+    request = event.request
+    try:
+        if is_async:
+            result = await main(event, context)
+        else:
+            result = await run_in_thread(event)
+    except asyncio.CancelledError:
+        if task in running:
+            raise
+        error = StatusError(504, f"main did not finish within {settings.timeout:g} s")
+        measure(request.method, began, True)
+        await send_error(send, request, error)
+        return
+    except Exception as error:
+        measure(request.method, began, True)
+        if is_response(error):  # As those of web frameworks that are raised.
+            await reply(send, event, error)
+        else:
+            await send_error(send, request, error)
+        return
+    finally:
+        running.pop(task, None)
+    measure(request.method, began, False)
+    try:
+        await reply(send, event, result)
+    except CutOff:
+        raise
+    except Exception as error:
+        await send_error(send, request, error)
+
+
+clock = None  # wakes when the time of the oldest call is up
+
+
+def time_limit():
+    return settings.timeout - TIMEOUT_MARGIN_S
+
+
+def give_up():
+    """Cancels the calls whose time is up."""
+    global clock
+    clock = None
+    for task, began in list(running.items()):
+        left = began + time_limit() - time.monotonic()
+        if left > 0:
+            clock = asyncio.get_running_loop().call_later(left, give_up)
+            return
+        del running[task]
+        task.cancel()
+
+
+async def run_in_thread(event):
+    """Runs a main that may block. One that takes too long goes on, and nobody waits for it."""
+    result = await asyncio.get_running_loop().run_in_executor(threads, main, event, context)
+    return await result if inspect.iscoroutine(result) else result
+
+
+async def reply(send, event, result):
+    """Answers with what main returned."""
+    if not isinstance(result, str) and is_response(result):
+        result = adopt(event.response, result)
+    if isinstance(result, str):
+        await whole(send, event, TEXT_TYPE, result.encode())
+    elif result is None:
+        # Success without content, which event sources take as "no reply event".
+        status = event.response.status
+        await respond(send, 204 if status == 200 else status, header_pairs(event, None), b"")
+    elif isinstance(result, (bytes, bytearray, memoryview)):
+        await whole(send, event, b"application/octet-stream", bytes(result))
+    elif isinstance(result, CloudEvent):
+        await whole(send, event, STRUCTURED_TYPE.encode(), result.encode().encode())
+    elif is_stream(result):
+        await stream(send, event, result)
+    else:
+        await whole(send, event, b"application/json", dump(result).encode())
+
+
+def dump(value):
+    try:
+        return encode_json(value)
+    except TypeError:
+        kind = type(value).__name__
+        raise TypeError(f"main returned a {kind}, which has no JSON form") from None
+
+
+async def whole(send, event, content_type, body):
+    length = (b"content-length", b"%d" % len(body))
+    if event.plain and not draining and "response" not in event.__dict__:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", content_type), length]})
+        await send({"type": "http.response.body", "body": body})
+    else:
+        pairs = header_pairs(event, content_type)
+        pairs.append(length)
+        await respond(send, event.response.status, pairs, body)
+
+
+async def respond(send, status, headers, body):
+    await begin(send, status, headers)
+    await send({"type": "http.response.body", "body": body})
+
+
+async def begin(send, status, headers):
+    if draining:
+        headers.append((b"connection", b"close"))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+
+
+def header_pairs(event, content_type):
+    """The header fields of an answer."""
+    fields = event.response.headers or Headers()
+    fields.pop("content-length", None)
+    if content_type is not None and "content-type" not in fields:
+        fields["content-type"] = content_type.decode()
+    if not event.plain and "access-control-allow-origin" not in fields:
+        # Pages of any origin may see answers, as with all of this function's predecessors.
+        fields["access-control-allow-origin"] = "*"
+    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in fields.items()]
+
+
+def is_response(value):
+    """Tells the responses of Bottle, Flask and their like, which need not be installed."""
+    return isinstance(getattr(value, "status_code", None), int) and hasattr(value, "headers")
+
+
+def adopt(response, other):
+    """Takes over status and header fields, and returns the body."""
+    response.status = other.status_code
+    pairs = getattr(other, "headerlist", None) or list(other.headers.items())
+    response.headers = response.headers or Headers()
+    for name, value in pairs:
+        response.headers[name] = str(value)
+    body = other.get_data() if hasattr(other, "get_data") else getattr(other, "body", None)
+    return None if body is None or body == "" or body == b"" else body
+
+
+def is_stream(value):
+    return inspect.isgenerator(value) or hasattr(value, "__aiter__") or hasattr(value, "read") or (
+        hasattr(value, "__next__")
+    )
+
+
+async def stream(send, event, source):
+    """Sends what a generator, an iterator or a file yields, piece by piece."""
+    pairs = header_pairs(event, b"application/octet-stream")
+    await begin(send, event.response.status, pairs)
+    try:
+        if event.request.method != "HEAD":
+            async for chunk in pieces(source):
+                chunk = chunk.encode() if isinstance(chunk, str) else bytes(chunk)
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+    except Exception as error:
+        log_error(event.request, error, 500)
+        raise CutOff from None
+    finally:
+        with contextlib.suppress(Exception):
+            if hasattr(source, "aclose"):
+                await source.aclose()
+            elif hasattr(source, "close"):
+                source.close()
+    await send({"type": "http.response.body", "body": b""})
+
+
+class CutOff(Exception):
+    """Half an answer must not look like a whole one: uvicorn closes the connection."""
+
+
+async def pieces(source):
+    if hasattr(source, "__aiter__"):
+        async for chunk in source:
+            yield chunk
+        return
+    # Each step may block.
+    loop, end = asyncio.get_running_loop(), object()
+    iterator = iter(lambda: source.read(CHUNK_BYTES) or end, end) if hasattr(source, "read") else iter(source)
+    while (chunk := await loop.run_in_executor(threads, next, iterator, end)) is not end:
+        yield chunk
+
+
+async def send_error(send, request, error):
+    """Answers with an error.
+
+    Only what the function means for its caller leaves the process; anything
+    else is in the log, under the id the caller gets.
+    """
+    stated = getattr(error, "status", None)
+    if not (isinstance(stated, int) and 400 <= stated <= 599):
+        stated = None
+    status = stated or 500
+    answer = {"message": "Internal Server Error" if stated is None else str(error)}
+    if status >= 500:
+        answer["id"] = request.id
+        log_error(request, error, status)
+    event = Event(request)
+    event.plain = "origin" not in request.headers
+    event.response.status = status
+    await whole(send, event, b"application/json", encode_json(answer).encode())
+
+
+def log_error(request, error, status):
+    stack = "".join(traceback.format_exception(error))
+    log("ERROR", f"main failed: {summary(error)}", requestId=request.id, status=status, stack=stack)
+
+
+# ------------------------------------------------------- metrics and telemetry
+
+# The upper bounds of the histogram's buckets, in seconds.
+BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+
+
+class Calls:
+    """How main was called, by one method."""
+
+    __slots__ = ("total", "failures", "seconds", "buckets")
+
+    def __init__(self):
+        self.total = self.failures = 0
+        self.seconds = 0.0
+        self.buckets = [0] * len(BUCKETS)
+
+
+calls = {}
+
+
+def measure(method, began, failed):
+    seconds = time.monotonic() - began
+    of = calls.get(method)
+    if of is None:
+        of = calls[method] = Calls()
+    of.total += 1
+    of.seconds += seconds
+    of.failures += failed
+    if seconds <= BUCKETS[0]:
+        of.buckets[0] += 1
+        return
+    for i, bound in enumerate(BUCKETS):
+        if seconds <= bound:
+            of.buckets[i] += 1
+            return
+
+
+def exposition():
+    """The metrics in Prometheus' text format."""
+    import resource
+
+    lines = []
+
+    def family(name, kind, text):
+        lines.extend((f"# HELP {name} {text}", f"# TYPE {name} {kind}"))
+
+    family("function_calls_total", "counter", "Calls of main.")
+    lines += [f'function_calls_total{{method="{method}"}} {of.total}' for method, of in calls.items()]
+    family("function_failures_total", "counter", "Calls of main that raised, or took too long.")
+    lines += [f'function_failures_total{{method="{method}"}} {of.failures}' for method, of in calls.items()]
+    family("function_duration_seconds", "histogram", "The time that main took.")
+    for method, of in calls.items():
+        below = 0
+        for bound, count in zip(BUCKETS, of.buckets):
+            below += count
+            lines.append(f'function_duration_seconds_bucket{{method="{method}",le="{bound:g}"}} {below}')
+        lines.append(f'function_duration_seconds_bucket{{method="{method}",le="+Inf"}} {of.total}')
+        lines.append(f'function_duration_seconds_sum{{method="{method}"}} {of.seconds}')
+        lines.append(f'function_duration_seconds_count{{method="{method}"}} {of.total}')
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    family("process_cpu_seconds_total", "counter", "CPU time of the process.")
+    lines.append(f"process_cpu_seconds_total {usage.ru_utime + usage.ru_stime}")
+    with contextlib.suppress(OSError):
+        with open("/proc/self/statm") as statm:
+            resident = int(statm.read().split()[1]) * resource.getpagesize()
+        family("process_resident_memory_bytes", "gauge", "Resident memory of the process.")
+        lines.append(f"process_resident_memory_bytes {resident}")
+    return "\n".join(lines) + "\n"
+
+
+async def metrics_app(scope, receive, send):
+    if scope["type"] != "http":
+        return
+    found = scope["path"] == "/metrics"
+    body = exposition().encode() if found else b""
+    headers = [
+        (b"content-type", b"text/plain; version=0.0.4; charset=utf-8"),
+        (b"content-length", b"%d" % len(body)),
+    ]
+    await respond(send, 200 if found else 404, headers, body)
+
+
+def with_telemetry(application):
+    """Loads OpenTelemetry's SDK from the function's dependencies, if the environment asks for it."""
+    asked = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_TRACES_EXPORTER")
+    if os.environ.get("OTEL_SDK_DISABLED") == "true" or not any(os.environ.get(name) for name in asked):
+        return application
+    os.environ.setdefault("OTEL_SERVICE_NAME", os.environ.get("FUNC_NAME", "function"))
+    try:
+        from opentelemetry.instrumentation import auto_instrumentation
+        from opentelemetry.instrumentation.asgi import OpenTelemetryMiddleware
+
+        auto_instrumentation.initialize()
+        return OpenTelemetryMiddleware(application)
+    except Exception as error:
+        log("WARNING", f"there are no traces: {summary(error)}")
+        return application
+
+
+class NoSpan:
+    """A span that does nothing, whatever is called on it."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return False
+
+    def __getattr__(self, name):
+        return lambda *args, **kwargs: self
+
+
+class NoTracer:
+    """A tracer that does nothing."""
+
+    def start_span(self, *args, **kwargs):
+        return NoSpan()
+
+    start_as_current_span = start_span
+
+
+def find_tracer():
+    """The tracer of the function's own OpenTelemetry, or one that does nothing."""
+    try:
+        from opentelemetry import trace
+
+        return trace.get_tracer(os.environ.get("FUNC_NAME", "function"))
+    except ImportError:
+        return NoTracer()
+
+
+# ------------------------------------------------------------------ life cycle
+
+
+class Settings:
+    """What the environment says, and what main is."""
+
+    def __init__(self):
+        self.port = setting("PORT", 8080, is_port)
+        self.metrics_port = setting("OTEL_EXPORTER_PROMETHEUS_PORT", 9464, is_port)
+        megabytes = setting("REQ_MB_LIMIT", 1, lambda value: 0 < value < math.inf)
+        self.body_limit = int(megabytes * 2**20)
+        self.timeout = setting("FUNC_TIMEOUT", 300, lambda value: 0 < value < math.inf)
+
+
+def is_port(value):
+    return value == int(value) and 0 <= value < 65536
+
+
+def setting(name, default, valid):
+    text = os.environ.get(name)
+    try:
+        value = float(text) if text else default
+        if not valid(value):
+            raise ValueError
+    except ValueError:
+        end(f"environment variable {name}: {json.dumps(text)} is not valid")
+    return int(value) if value == int(value) else value
+
+
+def new_context():
+    return types.MappingProxyType({
+        "function-name": os.environ.get("FUNC_NAME"),
+        "namespace": os.environ.get("FUNC_NAMESPACE"),
+        "runtime": os.environ.get("FUNC_RUNTIME"),
+        "timeout": settings.timeout,
+        "memory-limit": os.environ.get("FUNC_MEMORY_LIMIT"),
+        "body-size-limit": settings.body_limit / 2**20,
+    })
+
+
+def load():
+    """Returns main of the function's module."""
+    name = os.path.splitext(os.path.basename(handler_file))[0]
+    spec = importlib.util.spec_from_file_location(name, handler_file)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    wanted = os.environ.get("FUNC_HANDLER") or "main"
+    found = getattr(module, wanted, None)
+    if not callable(found):
+        names = [key for key, value in vars(module).items() if inspect.isfunction(value) and value.__module__ == name]
+        end(f'{os.path.basename(handler_file)}: has no function named "{wanted}" '
+            f"(it has: {', '.join(names) or 'none'}); expected: def {wanted}(event, context)")
+    return found
+
+
+def listen(port):
+    if socket.has_dualstack_ipv6():
+        return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=2048)
+    return socket.create_server(("", port), backlog=2048)
+
+
+def new_server(application):
+    import uvicorn
+
+    class Server(uvicorn.Server):
+        """uvicorn's server, which here is ended by serve alone."""
+
+        def install_signal_handlers(self):
+            pass
+
+        capture_signals = staticmethod(contextlib.nullcontext)
+
+    return Server(uvicorn.Config(
+        application, loop="uvloop", http="httptools", ws="none", lifespan="off", log_config=None, access_log=False,
+        proxy_headers=False, server_header=False, timeout_keep_alive=KEEP_ALIVE_S,
+    ))
+
+
+async def serve(application):
+    """Serves until SIGTERM, and then until all requests are answered.
+
+    It sets no deadline of its own for them: the platform's grace period is the
+    one that holds.
+    """
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(background_error)
+    server = new_server(application)
+
+    def stop():
+        global draining
+        if not draining:
+            log("INFO", "draining")
+            draining = server.should_exit = True
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    try:
+        sock = listen(settings.port)
+    except OSError as error:
+        end(f"cannot listen on port {settings.port}: {error}")
+    serving = asyncio.create_task(server.serve(sockets=[sock]))
+    while not server.started and not serving.done():
+        await asyncio.sleep(0)
+    log("INFO", "ready", port=sock.getsockname()[1], python=sys.version.split()[0])
+    metrics = asyncio.create_task(serve_metrics())
+    await serving
+    metrics.cancel()
+
+
+async def serve_metrics():
+    """Serves the metrics on a port of their own. A function runs without them, too."""
+    try:
+        sock = listen(settings.metrics_port)
+    except OSError as error:
+        log("WARNING", f"there are no metrics: {error}")
+        return
+    log("INFO", "metrics", port=sock.getsockname()[1])
+    with contextlib.suppress(asyncio.CancelledError):
+        await new_server(metrics_app).serve(sockets=[sock])
+
+
+def background_error(loop, about):
+    """Logs what goes wrong where no request waits for it."""
+    error = about.get("exception")
+    if isinstance(error, CutOff):
+        return
+    stack = "".join(traceback.format_exception(error)) if error else ""
+    log("ERROR", f"in the background: {summary(error) if error else about.get('message')}", stack=stack)
+
+
+def run():
+    global context, is_async, main, settings, threads
+    # As the first process of a container it gets no signal it does not ask for.
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    settings = Settings()
+    context = new_context()
+    sys.path.insert(0, function_dir)
+    application = with_telemetry(app)
+    try:
+        main = load()
+    except SystemExit as error:
+        end(f"{os.path.basename(handler_file)}: it ends itself while it is loaded, with {error.code}")
+    except BaseException as error:
+        end(describe(error), error)
+    is_async = inspect.iscoroutinefunction(main)
+    # What is there by now stays: the garbage collector need not look at it again.
+    gc.freeze()
+    threads = ThreadPoolExecutor(THREADS, "main")
+    try:
+        import uvloop
+    except ImportError as error:
+        end(f"the base image lacks a package of the wrapper's: {error}", error)
+    loop = uvloop.new_event_loop()
+    asyncio.set_event_loop(loop)
+    loop.run_until_complete(serve(application))
+    sys.stdout.flush()
+    os._exit(0)  # A main that nobody waits for must not keep the process.
+
+
+# ------------------------------------------------------ logs and last words
+
+
+def now():
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def log(severity, message, **fields):
+    entry = {"severity": severity, "timestamp": now(), "message": message, **fields}
+    sys.stderr.write(json.dumps(entry, ensure_ascii=False, default=str) + "\n")
+    sys.stderr.flush()
+
+
+def end(reason, error=None):
+    """Ends the process with the reason as its last words.
+
+    Kubernetes keeps them as the container's termination message and Knative
+    shows them in the Revision.
+    """
+    if error is not None:
+        log("CRITICAL", reason.split("\n", 1)[0], stack="".join(traceback.format_exception(error)))
+    words = reason if len(reason) <= TERMINATION_MESSAGE_BYTES else reason[:TERMINATION_MESSAGE_BYTES] + "…"
+    sys.stderr.write(words + "\n")
+    sys.stderr.flush()
+    with contextlib.suppress(OSError):
+        # Only where Kubernetes has mounted it: it must not come into being here.
+        fd = os.open(TERMINATION_LOG, os.O_WRONLY | os.O_TRUNC)
+        os.write(fd, words.encode())
+        os.close(fd)
+    os._exit(1)
+
+
+def describe(error):
+    """Says what is wrong and where, in words for the function's author."""
+    file, line, column = place(error)
+    words = [f"{file}:{line}: {explain(error)}" if line else f"{file}: {explain(error)}"]
+    text = source_line(file, line)
+    if text:
+        words.append(text)
+        if column:
+            words.append(re.sub(r"[^\t]", " ", text[: column - 1]) + "^")
+    return "\n".join(words)
+
+
+def place(error):
+    """The topmost line of the function's own code in a traceback."""
+    if isinstance(error, SyntaxError) and is_own(error.filename):
+        return os.path.relpath(error.filename, function_dir), error.lineno, error.offset
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if is_own(frame.filename):
+            return os.path.relpath(frame.filename, function_dir), frame.lineno, None
+    return os.path.basename(handler_file), None, None
+
+
+def is_own(file):
+    return bool(file) and file.startswith(function_dir + os.sep) and not file.startswith(
+        os.path.join(function_dir, "packages") + os.sep)
+
+
+def source_line(file, line):
+    if not line:
+        return ""
+    try:
+        with open(os.path.join(function_dir, file), encoding="utf-8-sig") as source:
+            text = source.read().splitlines()[line - 1]
+    except (OSError, IndexError, UnicodeDecodeError):
+        return ""
+    return text if text.strip() and len(text) <= 160 else ""
+
+
+def explain(error):
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return f"No module named '{error.name}': is it among the function's dependencies?"
+    if isinstance(error, SyntaxError):
+        return f"{type(error).__name__}: {error.msg}"
+    return summary(error)
+
+
+def summary(error):
+    return f"{type(error).__name__}: {error}"
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,430 @@
+# Copyright 2026 The Kiln Authors
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+
+"""Tests of the wrapper as the platform meets it: a process and its port.
+
+What all runtimes have in common is in test/conformance.
+"""
+
+import http.client
+import http.server
+import json
+import os
+import pathlib
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import unittest
+
+SERVER = pathlib.Path(__file__).with_name("server.py")
+
+
+class Function:
+    """A function that runs. `source` is the text of handler.py, `files` are others beside it."""
+
+    def __init__(self, test, source, files=None, **env):
+        self.folder = tempfile.TemporaryDirectory()
+        test.addCleanup(self.folder.cleanup)
+        for name, text in {**(files or {}), "handler.py": textwrap.dedent(source)}.items():
+            file = pathlib.Path(self.folder.name, name)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+        environment = {
+            "PATH": os.environ["PATH"], "PORT": "0", "OTEL_EXPORTER_PROMETHEUS_PORT": "0",
+            "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", str(SERVER), f"{self.folder.name}/handler.py"],
+            env={**environment, **env}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        test.addCleanup(self.end)
+        self.stdout, self.stderr, self.entries = [], [], queue.Queue()
+        self.printed = threading.Condition()
+        self.readers = [
+            threading.Thread(target=self.read, args=(self.process.stdout, self.stdout), daemon=True),
+            threading.Thread(target=self.read, args=(self.process.stderr, self.stderr), daemon=True),
+        ]
+        for reader in self.readers:
+            reader.start()
+
+    def read(self, pipe, lines):
+        for line in pipe:
+            with self.printed:
+                lines.append(line)
+                self.printed.notify_all()
+            if line.startswith("{"):
+                self.entries.put(json.loads(line))
+        self.entries.put(None)
+
+    def end(self):
+        self.process.kill()
+        self.finish()
+        self.process.stdout.close()
+        self.process.stderr.close()
+
+    def finish(self):
+        """Waits until it has ended and all that it has printed was read: its exit code."""
+        code = self.process.wait(30)
+        for reader in self.readers:
+            reader.join(30)
+        return code
+
+    def until_printed(self, *lines):
+        """Waits until stdout is that."""
+        with self.printed:
+            if not self.printed.wait_for(lambda: self.stdout == list(lines), 30):
+                raise AssertionError(f"it printed {self.stdout}, want {list(lines)}")
+
+    def entry(self, message):
+        """Waits for a line of the wrapper's log."""
+        while entry := self.entries.get(timeout=30):
+            if entry["message"].startswith(message):
+                return entry
+        raise AssertionError(f'it ended without "{message}":\n{"".join(self.stderr)}')
+
+    def ready(self):
+        self.port = self.entry("ready")["port"]
+        return self
+
+    def connect(self):
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+
+    def send(self, path="/", body=None, method=None, headers=None, connection=None):
+        own = connection or self.connect()
+        try:
+            own.request(method or ("GET" if body is None else "POST"), path, body, headers or {})
+            answer = own.getresponse()
+            return answer.status, answer.headers, answer.read().decode()
+        finally:
+            if connection is None:
+                own.close()
+
+
+class Test(unittest.TestCase):
+    maxDiff = None
+
+    def serve(self, source, files=None, **env):
+        return Function(self, source, files, **env).ready()
+
+    def fails(self, source, files=None, **env):
+        """Runs a function that must fail to start: its last words."""
+        function = Function(self, source, files, **env)
+        self.assertEqual(function.finish(), 1)
+        return "".join(line for line in function.stderr if not line.startswith('{"severity"')).rstrip("\n")
+
+
+class TestMain(Test):
+    def test_asynchronous(self):
+        function = self.serve(
+            """
+            import asyncio
+            async def main(event, context):
+                if event["extensions"]["request"].path == "/waits":
+                    await asyncio.sleep(0.01)
+                return "later"
+            """)
+        self.assertEqual(function.send()[2], "later")
+        self.assertEqual(function.send("/waits")[2], "later")
+
+    def test_one_that_blocks_holds_up_no_other(self):
+        function = self.serve(
+            """
+            import threading
+            wait = threading.Event()
+            def main(event, context):
+                if event["extensions"]["request"].path == "/go":
+                    wait.set()
+                    return "went"
+                wait.wait()
+                return "waited"
+            """)
+        first = function.connect()
+        first.request("GET", "/")
+        self.assertEqual(function.send("/healthz")[2], "ok")
+        self.assertEqual(function.send("/go")[2], "went")
+        self.assertEqual(first.getresponse().read(), b"waited")
+        first.close()
+
+    def test_by_another_name(self):
+        function = self.serve("def handle(event, context): return 1", FUNC_HANDLER="handle")
+        self.assertEqual(function.send()[2], "1")
+
+    def test_a_module_beside_it_and_one_called_server(self):
+        function = self.serve("import server\ndef main(event, context): return server.ONE", {"server.py": "ONE = 1"})
+        self.assertEqual(function.send()[2], "1")
+
+    def test_print_goes_to_stdout_as_it_is(self):
+        function = self.serve("def main(event, context): print('hello')")
+        function.send()
+        function.process.send_signal(signal.SIGTERM)
+        self.assertEqual(function.finish(), 0)
+        self.assertEqual(function.stdout, ["hello\n"])
+
+    def test_responses_of_web_frameworks(self):
+        function = self.serve(
+            """
+            class HTTPResponse(Exception):
+                def __init__(self, body, status, **headers):
+                    self.body, self.status_code, self.headerlist = body, status, list(headers.items())
+                    self.headers = headers
+            def main(event, context):
+                path = event["extensions"]["request"].path
+                if path == "/raised":
+                    raise HTTPResponse("gone", 410)
+                return HTTPResponse({"a": 1} if path == "/object" else "", 202, x="y")
+            """)
+        status, headers, body = function.send("/object")
+        self.assertEqual((status, headers["x"], headers["content-type"], body), (202, "y", "application/json", '{"a":1}'))
+        self.assertEqual(function.send()[::2], (202, ""))
+        self.assertEqual(function.send("/raised")[::2], (410, "gone"))
+
+    def test_request_as_in_bottle(self):
+        function = self.serve(
+            """
+            def main(event, context):
+                r = event["extensions"]["request"]
+                return [r.query.a, r.query.getall("a"), r.query.get("b"), r.query.none, r.forms.get("c"), r.params["a"], r.json,
+                        r.body.read().decode(), r.get_header("X-Sent"), r.content_type, r.url, event.get("nothing"), "x-sent" in r.headers]
+            """)
+        headers = {"content-type": "application/x-www-form-urlencoded", "x-sent": "s", "host": "h"}
+        got = json.loads(function.send("/p?a=1&a=2&b=3", "c=4", headers=headers)[2])
+        self.assertEqual(got, ["2", ["1", "2"], "3", "", "4", "2", None, "c=4", "s", "application/x-www-form-urlencoded",
+                               "http://h/p?a=1&a=2&b=3", None, True])
+
+
+class TestErrors(Test):
+    def test_are_told_in_the_log(self):
+        function = self.serve("def main(event, context):\n    raise ValueError('secret')")
+        status, _, body = function.send()
+        self.assertEqual(status, 500)
+        self.assertNotIn("secret", body)
+        entry = function.entry("main failed")
+        self.assertEqual(entry["requestId"], json.loads(body)["id"])
+        self.assertIn('handler.py", line 2, in main', entry["stack"])
+
+    def test_half_an_answer_is_cut_off(self):
+        function = self.serve("def main(event, context):\n    yield 'half'\n    raise ValueError('broken')")
+        with self.assertRaises(http.client.IncompleteRead):
+            function.send()
+        self.assertIn("broken", function.entry("main failed")["message"])
+        self.assertEqual(function.send("/healthz")[2], "ok")
+
+    def test_too_slow_and_asynchronous(self):
+        function = self.serve(
+            """
+            import asyncio
+            async def main(event, context):
+                try:
+                    await asyncio.sleep(60)
+                finally:
+                    print("cancelled")
+            """, FUNC_TIMEOUT="0.4")
+        connection = function.connect()
+        for _ in range(2):
+            status, _, body = function.send(connection=connection)
+            self.assertEqual((status, json.loads(body)["message"]), (504, "main did not finish within 0.4 s"))
+        connection.close()
+        self.assertIn("main did not finish", function.entry("main failed")["message"])
+        function.until_printed("cancelled\n", "cancelled\n")
+
+
+class TestStreams(Test):
+    def test_each_kind(self):
+        function = self.serve(
+            """
+            import io
+            async def pieces():
+                yield "one "
+                yield b"two"
+            def main(event, context):
+                return {"/async": pieces, "/file": lambda: io.BytesIO(b"one two"), "/iterator": lambda: iter(["one ", b"two"])}[
+                    event["extensions"]["request"].path]()
+            """)
+        for path in ("/async", "/file", "/iterator"):
+            status, headers, body = function.send(path)
+            self.assertEqual((status, headers["transfer-encoding"], body), (200, "chunked", "one two"), path)
+
+
+class TestCloudEvents(Test):
+    def test_are_sent_to_the_sink_with_the_trace(self):
+        got = []
+
+        class Sink(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                got.append((dict(self.headers), json.loads(self.rfile.read(int(self.headers["content-length"])))))
+                self.send_response(503 if got[-1][1]["type"] == "refused" else 202)
+                self.end_headers()
+
+            def log_message(self, *_):
+                pass
+
+        sink = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Sink)
+        threading.Thread(target=sink.serve_forever, daemon=True).start()
+        self.addCleanup(sink.server_close)
+        self.addCleanup(sink.shutdown)
+        function = self.serve(
+            """
+            def main(event, context):
+                if event["extensions"]["request"].path == "/refused":
+                    event.emitCloudEvent("refused", "/s", 1)
+                event.publishCloudEvent(event.buildResponseCloudEvent("2", "built", "text"))
+                event.publishCloudEvent({"specversion": "1.0", "id": "3", "type": "own", "source": "/own", "data": b"A"})
+                event.emitCloudEvent("emitted", "/e", {"a": 1}, {"subject": "x"})
+            """,
+            K_SINK=f"http://127.0.0.1:{sink.server_port}", K_CE_OVERRIDES='{"extensions":{"team":"a"}}',
+            FUNC_NAME="f", FUNC_NAMESPACE="n")
+        trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+        self.assertEqual(function.send(headers={"traceparent": trace})[0], 204)
+        self.assertEqual({headers["Traceparent"] for headers, _ in got}, {trace})
+        self.assertEqual({headers["Content-Type"] for headers, _ in got}, {"application/cloudevents+json"})
+        for name in ("id", "time"):
+            self.assertTrue(got[2][1].pop(name))
+        self.assertEqual([event for _, event in got], [
+            {"source": "/n/f", "specversion": "1.0", "datacontenttype": "text/plain", "id": "2", "type": "built", "data": "text", "team": "a"},
+            {"specversion": "1.0", "id": "3", "type": "own", "source": "/own", "data_base64": "QQ==", "team": "a"},
+            {"source": "/e", "specversion": "1.0", "datacontenttype": "application/json", "type": "emitted", "subject": "x",
+             "data": {"a": 1}, "team": "a"},
+        ])
+        self.assertEqual(function.send("/refused")[0], 500)
+        self.assertIn("the sink refused the event: 503", function.entry("main failed")["message"])
+
+    def test_no_sink_is_an_error(self):
+        function = self.serve("def main(event, context): event.emitCloudEvent('t', '/s', 1)")
+        self.assertEqual(function.send()[0], 500)
+        self.assertIn("K_SINK is not set", function.entry("main failed")["message"])
+
+
+class TestTelemetry(Test):
+    def test_metrics(self):
+        function = self.serve("def main(event, context):\n    if event['data']: raise ValueError()")
+        port = function.entry("metrics")["port"]
+        function.send()
+        function.send(body='{"a":1}', headers={"content-type": "application/json"})
+        function.port = port
+        _, headers, text = function.send("/metrics")
+        self.assertTrue(headers["content-type"].startswith("text/plain; version=0.0.4"))
+        for line in ('function_calls_total{method="GET"} 1', 'function_failures_total{method="POST"} 1',
+                     'function_failures_total{method="GET"} 0', 'function_duration_seconds_count{method="POST"} 1'):
+            self.assertIn(line, text.splitlines())
+        self.assertEqual(function.send()[0], 404)
+
+    MAIN = """
+        def main(event, context):
+            with event["tracer"].start_as_current_span("a") as span:
+                return event.tracer.name if hasattr(event.tracer, "name") else str(span.set_attribute("a", 1) is not None)
+        """
+    FILES = {
+        "opentelemetry/__init__.py": "",
+        "opentelemetry/instrumentation/__init__.py": "",
+        "opentelemetry/instrumentation/auto_instrumentation.py": "import os\ndef initialize(): print('on', os.environ['OTEL_SERVICE_NAME'])",
+        "opentelemetry/instrumentation/asgi.py": "OpenTelemetryMiddleware = lambda app: app",
+    }
+
+    def test_the_sdk_is_loaded_when_asked_for(self):
+        function = self.serve(self.MAIN, self.FILES, OTEL_EXPORTER_OTLP_ENDPOINT="http://collector:4318", FUNC_NAME="f")
+        function.send()
+        function.until_printed("on f\n")
+
+    def test_it_is_not_when_not(self):
+        function = self.serve(self.MAIN, self.FILES)
+        function.send()
+        function.process.send_signal(signal.SIGTERM)
+        self.assertEqual(function.finish(), 0)
+        self.assertEqual(function.stdout, [])
+
+    def test_asked_for_and_not_installed(self):
+        function = self.serve(self.MAIN, OTEL_EXPORTER_OTLP_ENDPOINT="http://collector:4318")
+        self.assertEqual(function.send()[2], "True")
+        function.process.send_signal(signal.SIGTERM)
+        self.assertEqual(function.finish(), 0)
+        self.assertIn("there are no traces: ModuleNotFoundError", "".join(function.stderr))
+
+
+class TestStart(Test):
+    def test_failures_say_why(self):
+        for source, words in (
+            ("a = 1\ndef main(event:\n    pass\n", "handler.py:2: SyntaxError: '(' was never closed\ndef main(event:\n        ^"),
+            ("import nothing_of_that_name\n", "handler.py:1: No module named 'nothing_of_that_name': "
+             "is it among the function's dependencies?\nimport nothing_of_that_name"),
+            ("def connect():\n    raise ValueError('no DATABASE_URL')\nconnect()\n",
+             "handler.py:2: ValueError: no DATABASE_URL\n    raise ValueError('no DATABASE_URL')"),
+            ("def handle(event, context): pass\nVERSION = 2\n",
+             'handler.py: has no function named "main" (it has: handle); expected: def main(event, context)'),
+            ("main = 1\n", 'handler.py: has no function named "main" (it has: none); expected: def main(event, context)'),
+            ("import sys\nsys.exit(3)\n", "handler.py: it ends itself while it is loaded, with 3"),
+        ):
+            with self.subTest(source):
+                self.assertEqual(self.fails(source), words)
+
+    def test_settings_that_are_not_valid(self):
+        for name, value in (("PORT", "http"), ("REQ_MB_LIMIT", "much"), ("FUNC_TIMEOUT", "0")):
+            words = self.fails("def main(event, context): pass", **{name: value})
+            self.assertEqual(words, f'environment variable {name}: "{value}" is not valid')
+
+    def test_a_port_that_is_taken(self):
+        with socket.create_server(("", 0)) as other:
+            port = other.getsockname()[1]
+            words = self.fails("def main(event, context): pass", PORT=str(port))
+            self.assertTrue(words.startswith(f"cannot listen on port {port}: "), words)
+            function = self.serve("def main(event, context): return 1", OTEL_EXPORTER_PROMETHEUS_PORT=str(port))
+            self.assertEqual(function.send()[2], "1")
+
+
+class TestStop(Test):
+    SLOW = """
+        import __main__, time
+        def main(event, context):
+            print("waiting")
+            while not __main__.draining:
+                time.sleep(0.01)
+            return "done"
+        """
+
+    def test_idle(self):
+        function = self.serve("def main(event, context): return 1")
+        kept = function.connect()
+        function.send(connection=kept)
+        unused = socket.create_connection(("127.0.0.1", function.port))
+        function.send()
+        function.process.send_signal(signal.SIGTERM)
+        self.assertEqual(function.finish(), 0)
+        kept.close()
+        unused.close()
+
+    def test_busy(self):
+        function = self.serve(self.SLOW)
+        busy = function.connect()
+        busy.request("GET", "/")
+        function.until_printed("waiting\n")
+        function.process.send_signal(signal.SIGTERM)
+        function.entry("draining")
+        answer = busy.getresponse()
+        self.assertEqual((answer.status, answer.headers["connection"], answer.read()), (200, "close", b"done"))
+        busy.close()
+        self.assertEqual(function.finish(), 0)
+
+    def test_while_it_loads(self):
+        function = Function(self, "print('loading')\nimport time\ntime.sleep(60)\ndef main(event, context): pass")
+        function.until_printed("loading\n")
+        function.process.send_signal(signal.SIGTERM)
+        self.assertEqual(function.finish(), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

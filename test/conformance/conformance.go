@@ -1,0 +1,178 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package conformance holds what all runtimes have in common: a table of requests
+// and what a function answers, and the function in each language. It is run
+// against the wrappers as processes, and against their images on a cluster.
+package conformance
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+)
+
+//go:embed cases.yaml functions
+var files embed.FS
+
+const (
+	// FunctionName is what the function must be called.
+	FunctionName = "conformance"
+
+	// TimeoutSeconds is how long the function must be allowed to take.
+	TimeoutSeconds = 2
+
+	// MemoryLimit is what the function must be told of its memory.
+	MemoryLimit = "128Mi"
+
+	// namespace stands in the table for the function's namespace.
+	namespace = "namespace: default"
+)
+
+// Case is a request and what is wanted of the answer; cases.yaml tells more.
+type Case struct {
+	Name    string            `json:"name"`
+	Method  string            `json:"method,omitempty"`
+	Path    string            `json:"path"`
+	Send    map[string]string `json:"send,omitempty"`
+	Body    *string           `json:"body,omitempty"`
+	Bytes   int               `json:"bytes,omitempty"`
+	Chunked bool              `json:"chunked,omitempty"`
+
+	Status  int               `json:"status"`
+	Headers map[string]string `json:"headers,omitempty"`
+	JSON    any               `json:"json,omitempty"`
+	Expect  *string           `json:"expect,omitempty"`
+	Matches string            `json:"matches,omitempty"`
+}
+
+// Request is a request as it is to be sent.
+type Request struct {
+	Method  string
+	Path    string
+	Headers map[string]string
+	Body    string
+	// Chunked says that the length of the body must not be told beforehand.
+	Chunked bool
+}
+
+// Answer is what a function answers. The names of headers are in lower case.
+type Answer struct {
+	Status  int
+	Headers map[string]string
+	Body    string
+}
+
+// Sender sends a request to a function.
+type Sender func(context.Context, Request) (Answer, error)
+
+// Cases returns the table, for a function in the namespace.
+func Cases(functionNamespace string) ([]Case, error) {
+	text, err := files.ReadFile("cases.yaml")
+	if err != nil {
+		return nil, fmt.Errorf("failed to read cases: %w", err)
+	}
+	text = bytes.ReplaceAll(text, []byte(namespace), []byte("namespace: "+functionNamespace))
+	var cases []Case
+	if err := yaml.UnmarshalStrict(text, &cases); err != nil {
+		return nil, fmt.Errorf("failed to parse cases: %w", err)
+	}
+	return cases, nil
+}
+
+// Source returns the source of the function in a language, which pkg/runtimes
+// knows by that name, as a file of the name that the language wants.
+func Source(language, name string) (string, error) {
+	text, err := fs.ReadFile(files, "functions/"+language+"/"+name)
+	if err != nil {
+		return "", fmt.Errorf("failed to read the function in %s: %w", language, err)
+	}
+	return string(text), nil
+}
+
+// Run sends all requests of the table and checks the answers.
+func Run(t *testing.T, functionNamespace string, send Sender) {
+	t.Helper()
+	cases, err := Cases(functionNamespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range cases {
+		t.Run(c.Name, func(t *testing.T) {
+			answer, err := send(t.Context(), c.request())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, problem := range c.check(answer) {
+				t.Error(problem)
+			}
+		})
+	}
+}
+
+func (c Case) request() Request {
+	request := Request{Method: c.Method, Path: c.Path, Headers: c.Send, Chunked: c.Chunked}
+	if c.Body != nil {
+		request.Body = *c.Body
+	}
+	if c.Bytes > 0 {
+		request.Body = strings.Repeat("x", c.Bytes)
+	}
+	if request.Method == "" {
+		request.Method = "GET"
+		if request.Body != "" {
+			request.Method = "POST"
+		}
+	}
+	return request
+}
+
+// check says what is wrong with the answer.
+func (c Case) check(answer Answer) (problems []string) {
+	complain := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	if answer.Status != c.Status {
+		complain("status is %d, want %d; the body is %q", answer.Status, c.Status, answer.Body)
+	}
+	for name, want := range c.Headers {
+		if got := answer.Headers[name]; got != want {
+			complain("%s is %q, want %q", name, got, want)
+		}
+	}
+	if c.Expect != nil && answer.Body != *c.Expect {
+		complain("body is %q, want %q", answer.Body, *c.Expect)
+	}
+	if c.Matches != "" && !regexp.MustCompile(c.Matches).MatchString(answer.Body) {
+		complain("body is %q, want a match of %s", answer.Body, c.Matches)
+	}
+	if c.JSON != nil {
+		var got any
+		if err := json.Unmarshal([]byte(answer.Body), &got); err != nil {
+			complain("body is %q: %v", answer.Body, err)
+		} else if diff := cmp.Diff(c.JSON, got); diff != "" {
+			complain("body (-want, +got):\n%s", diff)
+		}
+	}
+	return problems
+}

@@ -1,0 +1,96 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// load is what a server did under load.
+type load struct {
+	// requests is how many were answered with 200.
+	requests int
+	// took is how long that was.
+	took time.Duration
+	// p99 is the time that 99 of 100 answers took at most.
+	p99 time.Duration
+}
+
+// perRequest returns the time between two answers.
+func (l load) perRequest() time.Duration { return l.took / time.Duration(max(l.requests, 1)) }
+
+// send sends the request over and over, each connection one after the other,
+// until the time is up.
+func send(address string, request []byte, connections int, during time.Duration) (load, error) {
+	times := make([][]time.Duration, connections)
+	start := time.Now()
+	var group errgroup.Group
+	for i := range connections {
+		group.Go(func() (err error) {
+			times[i], err = sendOne(address, request, start.Add(during))
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return load{}, err
+	}
+	took := time.Since(start)
+	all := slices.Sorted(slices.Values(slices.Concat(times...)))
+	if len(all) == 0 {
+		return load{}, fmt.Errorf("failed to get an answer from %s within %v", address, during)
+	}
+	return load{requests: len(all), took: took, p99: all[(len(all)-1)*99/100]}, nil
+}
+
+// sendOne is send on one connection. It writes bytes and reads no more than it
+// must, so that the server is what is measured.
+func sendOne(address string, request []byte, until time.Time) ([]time.Duration, error) {
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("failed to connect: %w", err)
+	}
+	defer conn.Close()
+	answers := bufio.NewReader(conn)
+	var times []time.Duration
+	for before := time.Now(); before.Before(until); {
+		if _, err := conn.Write(request); err != nil {
+			return nil, fmt.Errorf("failed to send request: %w", err)
+		}
+		answer, err := http.ReadResponse(answers, nil)
+		if err != nil {
+			return nil, fmt.Errorf("failed to read answer: %w", err)
+		}
+		if _, err := io.Copy(io.Discard, answer.Body); err != nil {
+			return nil, fmt.Errorf("failed to read answer: %w", err)
+		}
+		if answer.StatusCode != http.StatusOK {
+			return nil, fmt.Errorf("failed to get an answer: %s", answer.Status)
+		}
+		after := time.Now()
+		times = append(times, after.Sub(before))
+		before = after
+	}
+	return times, nil
+}

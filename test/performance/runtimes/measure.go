@@ -1,0 +1,183 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/kiln-dev/kiln/test/performance/report"
+)
+
+// What is measured of a server. All are in seconds, for the report, but memory,
+// which is in MiB.
+const (
+	cpu        = "cpu"        // CPU per GET at 64 connections
+	throughput = "throughput" // time per GET at 64 connections
+	single     = "single"     // time per GET at 1 connection
+	p99        = "p99"        // of GETs at 64 connections
+	event      = "event-cpu"  // CPU per CloudEvent of 1 KiB at 64 connections
+	start      = "start"      // from the process' start to the first 200
+	memory     = "memory"     // resident after the load
+)
+
+// measures are in the order of the table.
+var measures = []string{cpu, event, throughput, single, p99, start, memory}
+
+// samples are the measurements of a server, by what is measured.
+type samples map[string][]float64
+
+const (
+	manyConnections = 64
+	// warmUp is enough for compilers to have done their work.
+	warmUp = 2 * time.Second
+)
+
+// startsPerRound is how often a server is started in a round: starts are short.
+const startsPerRound = 3
+
+// measure lets the servers of a group take turns, so that what else the machine
+// does meets them all.
+func measure(ctx context.Context, g group, rounds int, during time.Duration) (map[string]samples, error) {
+	all := map[string]samples{}
+	for _, s := range g.servers {
+		all[s.name] = samples{}
+	}
+	for range rounds * startsPerRound {
+		for _, s := range g.servers {
+			p, err := run(ctx, s)
+			if err != nil {
+				return nil, err
+			}
+			p.stop()
+			all[s.name].add(start, p.start.Seconds())
+		}
+	}
+	processes := make([]*process, 0, len(g.servers))
+	for _, s := range g.servers {
+		p, err := run(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		defer p.stop()
+		processes = append(processes, p)
+		for _, request := range [][]byte{get, cloudEvent} {
+			if _, _, err := p.underLoad(request, manyConnections, warmUp); err != nil {
+				return nil, fmt.Errorf("failed to measure %s: %w", s.name, err)
+			}
+		}
+	}
+	for round := range rounds {
+		for i := range processes {
+			// Nobody always follows the same.
+			at := (i + round) % len(processes)
+			if err := processes[at].measure(during, all[g.servers[at].name]); err != nil {
+				return nil, fmt.Errorf("failed to measure %s: %w", g.servers[at].name, err)
+			}
+		}
+	}
+	return all, nil
+}
+
+// measure takes one sample of each kind.
+func (p *process) measure(during time.Duration, into samples) error {
+	many, spent, err := p.underLoad(get, manyConnections, during)
+	if err != nil {
+		return err
+	}
+	into.add(cpu, spent)
+	into.add(throughput, many.perRequest().Seconds())
+	into.add(p99, many.p99.Seconds())
+	one, _, err := p.underLoad(get, 1, during)
+	if err != nil {
+		return err
+	}
+	into.add(single, one.perRequest().Seconds())
+	_, spent, err = p.underLoad(cloudEvent, manyConnections, during)
+	if err != nil {
+		return err
+	}
+	into.add(event, spent)
+	resident, err := p.resident()
+	if err != nil {
+		return err
+	}
+	into.add(memory, resident)
+	return nil
+}
+
+func (s samples) add(what string, value float64) { s[what] = append(s[what], value) }
+
+// underLoad returns what the server did and the CPU time of each request, in seconds.
+func (p *process) underLoad(request []byte, connections int, during time.Duration) (load, float64, error) {
+	before, err := p.cpu()
+	if err != nil {
+		return load{}, 0, err
+	}
+	done, err := send(p.address, request, connections, during)
+	if err != nil {
+		return load{}, 0, fmt.Errorf("%w\n%s", err, p.log)
+	}
+	after, err := p.cpu()
+	if err != nil {
+		return load{}, 0, err
+	}
+	return done, (after - before).Seconds() / float64(done.requests), nil
+}
+
+// conclude returns a row for each server and measure, as a multiple of what the
+// bare server took in the same run. Kiln's rows bear the runtime's name alone.
+func conclude(g group, all map[string]samples) []report.Row {
+	var rows []report.Row
+	for _, what := range measures {
+		for _, s := range g.servers {
+			row := report.NewRow(rowName(g.runtime, s.name, what), all[s.name][what], nil)
+			row.Baseline = rowName(g.runtime, bare, what)
+			row.Ratio = row.MedianS / report.Median(all[bare][what])
+			row.Parts = map[string]float64{relative: row.Ratio}
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+// relative names the length of the bars in the plot.
+const relative = "as a multiple of the bare server"
+
+func rowName(runtime, server, what string) string {
+	if server == kiln {
+		return runtime + "-" + what
+	}
+	return runtime + "-" + server + "-" + what
+}
+
+// describe prints the figures of a group as people read them.
+func describe(to io.Writer, g group, all map[string]samples) {
+	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(table, "%s\tCPU µs\t\tEVENT CPU µs\t\tREQUESTS/s\t\tAT 1 CONN.\t\tP99 ms\tSTART ms\t\tMiB\n", g.runtime)
+	for _, s := range g.servers {
+		value := func(what string) float64 { return report.Median(all[s.name][what]) }
+		ratio := func(what string) float64 { return value(what) / report.Median(all[bare][what]) }
+		fmt.Fprintf(table, "%s\t%.1f\t×%.2f\t%.1f\t×%.2f\t%.0f\t×%.2f\t%.0f\t×%.2f\t%.1f\t%.0f\t×%.2f\t%.0f\n", s.name,
+			value(cpu)*1e6, ratio(cpu), value(event)*1e6, ratio(event), 1/value(throughput), 1/ratio(throughput),
+			1/value(single), 1/ratio(single), value(p99)*1e3, value(start)*1e3, ratio(start), value(memory))
+	}
+	_ = table.Flush()
+}

@@ -1,0 +1,170 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+const (
+	// bare is the server that all others are compared to.
+	bare = "bare"
+	// kiln is Kiln's wrapper.
+	kiln = "kiln"
+)
+
+// server is a program that serves the function.
+type server struct {
+	name    string
+	command []string
+	dir     string
+	env     []string
+}
+
+// group is the servers of a runtime. They take turns.
+type group struct {
+	runtime string
+	servers []server
+}
+
+// nodeVersions are the releases that the cluster's base images have.
+var nodeVersions = map[string]string{"nodejs22": "22.23.3", "nodejs24": "24.21.0"}
+
+// nodePeers are what people would use instead of Kiln's wrapper.
+var nodePeers = []string{"@google-cloud/functions-framework@5.0.5", "faas-js-runtime@4.0.1"}
+
+// findGroups returns the runtimes that are wanted and can be measured.
+func findGroups(ctx context.Context, only, wantedServers string) ([]group, error) {
+	comma := func(r rune) bool { return r == ',' }
+	wanted, names := strings.FieldsFunc(only, comma), strings.FieldsFunc(wantedServers, comma)
+	var groups []group
+	for _, name := range []string{"nodejs22", "nodejs24", "python313"} {
+		if len(wanted) > 0 && !slices.Contains(wanted, name) {
+			continue
+		}
+		find := findNode
+		if name == "python313" {
+			find = findPython
+		}
+		servers, err := find(ctx, name)
+		if err != nil {
+			return nil, fmt.Errorf("failed to prepare %s: %w", name, err)
+		}
+		servers = slices.DeleteFunc(servers, func(s server) bool {
+			return len(names) > 0 && s.name != bare && !slices.Contains(names, s.name)
+		})
+		groups = append(groups, group{runtime: name, servers: servers})
+	}
+	return groups, nil
+}
+
+// findNode returns the servers of a release of Node.js, which npm provides.
+func findNode(ctx context.Context, name string) ([]server, error) {
+	folder, err := cacheFolder("node")
+	if err != nil {
+		return nil, err
+	}
+	arch := map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]
+	binary := "node-linux-" + arch
+	install := filepath.Join(folder, name)
+	if err := npmInstall(ctx, install, binary+"@"+nodeVersions[name]); err != nil {
+		return nil, err
+	}
+	node := filepath.Join(install, "node_modules", binary, "bin", "node")
+	peers := filepath.Join(folder, "peers")
+	if err := npmInstall(ctx, peers, nodePeers...); err != nil {
+		return nil, err
+	}
+	files, err := filepath.Abs(filepath.Join("test", "performance", "runtimes", "servers"))
+	if err != nil {
+		return nil, fmt.Errorf("failed to find the servers: %w", err)
+	}
+	wrapper := filepath.Join(files, "..", "..", "..", "..", "pkg", "runtimes", "nodejs", "server.cjs")
+	in := func(file string) string { return filepath.Join(files, file) }
+	kilnEnv := []string{"FUNC_TIMEOUT=300", "OTEL_EXPORTER_PROMETHEUS_PORT=0"}
+	return []server{
+		{name: bare, command: []string{node, in("bare.cjs")}, dir: files},
+		{name: kiln, command: []string{node, wrapper, in("function.cjs")}, dir: files, env: kilnEnv},
+		{name: kiln + "-async", command: []string{node, wrapper, in("function-async.cjs")}, dir: files, env: kilnEnv},
+		{name: "functions-framework", command: []string{node,
+			filepath.Join(peers, "node_modules", "@google-cloud", "functions-framework", "build", "src", "main.js"),
+			"--target=main", "--source=" + in("functions-framework.cjs")}, dir: peers},
+		{name: "faas-js-runtime", command: []string{node,
+			filepath.Join(peers, "node_modules", "faas-js-runtime", "bin", "cli.js"), in("faas.cjs")}, dir: peers},
+	}, nil
+}
+
+func npmInstall(ctx context.Context, folder string, packages ...string) error {
+	stamp := filepath.Join(folder, "installed")
+	if done, err := os.ReadFile(stamp); err == nil && string(done) == strings.Join(packages, " ") {
+		return nil
+	}
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return fmt.Errorf("failed to make folder: %w", err)
+	}
+	args := append([]string{"install", "--silent", "--no-save", "--no-audit", "--no-fund", "--prefix", folder}, packages...)
+	if out, err := exec.CommandContext(ctx, "npm", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("failed to install %v: %w: %s", packages, err, out)
+	}
+	return os.WriteFile(stamp, []byte(strings.Join(packages, " ")), 0o644)
+}
+
+// cacheFolder returns a folder below Kiln's cache.
+func cacheFolder(name string) (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("failed to find the cache: %w", err)
+	}
+	return filepath.Join(cache, "kiln", "bench-runtimes", name), nil
+}
+
+// pythons are the commands that a Python with the wrapper's packages may have.
+var pythons = []string{"python3.13", "python3", "/usr/bin/python3"}
+
+// findPython returns the servers of the Python that KILN_PYTHON names, or of the
+// first that has the wrapper's packages. What is measured is not of its version:
+// all run on the same.
+func findPython(ctx context.Context, _ string) ([]server, error) {
+	python := ""
+	for _, command := range append([]string{os.Getenv("KILN_PYTHON")}, pythons...) {
+		if command != "" && exec.CommandContext(ctx, command, "-c", "import uvicorn, uvloop, httptools").Run() == nil {
+			python = command
+			break
+		}
+	}
+	if python == "" {
+		return nil, fmt.Errorf("failed to find a Python with uvicorn, uvloop and httptools among %v", pythons)
+	}
+	files, err := filepath.Abs(filepath.Join("test", "performance", "runtimes", "servers"))
+	if err != nil {
+		return nil, fmt.Errorf("failed to find the servers: %w", err)
+	}
+	wrapper := filepath.Join(files, "..", "..", "..", "..", "pkg", "runtimes", "python", "server.py")
+	kilnEnv := []string{"FUNC_TIMEOUT=300", "OTEL_EXPORTER_PROMETHEUS_PORT=0"}
+	return []server{
+		{name: bare, command: []string{python, "-P", filepath.Join(files, "bare.py")}, dir: files},
+		{name: kiln, command: []string{python, "-P", wrapper, filepath.Join(files, "function_async.py")}, dir: files, env: kilnEnv},
+		{name: kiln + "-threads", command: []string{python, "-P", wrapper, filepath.Join(files, "function.py")}, dir: files, env: kilnEnv},
+	}, nil
+}
