@@ -20,8 +20,10 @@ package main
 
 import (
 	"context"
+	"fmt"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"knative.dev/pkg/configmap"
 	"knative.dev/pkg/controller"
@@ -94,8 +96,18 @@ func newConfigValidation(ctx context.Context, _ configmap.Watcher) *controller.I
 	constructors := config.Constructors()
 	constructors[logging.ConfigMapName()] = logging.NewConfigFromConfigMap
 	constructors[o11yconfigmap.Name()] = o11yconfigmap.Parse
-	constructors[leaderelection.ConfigMapName()] = leaderelection.NewConfigFromConfigMap
+	constructors[leaderelection.ConfigMapName()] = newLeaderElection
 	return configmaps.NewAdmissionController(ctx, configValidationName, "/config-validation", constructors)
+}
+
+// newLeaderElection parses the ConfigMap config-leader-election. Builds wait in
+// the queue of the one who leads all Functions.
+func newLeaderElection(configMap *corev1.ConfigMap) (*leaderelection.Config, error) {
+	cfg, err := leaderelection.NewConfigFromConfigMap(configMap)
+	if err == nil && cfg.Buckets > 1 {
+		err = fmt.Errorf("buckets is %d and must be 1: builds wait in one queue, which has one leader", cfg.Buckets)
+	}
+	return cfg, err
 }
 
 // watchConfig returns a function that adds the current configuration to a context.

@@ -181,7 +181,7 @@ func TestValidation(t *testing.T) {
 
 	fn.Spec.Runtime = "cobol"
 	response := ac.Admit(ctx, request(t, admissionv1.Create, functionKind, fn, nil))
-	const want = `validation failed: unknown runtime "cobol": choose one of nodejs22, nodejs24: spec.runtime`
+	const want = `validation failed: unknown runtime "cobol": choose one of nodejs22, nodejs24, python313: spec.runtime`
 	if response.Allowed || response.Result.Message != want {
 		t.Errorf("got %v, want %q", response.Result, want)
 	}
@@ -236,7 +236,7 @@ func TestConfigValidation(t *testing.T) {
 	bad := map[string][2]string{
 		"config-build":           {"timeout", "soon"},
 		"config-functions":       {"default-min-replicas", "-1"},
-		"config-leader-election": {"buckets", "0"},
+		"config-leader-election": {"buckets", "2"},
 		"config-logging":         {"loglevel.controller", "loud"},
 		"config-observability":   {"metrics-protocol", "smoke"},
 		"config-registry":        {"push", "https://x"},

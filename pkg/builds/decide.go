@@ -19,6 +19,12 @@ limitations under the License.
 // are pure: the package knows nothing of what runs builds, or of clusters.
 package builds
 
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
 // Why a build was started, as status.build.reason tells.
 const (
 	// ReasonFirstBuild: the Function has no image yet.
@@ -42,17 +48,26 @@ const (
 	// ReasonCredentialsChanged: the registry had refused the build, and the
 	// credentials have changed since.
 	ReasonCredentialsChanged = "CredentialsChanged"
-	// ReasonBuildDeleted: somebody deleted the build while it ran.
-	ReasonBuildDeleted = "BuildDeleted"
 	// ReasonImageReused: the image of these inputs was known already. No build ran.
 	ReasonImageReused = "ImageReused"
+)
+
+const (
+	// MaxAttempts is how often a build is started at most that is not the Function's
+	// fault to fail. With the delays below that takes some 10 minutes.
+	MaxAttempts = 7
+
+	// firstDelay is how long after its first failure a build is started again; each
+	// further delay is twice as long, up to maxDelay.
+	firstDelay = 10 * time.Second
+	maxDelay   = 5 * time.Minute
 )
 
 // State tells how far a build has come.
 type State int
 
 const (
-	// Planned builds wait for earlier builds to be gone.
+	// Planned builds wait for earlier builds to be gone, or for their turn.
 	Planned State = iota
 	// Running builds were started and have not ended.
 	Running
@@ -100,6 +115,10 @@ type Build struct {
 	// Reason tells why the build was started.
 	Reason string
 
+	// Attempt counts from 1 how often this build was started. Of a build that is
+	// Planned, it counts the starts there were.
+	Attempt int32
+
 	// State tells how far the build has come.
 	State State
 
@@ -108,6 +127,12 @@ type Build struct {
 
 	// Refused says that the registry refused the build's credentials.
 	Refused bool
+
+	// Transient says of a build that has Failed that it may succeed later.
+	Transient bool
+
+	// Ended is when the build did, if it has.
+	Ended time.Time
 }
 
 // answers says whether the build is the one that the request asks for.
@@ -126,6 +151,61 @@ func (b *Build) owes(rebuild string) bool {
 		rebuild != "" && b.Reason == ReasonRebuildRequested && b.State != Succeeded
 }
 
+// isRefused says whether the registry has refused the build with other
+// credentials than there are now.
+func (b *Build) isRefused(want Request) bool {
+	return b.State == Failed && b.Refused && b.CredentialsVersion != want.CredentialsVersion
+}
+
+// RetryAt returns when the build that has failed is started again; ok is false if
+// it is not, unless something changes.
+func (b *Build) RetryAt() (at time.Time, ok bool) {
+	if b.State != Failed || !b.Transient || b.Attempt >= MaxAttempts {
+		return time.Time{}, false
+	}
+	delay := firstDelay
+	for range b.Attempt - 1 {
+		delay = min(2*delay, maxDelay)
+	}
+	return b.Ended.Add(delay), true
+}
+
+// afterFailure says how a build that has failed goes on at that time; ok is false
+// if it does not.
+func (b *Build) afterFailure(want Request, now time.Time) (decision Decision, ok bool) {
+	if b.State != Failed {
+		return Decision{}, false
+	}
+	if b.Generation < want.Generation {
+		return Decision{Action: Start, Reason: retryReason(b)}, true
+	}
+	if b.isRefused(want) {
+		return Decision{Action: Start, Reason: ReasonCredentialsChanged}, true
+	}
+	if at, ok := b.RetryAt(); ok && !now.Before(at) {
+		return b.again(), true
+	}
+	return Decision{}, false
+}
+
+// again starts the build once more. It may have pushed its image before.
+func (b *Build) again() Decision {
+	return Decision{Action: Start, Reason: b.Reason, Again: true, Reuse: mayReuse(b.Reason)}
+}
+
+// supersedes says whether this build takes the place of the other, which has
+// ended: it is Planned to, or was started since the other had failed. Who still
+// sees the other need not see this one yet.
+func (b *Build) supersedes(other *Build) bool {
+	if b == nil || b.Tag != other.Tag || !other.State.Ended() {
+		return false
+	}
+	if b.State == Planned {
+		return other.Generation < b.Generation || other.Attempt <= b.Attempt
+	}
+	return other.State == Failed && b.Name != other.Name && other.Generation <= b.Generation && other.Attempt < b.Attempt
+}
+
 // Known is what is known about a Function's builds.
 type Known struct {
 	// ImageTag is the tag of the newest image of the Function, if there is one.
@@ -136,6 +216,9 @@ type Known struct {
 
 	// Existing are the builds that exist in the cluster.
 	Existing []Build
+
+	// Now is the time at which that is known.
+	Now time.Time
 }
 
 // Action is what is to be done about a Function's build.
@@ -150,6 +233,8 @@ const (
 	Use
 	// Stay failed: the build has failed, and nothing has changed since.
 	Stay
+	// GiveUp the build: it was deleted each time that it was started.
+	GiveUp
 )
 
 // Decision is what is to be done about a Function's build, and why.
@@ -162,6 +247,10 @@ type Decision struct {
 	// Reason tells why a build starts, or why it need not.
 	Reason string
 
+	// Again says of a build to start that it is the one that the status remembers:
+	// it was started before, for that reason.
+	Again bool
+
 	// Reuse says of a build to start that it may use what the registry holds
 	// already: the image of these inputs, or their dependencies.
 	Reuse bool
@@ -172,26 +261,23 @@ type Decision struct {
 // lost, edited or is out of date causes no second build.
 func Decide(want Request, known Known) Decision {
 	if b := choose(want, known); b != nil {
-		if b.State == Failed && b.Generation < want.Generation {
-			return Decision{Action: Start, Reason: retryReason(b)}
-		}
-		if b.State == Failed && b.Refused && b.CredentialsVersion != want.CredentialsVersion {
-			return Decision{Action: Start, Reason: ReasonCredentialsChanged}
+		if next, ok := b.afterFailure(want, known.Now); ok {
+			return next
 		}
 		return Decision{Action: Follow, Build: b.Name}
 	}
 	last := known.Last
 	if last.answers(want) {
+		next, ok := last.afterFailure(want, known.Now)
 		switch {
-		case last.State == Planned:
-			return Decision{Action: Start, Reason: last.Reason, Reuse: mayReuse(last.Reason)}
-		case last.State == Running:
-			// It may have pushed the image before.
-			return Decision{Action: Start, Reason: ReasonBuildDeleted, Reuse: mayReuse(last.Reason)}
-		case last.State == Failed && last.Generation < want.Generation:
-			return Decision{Action: Start, Reason: retryReason(last)}
+		case ok:
+			return next
 		case last.State == Failed:
 			return Decision{Action: Stay}
+		case last.State == Running && last.Attempt >= MaxAttempts:
+			return Decision{Action: GiveUp}
+		case last.State == Planned, last.State == Running:
+			return last.again()
 		}
 	}
 	previous := known.previous()
@@ -244,7 +330,7 @@ func startReason(want Request, previous *Build) string {
 	switch {
 	case previous.owes(want.Rebuild):
 		return ReasonRebuildRequested
-	case previous == nil:
+	case previous == nil, previous.State == Planned && previous.Reason == ReasonFirstBuild:
 		return ReasonFirstBuild
 	default:
 		return changeReason(previous.Fingerprint, want.Fingerprint)
@@ -258,7 +344,7 @@ func choose(want Request, known Known) *Build {
 	var chosen *Build
 	for i := range known.Existing {
 		b := &known.Existing[i]
-		if !b.answers(want) || b.Deleting && !b.State.Ended() {
+		if !b.answers(want) || b.Deleting && !b.State.Ended() || known.Last.supersedes(b) {
 			continue
 		}
 		if known.Last != nil && b.Name == known.Last.Name {
@@ -283,15 +369,33 @@ func isBetter(a, b *Build) bool {
 }
 
 // Obsolete returns the builds that are of no use to the request: those that
-// exist and are not the one to follow. A build for a newer generation than the
-// request's is not obsolete; the request is out of date.
-func Obsolete(want Request, existing []Build, decision Decision) []Build {
-	var obsolete []Build
+// exist and are not the one to follow, but for the last that have ended, so that
+// there are as many as history says together with the one that is wanted. A build
+// for a newer generation than the request's is not obsolete; the request is out of
+// date.
+func Obsolete(want Request, existing []Build, decision Decision, history int) []Build {
+	var obsolete, ended []Build
 	for _, b := range existing {
-		if b.Generation > want.Generation || decision.Action == Follow && b.Name == decision.Build {
-			continue
+		switch {
+		case b.Generation > want.Generation || decision.Action == Follow && b.Name == decision.Build:
+		case b.State.Ended() && !b.Deleting && !b.answers(want):
+			ended = append(ended, b)
+		default:
+			obsolete = append(obsolete, b)
 		}
-		obsolete = append(obsolete, b)
 	}
-	return obsolete
+	slices.SortFunc(ended, func(a, b Build) int {
+		return cmp.Or(b.Ended.Compare(a.Ended), cmp.Compare(b.Name, a.Name))
+	})
+	return append(obsolete, ended[min(max(history-1, 0), len(ended)):]...)
+}
+
+// IsAutomatic says whether a build of that reason was caused by what many
+// Functions are built with, where nobody has edited this one.
+func IsAutomatic(reason string) bool {
+	switch reason {
+	case ReasonRuntimeChanged, ReasonRegistryChanged, ReasonInputsChanged:
+		return true
+	}
+	return false
 }

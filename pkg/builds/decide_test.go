@@ -18,6 +18,7 @@ package builds
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"knative.dev/pkg/depcheck"
@@ -30,6 +31,8 @@ const (
 	inputsA = "source=a,deps=1,runtime=1,registry=1"
 	inputsB = "source=b,deps=1,runtime=1,registry=1"
 )
+
+var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 
 // want returns a request for A by generation 1, and the changes to it.
 func want(changes ...func(*Request)) Request {
@@ -65,12 +68,41 @@ func credentials(version string) func(*Request) {
 
 func TestDecide(t *testing.T) {
 	refused := build("a", Failed, want(credentials("1")))
-	refused.Refused = true
+	refused.Refused, refused.Attempt = true, 1
+	retry := build("", Planned, want(credentials("2")))
+	retry.Reason, retry.Attempt = ReasonCredentialsChanged, 1
+	retried := build("b", Failed, want(credentials("2")))
+	retried.Attempt = 2
+	retrying := build("b", Running, want(credentials("2")))
+	retrying.Attempt = 2
+	edited := build("", Planned, want(g2))
+	edited.Reason = ReasonPreviousBuildFailed
+	failed := build("a", Failed, want())
+	failed.Attempt = 1
+	done := build("b", Succeeded, want(g2))
+	done.Attempt = 1
 	start := func(reason string) Decision { return Decision{Action: Start, Reason: reason} }
 	// unlessThere starts a build where the registry does not hold the image.
 	unlessThere := func(reason string) Decision { return Decision{Action: Start, Reason: reason, Reuse: true} }
 	follow := func(name string) Decision { return Decision{Action: Follow, Build: name} }
 	use := Decision{Action: Use, Reason: ReasonFirstBuild}
+	again := func(d Decision) Decision {
+		d.Again = true
+		return d
+	}
+	// transient has failed at noon for the n-th time.
+	transient := func(n int32, request Request) Build {
+		b := build("a", Failed, request)
+		b.Attempt, b.Transient, b.Ended = n, true, noon
+		return b
+	}
+	deleted := func(n int32) *Build {
+		b := build("a", Running, want())
+		b.Attempt = n
+		return &b
+	}
+	replanned := build("", Planned, want())
+	replanned.Attempt = 1
 
 	tests := map[string]struct {
 		want  Request
@@ -78,6 +110,16 @@ func TestDecide(t *testing.T) {
 		// decision is what is expected.
 		decision Decision
 	}{
+		"a failed attempt is still seen, and the next one is not yet": {
+			want:     want(credentials("2")),
+			known:    Known{Last: &retrying, Existing: []Build{refused}},
+			decision: again(unlessThere(ReasonFirstBuild)),
+		},
+		"and that it has failed, too, is known": {
+			want:     want(credentials("2")),
+			known:    Known{Last: new(retried), Existing: []Build{refused}},
+			decision: Decision{Action: Stay},
+		},
 		"refused, and the credentials have changed": {
 			want:     want(credentials("2")),
 			known:    Known{Last: new(refused), Existing: []Build{refused}},
@@ -107,6 +149,41 @@ func TestDecide(t *testing.T) {
 			want:     want(credentials("2")),
 			known:    Known{Existing: []Build{build("a", Running, want(credentials("1")))}},
 			decision: follow("a"),
+		},
+		"refused, the credentials have changed, and the build is gone": {
+			want:     want(credentials("2")),
+			known:    Known{Last: new(refused)},
+			decision: start(ReasonCredentialsChanged),
+		},
+		"refused, the credentials have not changed, and the build is gone": {
+			want:     want(credentials("1")),
+			known:    Known{Last: new(refused)},
+			decision: Decision{Action: Stay},
+		},
+		"planned with other credentials, and the refused build is not gone": {
+			want:     want(credentials("2")),
+			known:    Known{Last: new(retry), Existing: []Build{refused}},
+			decision: again(unlessThere(ReasonCredentialsChanged)),
+		},
+		"planned with other credentials, and has ended since": {
+			want:     want(credentials("2")),
+			known:    Known{Last: new(retry), Existing: []Build{retried}},
+			decision: follow("b"),
+		},
+		"planned for an edit, and the failed build is not gone": {
+			want:     want(g2),
+			known:    Known{Last: new(edited), Existing: []Build{failed}},
+			decision: again(start(ReasonPreviousBuildFailed)),
+		},
+		"planned for an edit, and has ended since": {
+			want:     want(g2),
+			known:    Known{Last: new(edited), Existing: []Build{failed, done}},
+			decision: follow("b"),
+		},
+		"planned, and runs already": {
+			want:     want(credentials("2")),
+			known:    Known{Last: new(retry), Existing: []Build{build("b", Running, want())}},
+			decision: follow("b"),
 		},
 		"nothing is known": {
 			want: want(), decision: unlessThere(ReasonFirstBuild),
@@ -154,17 +231,87 @@ func TestDecide(t *testing.T) {
 		"the build was deleted while it ran": {
 			want:     want(),
 			known:    Known{Last: new(build("a", Running, want()))},
-			decision: unlessThere(ReasonBuildDeleted),
+			decision: again(unlessThere(ReasonFirstBuild)),
+		},
+		"the build was deleted while it ran, for the last time but one": {
+			want:     want(),
+			known:    Known{Last: deleted(MaxAttempts - 1)},
+			decision: again(unlessThere(ReasonFirstBuild)),
+		},
+		"the build was deleted each time that it ran": {
+			want:     want(),
+			known:    Known{Last: deleted(MaxAttempts)},
+			decision: Decision{Action: GiveUp},
+		},
+		"the build was deleted each time that it ran, the Function was updated": {
+			want:     want(b, g2),
+			known:    Known{Last: deleted(MaxAttempts)},
+			decision: unlessThere(ReasonSourceChanged),
 		},
 		"the build is being deleted while it runs": {
 			want:     want(),
 			known:    Known{Last: new(build("a", Running, want())), Existing: []Build{{Name: "a", State: Running, Request: want(), Deleting: true}}},
-			decision: unlessThere(ReasonBuildDeleted),
+			decision: again(unlessThere(ReasonFirstBuild)),
 		},
 		"the build is planned": {
 			want:     want(b),
 			known:    Known{ImageTag: tagA, Last: new(Build{State: Planned, Request: want(b), Reason: ReasonSourceChanged}), Existing: []Build{build("a", Succeeded, want())}},
+			decision: again(unlessThere(ReasonSourceChanged)),
+		},
+		"it may pass why the build has failed: wait": {
+			want:     want(),
+			known:    Known{Last: new(transient(1, want())), Existing: []Build{transient(1, want())}, Now: noon.Add(9 * time.Second)},
+			decision: follow("a"),
+		},
+		"it may pass why the build has failed: try again": {
+			want:     want(),
+			known:    Known{Last: new(transient(1, want())), Existing: []Build{transient(1, want())}, Now: noon.Add(10 * time.Second)},
+			decision: again(unlessThere(ReasonFirstBuild)),
+		},
+		"it may pass why the build has failed, which is gone: wait": {
+			want:     want(),
+			known:    Known{Last: new(transient(2, want())), Now: noon.Add(19 * time.Second)},
+			decision: Decision{Action: Stay},
+		},
+		"it may pass why the build has failed, which is gone: try again": {
+			want:     want(),
+			known:    Known{Last: new(transient(2, want())), Now: noon.Add(20 * time.Second)},
+			decision: again(unlessThere(ReasonFirstBuild)),
+		},
+		"it may pass why a build has failed that was asked for": {
+			want:     want(x),
+			known:    Known{ImageTag: tagA, Last: new(requested(transient(1, want(x)))), Now: noon.Add(time.Hour)},
+			decision: again(start(ReasonRebuildRequested)),
+		},
+		"it may pass why the build has failed, and was tried often enough": {
+			want:     want(),
+			known:    Known{Last: new(transient(MaxAttempts, want())), Existing: []Build{transient(MaxAttempts, want())}, Now: noon.Add(time.Hour)},
+			decision: follow("a"),
+		},
+		"it may pass why the build has failed, which is gone and was tried often enough": {
+			want:     want(),
+			known:    Known{Last: new(transient(MaxAttempts, want())), Now: noon.Add(time.Hour)},
+			decision: Decision{Action: Stay},
+		},
+		"it may pass why the build has failed, the Function was updated": {
+			want:     want(g2),
+			known:    Known{Last: new(transient(3, want())), Existing: []Build{transient(3, want())}, Now: noon},
+			decision: start(ReasonPreviousBuildFailed),
+		},
+		"it may pass why the build has failed, the source was edited": {
+			want:     want(b, g2),
+			known:    Known{Last: new(transient(3, want())), Existing: []Build{transient(3, want())}, Now: noon},
 			decision: unlessThere(ReasonSourceChanged),
+		},
+		"to try again is planned, and the failed build is not gone": {
+			want:     want(),
+			known:    Known{Last: new(replanned), Existing: []Build{transient(1, want())}, Now: noon},
+			decision: again(unlessThere(ReasonFirstBuild)),
+		},
+		"to try again is planned, and runs already": {
+			want:     want(),
+			known:    Known{Last: new(replanned), Existing: []Build{build("b", Running, want())}, Now: noon},
+			decision: follow("b"),
 		},
 		"the build has failed": {
 			want:     want(),
@@ -254,7 +401,7 @@ func TestDecide(t *testing.T) {
 		"a build again was deleted while it ran": {
 			want:     want(x),
 			known:    Known{ImageTag: tagA, Last: new(build("a", Running, want(x)))},
-			decision: unlessThere(ReasonBuildDeleted),
+			decision: again(unlessThere(ReasonFirstBuild)),
 		},
 		"the annotation was taken away after it was answered": {
 			want:     want(),
@@ -308,12 +455,12 @@ func TestDecide(t *testing.T) {
 		"a build that was asked for was deleted while it ran": {
 			want:     want(x),
 			known:    Known{ImageTag: tagA, Last: new(requested(build("a", Running, want(x))))},
-			decision: start(ReasonBuildDeleted),
+			decision: again(start(ReasonRebuildRequested)),
 		},
 		"a second try was deleted while it ran": {
 			want:     want(),
 			known:    Known{Last: &Build{Name: "a", State: Running, Request: want(), Reason: ReasonPreviousBuildFailed}},
-			decision: start(ReasonBuildDeleted),
+			decision: again(start(ReasonPreviousBuildFailed)),
 		},
 		"two builds answer: the one that the status remembers counts": {
 			want:     want(),
@@ -345,6 +492,28 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+// TestRetryAt wants a back-off that ends.
+func TestRetryAt(t *testing.T) {
+	var delays []time.Duration
+	failed := Build{State: Failed, Transient: true, Ended: noon}
+	for failed.Attempt = 1; failed.Attempt < 100; failed.Attempt++ {
+		if at, ok := failed.RetryAt(); ok {
+			delays = append(delays, at.Sub(noon)/time.Second)
+		}
+	}
+	if diff := cmp.Diff([]time.Duration{10, 20, 40, 80, 160, 300}, delays); diff != "" {
+		t.Errorf("the delays in seconds (-want, +got):\n%s", diff)
+	}
+	for name, b := range map[string]Build{
+		"of the Function's fault": {State: Failed, Attempt: 1, Ended: noon},
+		"not failed":              {State: Running, Transient: true, Attempt: 1},
+	} {
+		if at, ok := b.RetryAt(); ok {
+			t.Errorf("%s: it is tried again at %v", name, at)
+		}
+	}
+}
+
 func TestObsolete(t *testing.T) {
 	existing := []Build{
 		build("a", Succeeded, want()),
@@ -357,13 +526,46 @@ func TestObsolete(t *testing.T) {
 		}
 		return names
 	}
-	got := names(Obsolete(want(), existing, Decision{Action: Follow, Build: "a"}))
+	got := names(Obsolete(want(), existing, Decision{Action: Follow, Build: "a"}, 1))
 	if diff := cmp.Diff([]string{"b"}, got); diff != "" {
 		t.Errorf("Obsolete() while one is followed (-want, +got):\n%s", diff)
 	}
-	got = names(Obsolete(want(g2), existing, Decision{Action: Start}))
+	got = names(Obsolete(want(g2), existing, Decision{Action: Start}, 1))
 	if diff := cmp.Diff([]string{"a", "b", "newer"}, got); diff != "" {
 		t.Errorf("Obsolete() before one starts (-want, +got):\n%s", diff)
+	}
+}
+
+// TestHistory wants that the last builds that have ended are kept, and none that
+// another attempt could be taken for.
+func TestHistory(t *testing.T) {
+	ended := func(name string, hour int, in Request) Build {
+		b := build(name, Succeeded, in)
+		b.Ended = time.Date(2026, 6, 1, hour, 0, 0, 0, time.UTC)
+		return b
+	}
+	existing := []Build{
+		ended("oldest", 1, want(b)), ended("newest", 3, want(b)), ended("middle", 2, want(b)),
+		ended("answers", 4, want()), build("runs", Running, want(b)),
+	}
+	for history, wanted := range [][]string{
+		0: {"answers", "runs", "newest", "middle", "oldest"},
+		1: {"answers", "runs", "newest", "middle", "oldest"},
+		2: {"answers", "runs", "middle", "oldest"},
+		3: {"answers", "runs", "oldest"},
+		4: {"answers", "runs"},
+		9: {"answers", "runs"},
+	} {
+		if wanted == nil {
+			continue
+		}
+		var got []string
+		for _, b := range Obsolete(want(), existing, Decision{Action: Start}, history) {
+			got = append(got, b.Name)
+		}
+		if diff := cmp.Diff(wanted, got); diff != "" {
+			t.Errorf("history %d (-want, +got):\n%s", history, diff)
+		}
 	}
 }
 

@@ -17,6 +17,8 @@ limitations under the License.
 package builds
 
 import (
+	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -26,7 +28,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 )
 
-// npmWords stands for the package manager's own words.
+// npmWords stands for the package manager's own words, whichever it is.
 func npmWords(log string) string {
 	var words []string
 	for line := range strings.Lines(log) {
@@ -40,139 +42,249 @@ func npmWords(log string) string {
 // exited is how the builder ends when a command of the Dockerfile has failed.
 const exited = "error building image: error building stage: failed to execute command: waiting for process to exit: exit status 1\n"
 
-func TestDescribe(t *testing.T) {
+// failureCase is a failure, and what is to be said of it.
+type failureCase struct {
+	failure   Failure
+	reason    string
+	transient bool
+	// words are what the message must say, among others.
+	words []string
+}
+
+func failureCases() map[string]failureCase {
 	const stepMessage = `"step-install" exited with code 1`
-	step := func(log string) Failure { return Failure{Cause: StepFailed, Message: stepMessage, Log: log} }
-	tests := map[string]struct {
-		failure Failure
-		reason  string
-		// words are what the message must say, among others.
-		words []string
-	}{
+	install := func(log string) Failure { return Failure{Cause: StepFailed, Message: stepMessage, Log: log} }
+	push := func(log string) Failure {
+		return Failure{Cause: StepFailed, Pushing: true, Message: stepMessage, Log: log}
+	}
+	const pushed = "failed to push image r.example.com/x:1: "
+	return map[string]failureCase{
 		"timeout": {
 			Failure{Cause: TimedOut, Message: `TaskRun "greeter-1" failed to finish within "15m0s"`},
-			v1alpha1.ReasonBuildTimeout, []string{"spec.build.timeout", "max-timeout in config-build", `"15m0s"`},
+			v1alpha1.ReasonBuildTimeout, false, []string{"spec.build.timeout", "max-timeout in config-build", `"15m0s"`},
+		},
+		"timeout of what could not even start": {
+			Failure{Cause: TimedOut, Message: "TaskRun \"greeter-1\" failed to finish within \"15m0s\"\nPrevious status: [ExceededNodeResources] TaskRun Pod exceeded available resources"},
+			v1alpha1.ReasonBuildTimeout, false, []string{"held it up", "exceeded available resources"},
 		},
 		"out of memory, the builder itself": {
 			Failure{Cause: OutOfMemory, Message: `"step-install" exited with code 137: OOMKilled`, Log: "INFO RUN npm install\n"},
-			v1alpha1.ReasonBuildOutOfMemory, []string{"spec.build.resources", "max-memory in config-build", "OOMKilled"},
+			v1alpha1.ReasonBuildOutOfMemory, false, []string{"spec.build.resources", "max-memory in config-build", "OOMKilled"},
+		},
+		"out of memory, the step that pushes": {
+			Failure{Cause: OutOfMemory, Pushing: true, Message: `"step-push" exited with code 137: OOMKilled`},
+			v1alpha1.ReasonBuildOutOfMemory, true, []string{"the node may be short of memory", "OOMKilled"},
 		},
 		"out of memory, a command that the builder ran": {
-			step("error building image: error building stage: failed to execute command: waiting for process to exit: signal: killed\n"),
-			v1alpha1.ReasonBuildOutOfMemory, []string{"spec.build.resources", "waiting for process to exit: signal: killed"},
+			install("error building image: error building stage: failed to execute command: waiting for process to exit: signal: killed\n"),
+			v1alpha1.ReasonBuildOutOfMemory, false, []string{"spec.build.resources", "waiting for process to exit: signal: killed"},
 		},
 		"out of memory, a command of the shell that the builder ran": {
-			step("Killed\nerror building image: error building stage: failed to execute command: waiting for process to exit: exit status 137\n"),
-			v1alpha1.ReasonBuildOutOfMemory, []string{"exit status 137"},
+			install("Killed\nerror building image: error building stage: failed to execute command: waiting for process to exit: exit status 137\n"),
+			v1alpha1.ReasonBuildOutOfMemory, false, []string{"exit status 137"},
+		},
+		"out of memory, a script of a dependency": {
+			install("npm error path /function\nnpm error command failed\nnpm error signal SIGKILL\nnpm error command sh -c node build.js\n" + exited),
+			v1alpha1.ReasonBuildOutOfMemory, false, []string{"spec.build.resources", "sh -c node build.js"},
 		},
 		"out of memory, the heap of node": {
-			step("<--- Last few GCs --->\n[12:0x1] 1001 ms: Mark-Compact 250.1 (258.3) -> 249.9 (258.6) MB\nFATAL ERROR: Reached heap limit Allocation failed - JavaScript heap out of memory\n----- Native stack trace -----\nAborted\nerror building image: error building stage: failed to execute command: waiting for process to exit: exit status 134\n"),
-			v1alpha1.ReasonBuildOutOfMemory, []string{"spec.build.resources"},
+			install("<--- Last few GCs --->\n[12:0x1] 1001 ms: Mark-Compact 250.1 (258.3) -> 249.9 (258.6) MB\nFATAL ERROR: Reached heap limit Allocation failed - JavaScript heap out of memory\n----- Native stack trace -----\nAborted\nerror building image: error building stage: failed to execute command: waiting for process to exit: exit status 134\n"),
+			v1alpha1.ReasonBuildOutOfMemory, false, []string{"spec.build.resources"},
 		},
 		"cancelled": {
 			Failure{Cause: Cancelled, Message: `TaskRun "greeter-1" was cancelled`},
-			v1alpha1.ReasonBuildCancelled, []string{"serverless.kiln.dev/rebuild"},
+			v1alpha1.ReasonBuildCancelled, false, []string{"serverless.kiln.dev/rebuild"},
 		},
-		"evicted": {
+		"evicted by a node under pressure": {
 			Failure{Cause: Evicted, Message: "The node was low on resource: ephemeral-storage. Threshold quantity: 10Gi, available: 9Gi."},
-			v1alpha1.ReasonPodEvicted, []string{"low on resource: ephemeral-storage", "serverless.kiln.dev/rebuild"},
+			v1alpha1.ReasonPodEvicted, true, []string{"low on resource: ephemeral-storage"},
+		},
+		"evicted by who drains the node": {
+			Failure{Cause: Evicted, Message: "Eviction API: evicting"},
+			v1alpha1.ReasonPodEvicted, true, []string{"Eviction API: evicting"},
+		},
+		"evicted for its own limit": {
+			Failure{Cause: Evicted, Message: "Pod ephemeral local storage usage exceeds the total limit of containers 50Mi. "},
+			v1alpha1.ReasonPodEvicted, false, []string{"spec.build.resources.limits.ephemeral-storage", "50Mi"},
+		},
+		"evicted for the limit of its container": {
+			Failure{Cause: Evicted, Message: `Container step-install exceeded its local ephemeral storage limit "50Mi". `},
+			v1alpha1.ReasonPodEvicted, false, []string{"spec.build.resources.limits.ephemeral-storage", "50Mi"},
+		},
+		"pod deleted": {
+			Failure{Cause: Deleted, Message: `"step-install" exited with code 2: Error`, Log: "INFO RUN npm install\n"},
+			v1alpha1.ReasonPodDeleted, true, []string{"was deleted", "exited with code 2"},
+		},
+		"not run": {
+			Failure{Cause: NotRun, Message: `failed to create task run pod "greeter-1": etcdserver: leader changed. Maybe invalid TaskSpec`},
+			v1alpha1.ReasonTaskRunFailed, true, []string{"What runs builds failed", "etcdserver: leader changed"},
 		},
 		"executor not pulled": {
 			Failure{Cause: ImagePull, Message: `The step "build" in TaskRun "greeter-1" failed to pull the image "". The pod errored with the message: "Back-off pulling image "registry.example.com/kaniko"."`},
-			v1alpha1.ReasonImagePullFailed, []string{"kaniko-image in config-build", "Back-off pulling image"},
+			v1alpha1.ReasonImagePullFailed, true, []string{"kaniko-image and compose-image in config-build", "Back-off pulling image"},
 		},
 		"something else": {
 			Failure{Cause: Other, Message: "Maybe invalid TaskSpec"},
-			v1alpha1.ReasonTaskRunFailed, []string{"Maybe invalid TaskSpec"},
+			v1alpha1.ReasonTaskRunFailed, false, []string{"Maybe invalid TaskSpec"},
 		},
 		"npm does not find a package": {
-			step("\x1b[36mINFO\x1b[0m[0003] Running: [/bin/sh -c npm install]\n" +
+			install("\x1b[36mINFO\x1b[0m[0003] Running: [/bin/sh -c npm install]\n" +
 				"npm error code E404\nnpm error 404 Not Found - GET https://npm.example.com/no-such-package - Not found\nnpm error 404\n" +
 				"npm error 404  'no-such-package@1.0.0' is not in this registry.\n" + exited),
-			v1alpha1.ReasonTaskRunFailed, []string{"spec.deps", "404 Not Found - GET https://npm.example.com/no-such-package", "'no-such-package@1.0.0' is not in this registry."},
+			v1alpha1.ReasonTaskRunFailed, false, []string{"spec.deps", "404 Not Found - GET https://npm.example.com/no-such-package", "'no-such-package@1.0.0' is not in this registry."},
 		},
 		"npm does not find a version": {
-			step("npm error code ETARGET\nnpm error notarget No matching version found for ms@99.0.0.\n" + exited),
-			v1alpha1.ReasonTaskRunFailed, []string{"spec.deps", "No matching version found for ms@99.0.0."},
+			install("npm error code ETARGET\nnpm error notarget No matching version found for ms@99.0.0.\n" + exited),
+			v1alpha1.ReasonTaskRunFailed, false, []string{"spec.deps", "No matching version found for ms@99.0.0."},
 		},
 		"npm's own 401 is not the registry's": {
-			step("npm error code E401\nnpm error Incorrect or missing password.\n" + exited),
-			v1alpha1.ReasonTaskRunFailed, []string{"spec.build.secretName", "Incorrect or missing password."},
+			install("npm error code E401\nnpm error Incorrect or missing password.\n" + exited),
+			v1alpha1.ReasonTaskRunFailed, false, []string{"spec.build.secretName", "Incorrect or missing password."},
 		},
 		"npm does not reach the registry": {
-			step("npm error code ECONNREFUSED\nnpm error syscall connect\nnpm error errno ECONNREFUSED\nnpm error FetchError: request to https://npm.example.com/ms failed, reason: connect ECONNREFUSED 192.0.2.1:443\n" + exited),
-			v1alpha1.ReasonTaskRunFailed, []string{"was not reached", "connect ECONNREFUSED 192.0.2.1:443"},
+			install("npm error code ECONNREFUSED\nnpm error syscall connect\nnpm error errno ECONNREFUSED\nnpm error FetchError: request to https://npm.example.com/ms failed, reason: connect ECONNREFUSED 192.0.2.1:443\n" + exited),
+			v1alpha1.ReasonPackageRegistryUnavailable, true, []string{"was not reached", "connect ECONNREFUSED 192.0.2.1:443"},
 		},
-		"no room on the node's disk": {
-			step("npm error code ENOSPC\nnpm error syscall write\nnpm error nospc ENOSPC: no space left on device, write\n" + exited),
-			v1alpha1.ReasonTaskRunFailed, []string{"no room on its disk", "no space left on device"},
+		"pip does not find a package": {
+			install("npm error Could not find a version that satisfies the requirement nope==1 (from versions: none)\nnpm error No matching distribution found for nope==1\n" + exited),
+			v1alpha1.ReasonTaskRunFailed, false, []string{"spec.deps", "nope==1"},
+		},
+		"pip does not reach the index": {
+			install("npm error connection broken by 'NewConnectionError('Failed to establish a new connection: [Errno 111] Connection refused')': /simple/ms/\nnpm error No matching distribution found for ms\n" + exited),
+			v1alpha1.ReasonPackageRegistryUnavailable, true, []string{"Connection refused"},
+		},
+		"no room on the node's disk, pip": {
+			install("npm error Could not install packages due to an OSError: [Errno 28] No space left on device\n" + exited),
+			v1alpha1.ReasonTaskRunFailed, true, []string{"no room on its disk"},
+		},
+		"npm's registry fails": {
+			install("npm error code E503\nnpm error 503 Service Unavailable - GET https://npm.example.com/ms\n" + exited),
+			v1alpha1.ReasonPackageRegistryUnavailable, true, []string{"503 Service Unavailable"},
+		},
+		"no room on the node's disk, npm": {
+			install("npm error code ENOSPC\nnpm error syscall write\nnpm error nospc ENOSPC: no space left on device, write\n" + exited),
+			v1alpha1.ReasonTaskRunFailed, true, []string{"no room on its disk", "no space left on device"},
+		},
+		"no room on the node's disk, the builder": {
+			install("error building image: error building stage: failed to get filesystem from image: write /usr/bin/node: no space left on device\n"),
+			v1alpha1.ReasonTaskRunFailed, true, []string{"no room on its disk", "/usr/bin/node"},
 		},
 		"a script of a dependency fails": {
-			step("npm error code 1\nnpm error path /function/node_modules/native\nnpm error command failed\nnpm error command sh -c node-gyp rebuild\n" + exited),
-			v1alpha1.ReasonTaskRunFailed, []string{"command sh -c node-gyp rebuild"},
-		},
-		"push refused, since nobody has logged in": {
-			step(`error checking push permissions -- make sure you entered the correct tag name, and that you are authenticated correctly, and try again: checking push permission for "r.example.com/x": POST https://r.example.com/v2/x/blobs/uploads/: UNAUTHORIZED: authentication required; [map[Action:pull Class: Name:x Type:repository]]` + "\n"),
-			v1alpha1.ReasonRegistryUnauthorized, []string{"config-registry", "UNAUTHORIZED: authentication required"},
-		},
-		"push refused, since the password is wrong": {
-			step(`error checking push permissions -- make sure you entered the correct tag name, and that you are authenticated correctly, and try again: checking push permission for "r.example.com/x": POST https://r.example.com/v2/x/blobs/uploads/: unexpected status code 401 Unauthorized` + "\n"),
-			v1alpha1.ReasonRegistryUnauthorized, []string{"config-registry", "401 Unauthorized"},
-		},
-		"push refused at the end": {
-			step("error pushing image: failed to push to destination r.example.com/x:1: POST https://r.example.com/v2/x/blobs/uploads/: DENIED: requested access to the resource is denied\n"),
-			v1alpha1.ReasonRegistryUnauthorized, []string{"DENIED"},
-		},
-		"push refused by the step that pushes": {
-			step("failed to push image r.example.com/x:1: POST https://r.example.com/v2/x/blobs/uploads/: UNAUTHORIZED: authentication required; [map[Action:push Class: Name:x Type:repository]]\n"),
-			v1alpha1.ReasonRegistryUnauthorized, []string{"config-registry", "UNAUTHORIZED: authentication required"},
-		},
-		"the step that pushes does not reach the registry": {
-			step("failed to push image r.example.com/x:1: Get \"https://r.example.com/v2/\": dial tcp: lookup r.example.com on 10.96.0.10:53: no such host\n"),
-			v1alpha1.ReasonTaskRunFailed, []string{"no such host"},
-		},
-		"base image that the step that pushes does not find": {
-			step("failed to pull base image r.example.com/node:99: GET https://r.example.com/v2/node/manifests/99: MANIFEST_UNKNOWN: manifest unknown; unknown tag=99\n"),
-			v1alpha1.ReasonImagePullFailed, []string{"config-runtimes", "r.example.com/node:99"},
-		},
-		"base image that the step that pushes may not see": {
-			step("failed to pull base image r.example.com/node:99: unexpected status code 401 Unauthorized\n"),
-			v1alpha1.ReasonImagePullFailed, []string{"config-runtimes", "r.example.com/node:99"},
-		},
-		"base image that is not there": {
-			step("error building image: GET https://r.example.com/v2/node/manifests/99: MANIFEST_UNKNOWN: manifest unknown; unknown tag=99\n"),
-			v1alpha1.ReasonImagePullFailed, []string{"config-runtimes", "node/manifests/99: MANIFEST_UNKNOWN"},
-		},
-		"base image that the registry shows to nobody": {
-			step("error building image: GET https://index.docker.io/v2/library/nodee/manifests/24: UNAUTHORIZED: authentication required; [map[Action:pull Class: Name:library/nodee Type:repository]]\n"),
-			v1alpha1.ReasonImagePullFailed, []string{"config-runtimes", "library/nodee"},
-		},
-		"base image whose registry is not there": {
-			step("error building image: Get \"https://r.example.com/v2/\": dial tcp: lookup r.example.com on 10.96.0.10:53: no such host\n"),
-			v1alpha1.ReasonImagePullFailed, []string{"no such host"},
-		},
-		"registry not reached": {
-			step(`error checking push permissions -- make sure: checking push permission for "r.example.com/x": creating push check transport for r.example.com failed: Get "https://r.example.com/v2/": dial tcp: lookup r.example.com: no such host` + "\n"),
-			v1alpha1.ReasonTaskRunFailed, []string{"no such host"},
-		},
-		"registry is full": {
-			step("error pushing image: failed to push to destination r.example.com/x:1: PATCH https://r.example.com/v2/x/blobs/uploads/1: unexpected status code 507 Insufficient Storage\n"),
-			v1alpha1.ReasonTaskRunFailed, []string{"507 Insufficient Storage"},
+			install("npm error code 1\nnpm error path /function/node_modules/native\nnpm error command failed\nnpm error command sh -c node-gyp rebuild\n" + exited),
+			v1alpha1.ReasonTaskRunFailed, false, []string{"command sh -c node-gyp rebuild"},
 		},
 		"a Dockerfile that is none": {
-			step("error building image: parsing dockerfile: dockerfile parse error on line 3: unknown instruction: RUNN\n"),
-			v1alpha1.ReasonTaskRunFailed, []string{"unknown instruction: RUNN"},
+			install("error building image: parsing dockerfile: dockerfile parse error on line 3: unknown instruction: RUNN\n"),
+			v1alpha1.ReasonTaskRunFailed, false, []string{"unknown instruction: RUNN"},
 		},
 		"step failed without a log": {
-			step(""),
-			v1alpha1.ReasonTaskRunFailed, []string{stepMessage, "could not be read"},
+			install(""),
+			v1alpha1.ReasonTaskRunFailed, true, []string{stepMessage, "could not be read"},
+		},
+		"base image that is not there": {
+			install("error building image: GET https://r.example.com/v2/node/manifests/99: MANIFEST_UNKNOWN: manifest unknown; unknown tag=99\n"),
+			v1alpha1.ReasonImagePullFailed, false, []string{"config-runtimes", "node/manifests/99: MANIFEST_UNKNOWN"},
+		},
+		"base image that the registry shows to nobody": {
+			install("error building image: GET https://index.docker.io/v2/library/nodee/manifests/24: UNAUTHORIZED: authentication required; [map[Action:pull Class: Name:library/nodee Type:repository]]\n"),
+			v1alpha1.ReasonImagePullFailed, false, []string{"config-runtimes", "library/nodee"},
+		},
+		"layer of the base image that the registry shows to nobody": {
+			install("error building image: error building stage: failed to get filesystem from image: GET https://r.example.com/v2/node/blobs/sha256:0: unexpected status code 401 Unauthorized\n"),
+			v1alpha1.ReasonImagePullFailed, false, []string{"config-runtimes", "401"},
+		},
+		"base image whose registry is not there": {
+			install("error building image: Get \"https://r.example.com/v2/\": dial tcp: lookup r.example.com on 10.96.0.10:53: no such host\n"),
+			v1alpha1.ReasonImagePullFailed, true, []string{"base image was not reached", "no such host"},
+		},
+		"base image whose registry fails": {
+			install("error building image: failed to pull base image r.example.com/node:99: GET https://r.example.com/v2/node/manifests/99: unexpected status code 503 Service Unavailable\n"),
+			v1alpha1.ReasonImagePullFailed, true, []string{"503 Service Unavailable"},
+		},
+		"base image that the step that pushes does not find": {
+			push("failed to pull base image r.example.com/node:99: GET https://r.example.com/v2/node/manifests/99: MANIFEST_UNKNOWN: manifest unknown; unknown tag=99\n"),
+			v1alpha1.ReasonImagePullFailed, false, []string{"config-runtimes", "r.example.com/node:99"},
+		},
+		"base image that the step that pushes may not see": {
+			push("failed to pull base image r.example.com/node:99: unexpected status code 401 Unauthorized\n"),
+			v1alpha1.ReasonImagePullFailed, false, []string{"config-runtimes", "r.example.com/node:99"},
+		},
+		"layer of the base image that the step that pushes does not get": {
+			push("failed to pull base image r.example.com/node:99: GET https://r.example.com/v2/node/blobs/sha256:0: unexpected status code 502 Bad Gateway\n"),
+			v1alpha1.ReasonImagePullFailed, true, []string{"base image was not reached", "r.example.com/node:99"},
+		},
+		"dependencies that somebody has deleted": {
+			push("failed to pull dependencies image r.example.com/x@sha256:0: GET https://r.example.com/v2/x/manifests/sha256:0: MANIFEST_UNKNOWN: manifest unknown\n"),
+			v1alpha1.ReasonImagePullFailed, true, []string{"dependencies", "MANIFEST_UNKNOWN"},
+		},
+		"push refused, since nobody has logged in": {
+			push(pushed + "POST https://r.example.com/v2/x/blobs/uploads/: UNAUTHORIZED: authentication required; [map[Action:push Class: Name:x Type:repository]]\n"),
+			v1alpha1.ReasonRegistryUnauthorized, false, []string{"config-registry", "UNAUTHORIZED: authentication required"},
+		},
+		"push refused, since the password is wrong": {
+			push("failed to push dependencies image r.example.com/x:1: POST https://r.example.com/v2/x/blobs/uploads/: unexpected status code 401 Unauthorized\n"),
+			v1alpha1.ReasonRegistryUnauthorized, false, []string{"config-registry", "401 Unauthorized"},
+		},
+		"push refused to that user": {
+			push(pushed + "POST https://r.example.com/v2/x/blobs/uploads/: DENIED: requested access to the resource is denied\n"),
+			v1alpha1.ReasonRegistryUnauthorized, false, []string{"DENIED"},
+		},
+		"registry not found": {
+			push(pushed + "Get \"https://r.example.com/v2/\": dial tcp: lookup r.example.com on 10.96.0.10:53: no such host\n"),
+			v1alpha1.ReasonRegistryUnavailable, true, []string{"push in config-registry", "no such host"},
+		},
+		"registry down": {
+			push(pushed + "Get \"http://10.0.0.1:5000/v2/\": dial tcp 10.0.0.1:5000: connect: connection refused\n"),
+			v1alpha1.ReasonRegistryUnavailable, true, []string{"connection refused"},
+		},
+		"registry fails": {
+			push(pushed + "PUT https://r.example.com/v2/x/manifests/1: unexpected status code 500 Internal Server Error\n"),
+			v1alpha1.ReasonRegistryUnavailable, true, []string{"500 Internal Server Error"},
+		},
+		"registry hangs up": {
+			push(pushed + "Patch \"https://r.example.com/v2/x/blobs/uploads/1\": EOF\n"),
+			v1alpha1.ReasonRegistryUnavailable, true, []string{"EOF"},
+		},
+		"registry of an unknown authority": {
+			push(pushed + "Get \"https://r.example.com/v2/\": tls: failed to verify certificate: x509: certificate signed by unknown authority\n"),
+			v1alpha1.ReasonRegistryUnavailable, false, []string{"config-registry", "unknown authority"},
+		},
+		"registry that speaks plain HTTP": {
+			push(pushed + "Get \"https://r.example.com/v2/\": http: server gave HTTP response to HTTPS client\n"),
+			v1alpha1.ReasonRegistryUnavailable, false, []string{"insecure in config-registry"},
+		},
+		"registry is full, and says so": {
+			push(pushed + "PATCH https://r.example.com/v2/x/blobs/uploads/1: unexpected status code 507 Insufficient Storage\n"),
+			v1alpha1.ReasonRegistryFull, true, []string{"make room", "507 Insufficient Storage"},
+		},
+		"registry is full, and gives the number of the error": {
+			push(pushed + "POST https://r.example.com/v2/x/blobs/uploads/: UNKNOWN: unknown error; map[DriverName:filesystem Enclosed:map[Err:28 Op:mkdir Path:/var/lib/registry]]\n"),
+			v1alpha1.ReasonRegistryFull, true, []string{"Err:28"},
+		},
+		"registry is full, and gives the error": {
+			push(pushed + "PATCH https://r.example.com/v2/x/blobs/uploads/1: unexpected status code 500 Internal Server Error: write /data/1: no space left on device\n"),
+			v1alpha1.ReasonRegistryFull, true, []string{"no space left on device"},
+		},
+		"registry has a quota": {
+			push(pushed + "PUT https://r.example.com/v2/x/manifests/1: DENIED: adding 1.0 MiB of storage resource, which when updated to current usage of 9.5 MiB will exceed the configured upper limit of 10.0 MiB.\n"),
+			v1alpha1.ReasonRegistryFull, true, []string{"upper limit of 10.0 MiB"},
+		},
+		"the step that pushes gets what is no layer": {
+			push("failed to read layer 0000.tar.gz: it is not a regular file\n"),
+			v1alpha1.ReasonTaskRunFailed, false, []string{"it is not a regular file"},
 		},
 	}
-	for name, tc := range tests {
+}
+
+func TestDescribe(t *testing.T) {
+	for name, tc := range failureCases() {
 		t.Run(name, func(t *testing.T) {
 			got := tc.failure.Describe(npmWords)
 			if got.Reason != tc.reason {
 				t.Errorf("Reason = %s, want %s", got.Reason, tc.reason)
+			}
+			if got.Transient != tc.transient {
+				t.Errorf("Transient = %t, want %t", got.Transient, tc.transient)
 			}
 			for _, words := range tc.words {
 				if !strings.Contains(got.Message, words) {
@@ -180,9 +292,50 @@ func TestDescribe(t *testing.T) {
 				}
 			}
 			if strings.Contains(got.Message+got.Log, "\x1b") {
-				t.Errorf("colours were left in: %q", got)
+				t.Errorf("colours were left in: %q", []string{got.Message, got.Log})
 			}
 		})
+	}
+}
+
+// TestPageHasEachFailure keeps the table in docs/builds.md, which people read, in
+// step with the code: it has the reason and the words of each failure, and
+// whether it is tried again.
+func TestPageHasEachFailure(t *testing.T) {
+	text, err := os.ReadFile("../../docs/builds.md")
+	if err != nil {
+		t.Fatal("failed to read page: ", err)
+	}
+	type row struct{ reason, words, again string }
+	seen := map[row]bool{}
+	for line := range strings.Lines(string(text)) {
+		if cells := strings.Split(line, " | "); len(cells) == 5 && strings.HasPrefix(cells[1], "`") {
+			seen[row{strings.Trim(cells[1], "`"), cells[2], cells[3]}] = false
+		}
+	}
+	const other = "the words of the package manager, or the last line of the log"
+	for name, tc := range failureCases() {
+		got := tc.failure.Describe(npmWords)
+		want := row{got.Reason, other, map[bool]string{true: "yes", false: "no"}[got.Transient]}
+		for there := range seen {
+			if strings.HasPrefix(got.Message, there.words) {
+				want.words = there.words
+			}
+		}
+		if _, ok := seen[want]; !ok {
+			t.Errorf("%s: the table has no row that begins with these words, of reason %s and tried again %s: %q", name, want.reason, want.again, got.Message)
+		}
+		seen[want] = true
+	}
+	for there, ok := range seen {
+		if !ok {
+			t.Errorf("no failure is as the table says: %+v", there)
+		}
+	}
+	for _, bound := range []string{fmt.Sprintf("%d attempts in all", MaxAttempts), fmt.Sprintf("deleted %d times", MaxAttempts)} {
+		if !strings.Contains(string(text), bound) {
+			t.Errorf("the page does not say %q", bound)
+		}
 	}
 }
 
@@ -202,7 +355,7 @@ func TestDescribeHidesSecrets(t *testing.T) {
 			got := failure.Describe(npmWords)
 			for _, part := range []string{"hunt", "ter2"} {
 				if strings.Contains(got.Message, part) || strings.Contains(got.Log, part) {
-					t.Errorf("a secret is left in %q", got)
+					t.Errorf("a secret is left in %q", []string{got.Message, got.Log})
 				}
 			}
 		})

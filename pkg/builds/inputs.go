@@ -67,11 +67,11 @@ func (in Inputs) Tag() string {
 	return hex.EncodeToString(h.Sum(nil))[:tagLength]
 }
 
-// DependenciesTag returns the tag of the image that has the dependencies and
-// nothing else of the Function, for other builds to build upon: a hash of all
-// that decides what is installed, with the environment in which that is done. It
-// is "" where nothing is installed, or not apart from all else.
-func (in Inputs) DependenciesTag(environment ...string) string {
+// Dependencies returns a hash of all that decides what is installed upon the base
+// image, with the environment in which that is done, for other builds to build
+// upon. It is "" where nothing is installed, or not apart from all else. It tells
+// the base image by its name only, which may come to mean another one.
+func (in Inputs) Dependencies(environment ...string) string {
 	dockerfile, installs := in.Files[runtimes.DockerfileName]
 	if _, apart := in.Files[runtimes.LayoutName]; !installs || !apart {
 		return ""
@@ -79,7 +79,7 @@ func (in Inputs) DependenciesTag(environment ...string) string {
 	h := sha256.New()
 	write(h, in.Repository, in.BaseImage, dockerfile, in.Files[in.DependencyFile])
 	write(h, environment...)
-	return "deps-" + hex.EncodeToString(h.Sum(nil))[:tagLength]
+	return hex.EncodeToString(h.Sum(nil))[:tagLength]
 }
 
 // Fingerprint returns a digest of each input by itself, so that a later build

@@ -100,11 +100,11 @@ func TestTag(t *testing.T) {
 	}
 }
 
-func TestDependenciesTag(t *testing.T) {
+func TestDependenciesHash(t *testing.T) {
 	layout := file("layout.json", "{}")
-	was := inputs(layout).DependenciesTag("TOKEN", "x")
-	if len(was) != len("deps-")+tagLength || was[:5] != "deps-" {
-		t.Errorf("DependenciesTag() = %q", was)
+	was := inputs(layout).Dependencies("TOKEN", "x")
+	if len(was) != tagLength {
+		t.Errorf("Dependencies() = %q", was)
 	}
 	for name, tc := range map[string]struct {
 		changes     []func(*Inputs)
@@ -126,9 +126,9 @@ func TestDependenciesTag(t *testing.T) {
 			if environment == nil {
 				environment = []string{"TOKEN", "x"}
 			}
-			is := inputs(append(tc.changes, layout)...).DependenciesTag(environment...)
+			is := inputs(append(tc.changes, layout)...).Dependencies(environment...)
 			if (is == was) != tc.same {
-				t.Errorf("DependenciesTag() = %s, was %s; want the same: %t", is, was, tc.same)
+				t.Errorf("Dependencies() = %s, was %s; want the same: %t", is, was, tc.same)
 			}
 		})
 	}
@@ -136,8 +136,8 @@ func TestDependenciesTag(t *testing.T) {
 		"nothing is installed":            inputs(layout, func(in *Inputs) { delete(in.Files, "Dockerfile") }),
 		"Dockerfile of the administrator": inputs(),
 	} {
-		if got := in.DependenciesTag(); got != "" {
-			t.Errorf("%s: DependenciesTag() = %q, want none", name, got)
+		if got := in.Dependencies(); got != "" {
+			t.Errorf("%s: Dependencies() = %q, want none", name, got)
 		}
 	}
 }

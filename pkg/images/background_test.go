@@ -19,7 +19,9 @@ package images
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -49,7 +51,11 @@ func inBackground(t *testing.T, retry bool, do func(context.Context, string) (st
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(logging.WithLogger(t.Context(), zap.NewNop().Sugar()))
 		fake := &fakeBackground{}
-		fake.Background = newBackground("test", do, func(types.NamespacedName) { fake.woken.Add(1) }, lookupTimeout, retry)
+		fake.Background = newBackground(func(types.NamespacedName) { fake.woken.Add(1) }, options[string, string]{
+			name: "test", do: do, timeout: lookupTimeout, retry: retry,
+			// Of requests that are tried again, one replaces those of its first letter.
+			replaces: func(request, earlier string) bool { return !retry || request[0] == earlier[0] },
+		})
 		fake.Start(ctx)
 		test(t, fake)
 		cancel()
@@ -214,4 +220,119 @@ func TestBackgroundRetriesNoMore(t *testing.T) {
 			t.Errorf("%d tries were made, want 1", got)
 		}
 	})
+}
+
+// TestBackgroundKeepsEarlier wants that no request which is to be tried until it
+// succeeds is lost when the next is made, that none waits for one that always
+// fails, and that one which was replaced is never done again.
+func TestBackgroundKeepsEarlier(t *testing.T) {
+	var done []string
+	back := atomic.Bool{}
+	tag := func(_ context.Context, request string) (string, error) {
+		if !back.Load() || request == "poison" {
+			return "", errors.New("refused")
+		}
+		done = append(done, request)
+		return "done", nil
+	}
+	inBackground(t, true, tag, func(t *testing.T, b *fakeBackground) {
+		for _, request := range []string{"poison", "a1", "b1", "c1", "b2"} {
+			b.Ask(greeter, request)
+			time.Sleep(time.Minute)
+		}
+		b.want(t, "b2", "", false)
+		back.Store(true)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		b.want(t, "b2", "done", true)
+		b.wantWoken(t, 1)
+		if got := strings.Join(slices.Sorted(slices.Values(done)), " "); got != "a1 b2 c1" {
+			t.Errorf("done are %s, want each but the one that was replaced, once", got)
+		}
+
+		b.Acknowledge(greeter)
+		b.want(t, "b2", "", false)
+		if waiting := b.lines[greeter].waiting; len(waiting) != 1 || waiting[0].request != "poison" {
+			t.Errorf("what has no answer is not tried any more: %v", waiting)
+		}
+		b.Forget(greeter)
+		if len(b.lines) != 0 {
+			t.Errorf("after all is forgotten, there is %v", b.lines)
+		}
+	})
+}
+
+// TestBackgroundAcknowledged wants an answer to be kept until it is known that it
+// has arrived, and nothing afterwards.
+func TestBackgroundAcknowledged(t *testing.T) {
+	inBackground(t, true, slowly(&atomic.Int32{}), func(t *testing.T, b *fakeBackground) {
+		b.Acknowledge(greeter)
+		b.Ask(greeter, "a")
+		b.Acknowledge(greeter)
+		time.Sleep(2 * time.Second)
+		b.want(t, "a", "the answer to a", true)
+		b.Acknowledge(greeter)
+		if len(b.lines) != 0 {
+			t.Errorf("there is still %v", b.lines)
+		}
+	})
+}
+
+// TestBackgroundIsBounded wants that a registry which is away for long costs no
+// more than so much memory, and what is given up to be the oldest.
+func TestBackgroundIsBounded(t *testing.T) {
+	fail := func(context.Context, string) (string, error) { return "", errors.New("refused") }
+	inBackground(t, true, fail, func(t *testing.T, b *fakeBackground) {
+		for i := range 2 * mostTaggings {
+			b.Ask(greeter, string(rune('A'+i)))
+			time.Sleep(time.Minute)
+		}
+		synctest.Wait()
+		var waiting []string
+		for _, j := range b.lines[greeter].waiting {
+			waiting = append(waiting, j.request)
+		}
+		slices.Sort(waiting)
+		if len(waiting) != mostTaggings || waiting[0] != string(rune('A'+mostTaggings)) {
+			t.Errorf("%d wait, from %s on: %v", len(waiting), waiting[0], waiting)
+		}
+	})
+}
+
+// TestBackgroundForgetsAll wants that who does not look after some Functions any
+// more does nothing for them, and all for the others.
+func TestBackgroundForgetsAll(t *testing.T) {
+	var dropped, kept atomic.Int32
+	fail := func(_ context.Context, request string) (string, error) {
+		map[string]*atomic.Int32{"a": &dropped, "b": &kept}[request].Add(1)
+		return "", errors.New("refused")
+	}
+	inBackground(t, true, fail, func(t *testing.T, b *fakeBackground) {
+		b.Ask(greeter, "a")
+		b.Ask(other, "b")
+		time.Sleep(firstRetry / 2)
+		b.ForgetAll(func(key types.NamespacedName) bool { return key == greeter })
+		time.Sleep(time.Hour)
+		if dropped.Load() != 1 || kept.Load() < 5 {
+			t.Errorf("%d tries for the one, %d for the other", dropped.Load(), kept.Load())
+		}
+	})
+}
+
+// TestTaggingReplaces wants each version to have its tag: one takes the place of
+// an earlier request only if that would set the same tag, or elsewhere.
+func TestTaggingReplaces(t *testing.T) {
+	replaces := NewTaggings(nil, nil).replaces
+	g5 := Tagging{Repository: Repository{Name: "registry.example.com/default/greeter"}, Digest: "sha256:1", Tag: "g5"}
+	g6, rebuilt, moved := g5, g5, g5
+	g6.Tag, rebuilt.Digest, moved.Name = "g6", "sha256:2", "elsewhere.example.com/default/greeter"
+	if replaces(g6, g5) {
+		t.Error("the next version's tag replaces that of the one before")
+	}
+	if !replaces(rebuilt, g5) {
+		t.Error("the image that was built anew does not replace the one before")
+	}
+	if !replaces(moved, g5) {
+		t.Error("the registry that is used does not replace the one before")
+	}
 }

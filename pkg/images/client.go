@@ -23,12 +23,17 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 )
+
+// baseLength keeps 128 bits of the digest of a base image in the tag of what is
+// built upon it.
+const baseLength = 32
 
 // Repository is where the images of one Function are, as its builds push them.
 type Repository struct {
@@ -47,21 +52,42 @@ type Repository struct {
 type Lookup struct {
 	Repository
 
-	// Tag is the tag of the image.
+	// Tag is the tag of the image. Where it is "", nothing that the repository
+	// holds is wanted, and only the base image is asked for.
 	Tag string
 
-	// Dependencies is the tag of the image that has its dependencies; "" if there
-	// are none.
+	// Base is the name of the base image, and BaseInsecure says that its registry
+	// may speak plain HTTP.
+	Base         string
+	BaseInsecure bool
+
+	// Dependencies is a hash of all that decides what is installed upon the base
+	// image; "" if nothing is.
 	Dependencies string
 }
 
-// Found is what a repository holds, by digest.
+// DependenciesTag returns the tag of the image that has the dependencies, and the
+// base image of that digest below them. It is "" where there are none, and where
+// it is not known which base image that is.
+func (l *Lookup) DependenciesTag(base string) string {
+	_, hash, known := strings.Cut(base, ":")
+	if l.Dependencies == "" || !known {
+		return ""
+	}
+	return "deps-" + l.Dependencies + "-" + hash[:min(len(hash), baseLength)]
+}
+
+// Found is what registries hold, by digest.
 type Found struct {
 	// Image is "" if the repository does not hold the image.
 	Image string
 
-	// Dependencies is "" if the repository does not hold the dependencies, or
-	// holds the image.
+	// Base is the digest of the base image: of an index, where it is one. It is ""
+	// if it could not be found out, or if the repository holds the image.
+	Base string
+
+	// Dependencies is "" if the repository does not hold the dependencies upon
+	// this base image, or holds the image.
 	Dependencies string
 }
 
@@ -91,36 +117,78 @@ func NewClient(keychains Keychains) *Client {
 	return &Client{keychains: keychains}
 }
 
-// Find returns what the registry holds of what is wanted. A digest is that of an
-// index where the tag is an index's. An image that is found is complete:
-// registries take a manifest only when they have all it refers to.
+// Find returns what the registries hold of what is wanted: with an error, what
+// could be found out. A digest is that of an index where the tag is an index's. An
+// image that is found is complete: registries take a manifest only when they have
+// all it refers to.
 func (c *Client) Find(ctx context.Context, want Lookup) (found Found, err error) {
+	// What is still asked for when the image is found is not waited for.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	repository, options, err := c.open(ctx, want.Repository)
 	if err != nil {
 		return Found{}, err
 	}
-	if found.Image, err = find(repository.Tag(want.Tag), options); err != nil || found.Image != "" || want.Dependencies == "" {
-		return found, err
+	base := resolve(want, options)
+	if want.Tag != "" {
+		if found.Image, err = find(repository.Tag(want.Tag), options); found.Image != "" {
+			return found, nil
+		}
 	}
-	found.Dependencies, err = find(repository.Tag(want.Dependencies), options)
+	resolved := <-base
+	if found.Base = resolved.digest; err != nil || resolved.err != nil {
+		return found, errors.Join(err, resolved.err)
+	}
+	if tag := want.DependenciesTag(found.Base); tag != "" && want.Tag != "" {
+		found.Dependencies, err = find(repository.Tag(tag), options)
+	}
 	return found, err
 }
 
+// resolved is the digest of an image, or why it could not be found out.
+type resolved struct {
+	digest string
+	err    error
+}
+
+// resolve finds out the digest of the base image meanwhile.
+func resolve(want Lookup, options []remote.Option) <-chan resolved {
+	answer := make(chan resolved, 1)
+	var insecure []name.Option
+	if want.BaseInsecure {
+		insecure = append(insecure, name.Insecure)
+	}
+	ref, err := name.ParseReference(want.Base, insecure...)
+	if err != nil {
+		answer <- resolved{err: fmt.Errorf("failed to parse the name of the base image: %w", err)}
+		return answer
+	}
+	if digest, ok := ref.(name.Digest); ok {
+		answer <- resolved{digest: digest.DigestStr()}
+		return answer
+	}
+	go func() {
+		digest, err := find(ref, options)
+		answer <- resolved{digest, err}
+	}()
+	return answer
+}
+
 // find returns the digest of an image, or "" if the registry does not hold it.
-func find(tag name.Tag, options []remote.Option) (string, error) {
-	if found, err := remote.Head(tag, options...); err == nil {
+func find(image name.Reference, options []remote.Option) (string, error) {
+	if found, err := remote.Head(image, options...); err == nil {
 		return found.Digest.String(), nil
 	} else if isNotFound(err) {
 		return "", nil
 	}
 	// Not every registry answers HEAD as it should, and none tells in its answer
 	// what is wrong.
-	found, err := remote.Get(tag, options...)
+	found, err := remote.Get(image, options...)
 	switch {
 	case isNotFound(err):
 		return "", nil
 	case err != nil:
-		return "", fmt.Errorf("failed to look up image %s: %w", tag, err)
+		return "", fmt.Errorf("failed to look up image %s: %w", image, err)
 	}
 	return found.Digest.String(), nil
 }

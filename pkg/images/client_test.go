@@ -140,41 +140,92 @@ func TestFind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRegistry(t)
 			r.refuses = tc.refuses
-			want := ""
+			image := ""
 			if tc.want != nil {
-				want = tc.want(r)
+				image = tc.want(r)
 			}
-			got, err := NewClient(anonymous).Find(t.Context(), Lookup{Repository: r.Repository, Tag: tc.tag})
-			if got != (Found{Image: want}) || (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
-				t.Errorf("Find() = %+v, %v; want %q, %q", got, err, want, tc.err)
+			got, err := NewClient(anonymous).Find(t.Context(), Lookup{Repository: r.Repository, Tag: tc.tag, Base: "node@" + absent})
+			want := Found{Image: image}
+			if image == "" {
+				want.Base = absent
+			}
+			if got != want || (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+				t.Errorf("Find() = %+v, %v; want %+v, %q", got, err, want, tc.err)
 			}
 		})
 	}
 }
 
-func TestFindDependencies(t *testing.T) {
+// TestFindBase wants that dependencies are found upon the base image as it is now,
+// whatever its tag was before.
+func TestFindBase(t *testing.T) {
 	r := newRegistry(t)
-	one, two := digestOf(t, r.images[0]), digestOf(t, r.images[1])
-	for _, tc := range []struct {
-		tag, dependencies string
-		want              Found
+	one, two, index := digestOf(t, r.images[0]), digestOf(t, r.images[1]), digestOf(t, r.index)
+	kept := Lookup{Dependencies: "0123"}
+	repository := repositoryOf(t, r.Name)
+	if err := remote.Write(repository.Tag(kept.DependenciesTag(index)), r.images[1]); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		tag, base, dependencies string
+		want                    Found
+		err                     string
 	}{
-		{"one", "two", Found{Image: one}},
-		{"three", "two", Found{Dependencies: two}},
-		{"three", "four", Found{}},
-		{"three", "", Found{}},
+		"an image":                                  {tag: "one", base: "index", dependencies: "0123", want: Found{Image: one}},
+		"an image, whose base cannot be told":       {tag: "one", base: "three", dependencies: "0123", want: Found{Image: one}},
+		"dependencies":                              {tag: "three", base: "index", dependencies: "0123", want: Found{Base: index, Dependencies: two}},
+		"others":                                    {tag: "three", base: "index", dependencies: "4567", want: Found{Base: index}},
+		"the base image was moved":                  {tag: "three", base: "two", dependencies: "0123", want: Found{Base: two}},
+		"nothing to install":                        {tag: "three", base: "index", want: Found{Base: index}},
+		"no such base image":                        {tag: "three", base: "three", dependencies: "0123"},
+		"nothing from before is wanted":             {base: "index", dependencies: "0123", want: Found{Base: index}},
+		"a base image by digest":                    {base: "three@" + absent, want: Found{Base: absent}},
+		"a base image that cannot be had a name of": {base: "A B", err: "failed to parse the name of the base image"},
 	} {
-		got, err := NewClient(anonymous).Find(t.Context(), Lookup{Repository: r.Repository, Tag: tc.tag, Dependencies: tc.dependencies})
-		if got != tc.want || err != nil {
-			t.Errorf("Find(%s, %s) = %+v, %v; want %+v", tc.tag, tc.dependencies, got, err, tc.want)
+		got, err := NewClient(anonymous).Find(t.Context(), Lookup{
+			Repository: r.Repository, Tag: tc.tag, Base: r.Name + ":" + tc.base, Dependencies: tc.dependencies,
+		})
+		if got != tc.want || (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+			t.Errorf("%s: Find() = %+v, %v; want %+v, %q", name, got, err, tc.want, tc.err)
 		}
+	}
+}
+
+// TestFindWithoutBase wants that a base image whose registry does not answer
+// neither keeps what there is from being found, nor costs more than the time there is.
+func TestFindWithoutBase(t *testing.T) {
+	r := newRegistry(t)
+	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() }))
+	t.Cleanup(silent.Close)
+	lookup := Lookup{Repository: r.Repository, Tag: "one", Base: strings.TrimPrefix(silent.URL, "http://") + "/node:24", Dependencies: "0123"}
+	if got, err := NewClient(anonymous).Find(t.Context(), lookup); got.Image == "" || err != nil {
+		t.Errorf("Find() = %+v, %v; want the image", got, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	lookup.Tag = "three"
+	if got, err := NewClient(anonymous).Find(ctx, lookup); got != (Found{}) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Find() = %+v, %v; want nothing, as there was no time", got, err)
+	}
+}
+
+func TestDependenciesTag(t *testing.T) {
+	lookup := Lookup{Dependencies: "0123"}
+	if got, want := lookup.DependenciesTag(absent), "deps-0123-"+strings.Repeat("a", 32); got != want {
+		t.Errorf("DependenciesTag() = %q, want %q", got, want)
+	}
+	if got := lookup.DependenciesTag(""); got != "" {
+		t.Errorf("DependenciesTag() of an unknown base image = %q", got)
+	}
+	if got := new(Lookup).DependenciesTag(absent); got != "" {
+		t.Errorf("DependenciesTag() of nothing = %q", got)
 	}
 }
 
 func TestFindInEmptyRepository(t *testing.T) {
 	r := newRegistry(t)
 	r.Name += "-2"
-	if got, err := NewClient(anonymous).Find(t.Context(), Lookup{Repository: r.Repository, Tag: "one"}); got != (Found{}) || err != nil {
+	if got, err := NewClient(anonymous).Find(t.Context(), Lookup{Repository: r.Repository, Tag: "one", Base: "node@" + absent}); got != (Found{Base: absent}) || err != nil {
 		t.Errorf("Find() = %+v, %v; want nothing", got, err)
 	}
 }
@@ -244,7 +295,7 @@ func TestCredentials(t *testing.T) {
 	})
 	for namespace, words := range map[string]string{"team-a": "", "team-b": "401", "broken": "the Secret is no"} {
 		repository.Namespace = namespace
-		_, err := client.Find(t.Context(), Lookup{Repository: repository, Tag: "one"})
+		_, err := client.Find(t.Context(), Lookup{Repository: repository, Tag: "one", Base: "node@" + absent})
 		if (err == nil) != (words == "") || err != nil && !strings.Contains(err.Error(), words) {
 			t.Errorf("Find() with the credentials of %s: %v, want %q", namespace, err, words)
 		}

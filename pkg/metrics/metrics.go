@@ -110,28 +110,50 @@ type leader interface {
 // countFunctions counts Functions whenever it is asked, so that the numbers are
 // right from the start.
 func countFunctions(meter metric.Meter, leader leader, lister listers.FunctionLister) error {
-	_, err := meter.Int64ObservableGauge("kiln.functions",
+	functions, err := meter.Int64ObservableGauge("kiln.functions",
 		metric.WithDescription("Functions, by phase and runtime"),
-		metric.WithUnit("{function}"),
-		metric.WithInt64Callback(func(_ context.Context, observer metric.Int64Observer) error {
+		metric.WithUnit("{function}"))
+	if err != nil {
+		return err
+	}
+	waiting, err := meter.Int64ObservableGauge("kiln.builds.queued",
+		metric.WithDescription("Builds that wait for their turn"),
+		metric.WithUnit("{build}"))
+	if err != nil {
+		return err
+	}
+	_, err = meter.RegisterCallback(
+		func(_ context.Context, observer metric.Observer) error {
 			all, err := lister.List(labels.Everything())
 			if err != nil {
 				return fmt.Errorf("failed to list Functions: %w", err)
 			}
 			type kind struct{ phase, runtime string }
 			counts := map[kind]int64{}
+			queued := int64(0)
 			for _, fn := range all {
 				if leader.IsLeaderFor(keyOf(fn)) {
+					if isQueued(fn) {
+						queued++
+					}
 					phase := cmp.Or(fn.Status.Phase, v1alpha1.FunctionInitializing)
 					counts[kind{string(phase), fn.Spec.Runtime}]++
 				}
 			}
 			for kind, count := range counts {
-				observer.Observe(count, metric.WithAttributes(phaseKey.String(kind.phase), runtimeKey.String(kind.runtime)))
+				observer.ObserveInt64(functions, count, metric.WithAttributes(phaseKey.String(kind.phase), runtimeKey.String(kind.runtime)))
+			}
+			if len(counts) > 0 {
+				observer.ObserveInt64(waiting, queued)
 			}
 			return nil
-		}))
+		}, functions, waiting)
 	return err
+}
+
+// isQueued says whether the Function waits for its turn to be built.
+func isQueued(fn *v1alpha1.Function) bool {
+	return fn.Status.GetCondition(v1alpha1.FunctionConditionBuildReady).GetReason() == v1alpha1.ReasonBuildQueued
 }
 
 func keyOf(fn *v1alpha1.Function) types.NamespacedName {
@@ -187,6 +209,7 @@ type buildMetrics struct {
 	leader   leader
 	started  metric.Int64Counter
 	duration metric.Float64Histogram
+	waited   metric.Float64Histogram
 }
 
 func newBuilds(meter metric.Meter, leader leader) (*buildMetrics, error) {
@@ -200,7 +223,14 @@ func newBuilds(meter metric.Meter, leader leader) (*buildMetrics, error) {
 		metric.WithDescription("How long builds took from their start to their end, by outcome and runtime"),
 		metric.WithUnit("s"),
 		metric.WithExplicitBucketBoundaries(buildBounds...))
-	return &buildMetrics{leader: leader, started: started, duration: duration}, err
+	if err != nil {
+		return nil, err
+	}
+	waited, err := meter.Float64Histogram("kiln.build.queue.duration",
+		metric.WithDescription("How long builds waited for their turn before they were started"),
+		metric.WithUnit("s"),
+		metric.WithExplicitBucketBoundaries(buildBounds...))
+	return &buildMetrics{leader: leader, started: started, duration: duration, waited: waited}, err
 }
 
 func (m *buildMetrics) onUpdate(before, after any) {
@@ -215,6 +245,9 @@ func (m *buildMetrics) onUpdate(before, after any) {
 	ctx := context.Background()
 	if isNew(last, now) {
 		m.started.Add(ctx, 1, metric.WithAttributes(reasonKey.String(now.Reason), runtimeKey.String(fn.Spec.Runtime)))
+	}
+	if now.TaskRunName != "" && now.TaskRunName != last.TaskRunName {
+		m.waited.Record(ctx, waited(last).Seconds())
 	}
 	if hasEnded(now) && (now.TaskRunName != last.TaskRunName || !hasEnded(last)) {
 		m.duration.Record(ctx, took(now).Seconds(), metric.WithAttributes(outcomeKey.String(outcomeOfBuild(now)), runtimeKey.String(fn.Spec.Runtime)))
@@ -231,6 +264,14 @@ func isNew(last, now v1alpha1.BuildStatus) bool {
 
 func hasEnded(b v1alpha1.BuildStatus) bool {
 	return b.TaskRunName != "" && b.CompletionTime != nil
+}
+
+// waited returns how long a build has waited for its turn that starts now.
+func waited(last v1alpha1.BuildStatus) time.Duration {
+	if last.QueuedTime == nil {
+		return 0
+	}
+	return time.Since(last.QueuedTime.Time)
 }
 
 // took returns how long the build ran; nothing, if it ended before it began.

@@ -356,6 +356,26 @@ func TestBuilds(t *testing.T) {
 	}
 }
 
+// TestQueue wants the number of builds that wait, and how long they have waited.
+func TestQueue(t *testing.T) {
+	w := newWorld(t)
+	waits := func(fn *v1alpha1.Function) {
+		fn.Status.Build = &v1alpha1.BuildStatus{QueuedTime: new(metav1.NewMicroTime(time.Now().Add(-time.Minute)))}
+		fn.Status.MarkBuildUnknown(v1alpha1.ReasonBuildQueued, "")
+	}
+	w.have(function("a", waits), function("b", waits), function("c"), function("others", of("others"), waits))
+	if diff := cmp.Diff([]string{" 2"}, series(w.collect()["kiln.builds.queued"])); diff != "" {
+		t.Errorf("waiting (-want +got):\n%s", diff)
+	}
+	started := build("b1", builds.ReasonFirstBuild)
+	w.builds(function("a", waits), function("a", started))
+	w.builds(function("a", started), function("a", started))
+	w.builds(function("c"), function("c", started))
+	if diff := cmp.Diff([]string{" 2 60"}, series(w.collect()["kiln.build.queue.duration"])); diff != "" {
+		t.Errorf("waited (-want +got):\n%s", diff)
+	}
+}
+
 // TestInstrument tells what a Function goes through by way of the informer.
 func TestInstrument(t *testing.T) {
 	w := newWorld(t)

@@ -22,7 +22,9 @@ package redact
 import (
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode"
 )
 
 const (
@@ -38,13 +40,32 @@ const (
 	mostFragment = 1 << 10
 )
 
-// secretName finds the names of variables that hold secrets.
-var secretName = regexp.MustCompile(`(?i)TOKEN|SECRET|PASS(?:WORD|WD|PHRASE)|_PWD|CREDENTIAL|AUTH|KEY`)
+// secretWord finds, among the words of a variable's name, the one that tells of a
+// secret. Some also end longer words, such as PGPASSWORD and APIKEY.
+var secretWord = regexp.MustCompile(`^(?:.*(?:TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|(?:API|ACCESS|PRIVATE|SECRET|AUTH|SSH|DEPLOY|MASTER|ACCOUNT|LICENSE|SIGNING|ENCRYPTION)KEY)S?|KEYS?|AUTH|AUTHORIZATION|PASS|PWD)[0-9]*$`)
 
-// IsSecretName says whether a variable of that name holds a secret, by the words
-// in it.
-func IsSecretName(name string) bool {
-	return secretName.MatchString(name)
+// aboutSecret finds the last word of names such as AUTH_ENABLED and TOKEN_TTL,
+// which tell of a secret without holding one.
+var aboutSecret = regexp.MustCompile(`^(?:ENABLED|DISABLED|REQUIRED|TYPE|MODE|METHOD|TTL|TIMEOUT|EXPIRY|LENGTH|FILE|PATH|DIR)$`)
+
+// wordEnd finds where a word of a name ends without a sign in between, as in
+// clientSecret.
+var wordEnd = regexp.MustCompile(`([a-z0-9])([A-Z])`)
+
+// IsSecret says whether the value of a variable of that name is a secret, by the
+// words of the name. A switch is none, however it is called.
+func IsSecret(name, value string) bool {
+	if _, err := strconv.ParseBool(value); err == nil {
+		return false
+	}
+	words := strings.FieldsFunc(strings.ToUpper(wordEnd.ReplaceAllString(name, "${1}_${2}")), func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	})
+	// PWD by itself is the working directory.
+	if len(words) == 0 || name == "PWD" || aboutSecret.MatchString(words[len(words)-1]) {
+		return false
+	}
+	return slices.ContainsFunc(words, secretWord.MatchString)
 }
 
 // forms are how secrets are printed; the last group is what to hide. None looks

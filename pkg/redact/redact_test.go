@@ -22,14 +22,23 @@ import (
 	"time"
 )
 
-func TestIsSecretName(t *testing.T) {
+func TestIsSecret(t *testing.T) {
 	for name, want := range map[string]bool{
-		"TOKEN": true, "GITHUB_TOKEN": true, "npm_config__authToken": true, "clientSecret": true,
+		"TOKEN": true, "GITHUB_TOKEN": true, "npm_config__authToken": true, "clientSecret": true, "client-secret": true,
 		"DB_PASSWORD": true, "MYSQL_PWD": true, "PGPASSWD": true, "SSH_PASSPHRASE": true, "API_KEY": true, "AWS_CREDENTIALS": true,
-		"HTTP_PROXY": false, "NODE_ENV": false, "PWD": false, "GREETING": false, "": false,
+		"PGPASSWORD": true, "apiKey": true, "APIKEY": true, "AWS_SECRET_ACCESS_KEY": true, "KEY": true, "TOKENS": true, "DB_PASS": true,
+		"AUTH": true, "BASIC_AUTH": true, "AUTH_HEADER": true, "AUTHORIZATION": true, "TOKEN2": true, "TOKEN_2": true,
+		"HTTP_PROXY": false, "NODE_ENV": false, "PWD": false, "OLDPWD": false, "GREETING": false, "": false, "_": false,
+		"MONKEY": false, "KEYBOARD": false, "KEYCLOAK_URL": false, "AUTHOR": false, "AUTHORITY": false, "TOKENIZER": false, "SECRETARY": false,
+		"PASSENGER": false, "COMPASS": false, "AUTH_ENABLED": false, "TOKEN_TTL": false, "PASSWORD_FILE": false, "authMode": false,
 	} {
-		if got := IsSecretName(name); got != want {
-			t.Errorf("IsSecretName(%q) = %v", name, got)
+		if got := IsSecret(name, "hunter2"); got != want {
+			t.Errorf("IsSecret(%q) = %v", name, got)
+		}
+	}
+	for _, value := range []string{"true", "false", "True", "1", "0"} {
+		if IsSecret("AUTH", value) {
+			t.Errorf("%s is a secret", value)
 		}
 	}
 }

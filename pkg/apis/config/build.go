@@ -22,6 +22,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/kiln-dev/kiln/pkg/apis/scheduling"
 )
 
 const (
@@ -35,7 +37,9 @@ const (
 	kanikoImageKey  = "kaniko-image"
 	composeImageKey = "compose-image"
 
-	mostBuildTimeout = 24 * time.Hour
+	mostBuildTimeout     = 24 * time.Hour
+	mostConcurrentBuilds = 10000
+	mostHistory          = 100
 )
 
 // Build tells how builds run.
@@ -65,6 +69,24 @@ type Build struct {
 	// package registries, in the namespaces of Functions that do not name one.
 	// It need not exist. Where it is "", there is none.
 	PackageRegistrySecret string
+
+	// MaxConcurrent is how many builds may run at once in the cluster, and
+	// MaxConcurrentPerNamespace how many of them in each namespace. 0 is no limit.
+	MaxConcurrent, MaxConcurrentPerNamespace int32
+
+	// HistoryLimit is how many TaskRuns of builds that have ended are kept of each
+	// Function.
+	HistoryLimit int32
+
+	// PriorityClassName is the priority class of builds' pods. Where it is "", they
+	// have the cluster's default.
+	PriorityClassName string
+
+	// NodeSelector are labels that a node must have to run builds.
+	NodeSelector map[string]string
+
+	// Tolerations are the taints of nodes that builds' pods tolerate.
+	Tolerations []corev1.Toleration
 }
 
 func defaultBuild() *Build {
@@ -85,6 +107,10 @@ func defaultBuild() *Build {
 			corev1.ResourceMemory: resource.MustParse("8Gi"),
 		},
 		PackageRegistrySecret: "kiln-package-registries",
+
+		MaxConcurrent:             10,
+		MaxConcurrentPerNamespace: 5,
+		HistoryLimit:              1,
 	}
 }
 
@@ -105,6 +131,12 @@ func NewBuildFromMap(data map[string]string) (*Build, error) {
 		asResource("max-cpu", b.MaxResources, corev1.ResourceCPU),
 		asResource("max-memory", b.MaxResources, corev1.ResourceMemory),
 		asSecretName("package-registry-secret", &b.PackageRegistrySecret),
+		asLimit("max-concurrent-builds", &b.MaxConcurrent, mostConcurrentBuilds),
+		asLimit("max-concurrent-builds-per-namespace", &b.MaxConcurrentPerNamespace, mostConcurrentBuilds),
+		asInt32("history-limit", &b.HistoryLimit, mostHistory),
+		asObjectName("priority-class-name", "PriorityClass", &b.PriorityClassName),
+		asYAML("node-selector", &b.NodeSelector, scheduling.ValidateNodeSelector),
+		asYAML("tolerations", &b.Tolerations, scheduling.ValidateTolerations),
 	); err != nil {
 		return nil, err
 	}

@@ -70,10 +70,11 @@ func TestShippedBuild(t *testing.T) {
 }
 
 func TestShippedRuntimes(t *testing.T) {
-	shipped, example := ConfigMapsFromTestFile(t, RuntimesConfigName, "nodejs22", "nodejs24")
+	shipped, example := ConfigMapsFromTestFile(t, RuntimesConfigName, "nodejs22", "nodejs24", "python313")
 	want := Runtimes{
-		"nodejs22": {BaseImage: "node:22-bookworm-slim", Language: "nodejs"},
-		"nodejs24": {BaseImage: "node:24-bookworm-slim", Language: "nodejs"},
+		"nodejs22":  {BaseImage: "node:22-bookworm-slim", Language: "nodejs"},
+		"nodejs24":  {BaseImage: "node:24-bookworm-slim", Language: "nodejs"},
+		"python313": {BaseImage: "python:3.13-slim-trixie", Language: "python"},
 	}
 	for name, configMap := range map[string]*corev1.ConfigMap{"shipped": shipped, "example": example} {
 		got, err := NewRuntimesFromConfigMap(configMap)
@@ -146,6 +147,9 @@ func TestBuildFromMap(t *testing.T) {
 	got, err := NewBuildFromMap(map[string]string{
 		"kaniko-image": kanikoImage, "compose-image": composeImage, "timeout": "1h30m", "memory-limit": "", "cpu-limit": "2",
 		"max-cpu": "1", "max-memory": "", "package-registry-secret": "",
+		"max-concurrent-builds": "20", "max-concurrent-builds-per-namespace": " ", "history-limit": "0",
+		"priority-class-name": "builds", "node-selector": "pool: builds\n\"kubernetes.io/arch\": amd64\n",
+		"tolerations": `[{"key": "builds", "operator": "Exists", "effect": "NoSchedule"}]`,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -158,6 +162,10 @@ func TestBuildFromMap(t *testing.T) {
 	want.MaxTimeout = 90 * time.Minute
 	want.MaxResources = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}
 	want.PackageRegistrySecret = ""
+	want.MaxConcurrent, want.MaxConcurrentPerNamespace, want.HistoryLimit = 20, 0, 0
+	want.PriorityClassName = "builds"
+	want.NodeSelector = map[string]string{"pool": "builds", "kubernetes.io/arch": "amd64"}
+	want.Tolerations = []corev1.Toleration{{Key: "builds", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -247,6 +255,14 @@ func TestErrors(t *testing.T) {
 		"secret":          {build, BuildConfigName, "package-registry-secret", "A/b", nil, []string{`"A/b"`, "Secret"}},
 		"short timeout":   {build, BuildConfigName, "timeout", "1s", nil, []string{`"1s"`, "10s"}},
 		"long timeout":    {build, BuildConfigName, "timeout", "25h", nil, []string{`"25h"`, "24h"}},
+		"builds at once":  {build, BuildConfigName, "max-concurrent-builds", "-1", nil, []string{`"-1"`, "0 and 10000"}},
+		"in a namespace":  {build, BuildConfigName, "max-concurrent-builds-per-namespace", "few", nil, []string{`"few"`, "whole number"}},
+		"history":         {build, BuildConfigName, "history-limit", "101", nil, []string{`"101"`, "0 and 100"}},
+		"priority class":  {build, BuildConfigName, "priority-class-name", "Very High", nil, []string{`"Very High"`, "PriorityClass"}},
+		"node selector":   {build, BuildConfigName, "node-selector", "{pool: 'a b'}", nil, []string{`a b`}},
+		"not a selector":  {build, BuildConfigName, "node-selector", "pool=builds", nil, nil},
+		"toleration":      {build, BuildConfigName, "tolerations", "[{key: a, operator: Is}]", nil, []string{"Is", "[0].operator", "Equal or Exists"}},
+		"toleration typo": {build, BuildConfigName, "tolerations", "[{keys: a}]", nil, []string{"keys"}},
 		"build resources": {build, BuildConfigName, "cpu-request", "2", map[string]string{"cpu-limit": "1"}, []string{"cpu-limit"}},
 
 		"scheme":              {registry, RegistryConfigName, "push", "https://registry.example.com", nil, []string{"https://registry.example.com", "scheme"}},

@@ -92,8 +92,8 @@ func NewFunctionsFromMap(data map[string]string) (*Functions, error) {
 	f := defaultFunctions()
 	if err := parse(FunctionsConfigName, data,
 		cm.AsFunc("default-runtime", &f.DefaultRuntime, parseRuntimeName),
-		asInt32("default-min-replicas", &f.DefaultMinReplicas, 0, MaxReplicasLimit),
-		asInt32("default-max-replicas", &f.DefaultMaxReplicas, 0, MaxReplicasLimit),
+		asInt32("default-min-replicas", &f.DefaultMinReplicas, MaxReplicasLimit),
+		asInt32("default-max-replicas", &f.DefaultMaxReplicas, MaxReplicasLimit),
 		asResources("default-", &f.DefaultResources),
 		asSeconds("default-timeout", &f.DefaultTimeout, time.Second, MaxTimeout),
 		asBytes("max-source-size", &f.MaxSourceBytes, leastSourceBytes, mostSourceBytes),

@@ -28,7 +28,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"knative.dev/pkg/apis"
 	cm "knative.dev/pkg/configmap/parser"
+	"sigs.k8s.io/yaml"
 )
 
 // parse applies the parsers to the data of the ConfigMap of the given name, so
@@ -45,17 +47,42 @@ func inConfigMap(configMap string, err error) error {
 	return fmt.Errorf("ConfigMap %s: %w", configMap, err)
 }
 
-// asInt32 parses a whole number between least and most.
-func asInt32(key string, target *int32, least, most int32) cm.ParseFunc {
+// asInt32 parses a whole number between 0 and most.
+func asInt32(key string, target *int32, most int32) cm.ParseFunc {
 	return cm.AsFunc(key, target, func(s string) (int32, error) {
 		n, err := strconv.ParseInt(strings.TrimSpace(s), 10, 32)
 		if err != nil {
-			return 0, fmt.Errorf("%q is not a whole number between %d and %d", s, least, most)
+			return 0, fmt.Errorf("%q is not a whole number between 0 and %d", s, most)
 		}
-		if n < int64(least) || n > int64(most) {
-			return 0, fmt.Errorf("%q is not between %d and %d", s, least, most)
+		if n < 0 || n > int64(most) {
+			return 0, fmt.Errorf("%q is not between 0 and %d", s, most)
 		}
 		return int32(n), nil
+	})
+}
+
+// asLimit parses a whole number up to most, where 0 and a blank value mean that
+// there is no limit.
+func asLimit(key string, target *int32, most int32) cm.ParseFunc {
+	return func(data map[string]string) error {
+		if raw, ok := data[key]; ok && strings.TrimSpace(raw) == "" {
+			*target = 0
+			return nil
+		}
+		return asInt32(key, target, most)(data)
+	}
+}
+
+// asYAML parses a value in YAML or JSON that may be blank.
+func asYAML[T any](key string, target *T, validate func(T) *apis.FieldError) cm.ParseFunc {
+	return cm.AsFunc(key, target, func(s string) (value T, err error) {
+		if err := yaml.UnmarshalStrict([]byte(s), &value); err != nil {
+			return value, err
+		}
+		if err := validate(value); err != nil {
+			return value, err
+		}
+		return value, nil
 	})
 }
 
@@ -149,13 +176,18 @@ func asResources(prefix string, target *corev1.ResourceRequirements) cm.ParseFun
 
 // asSecretName parses the name of a Secret, which may be blank.
 func asSecretName(key string, target *string) cm.ParseFunc {
+	return asObjectName(key, "Secret", target)
+}
+
+// asObjectName parses the name of an object of that kind, which may be blank.
+func asObjectName(key, kind string, target *string) cm.ParseFunc {
 	return cm.AsFunc(key, target, func(s string) (string, error) {
 		s = strings.TrimSpace(s)
 		if s == "" {
 			return "", nil
 		}
 		if problems := validation.IsDNS1123Subdomain(s); len(problems) > 0 {
-			return "", fmt.Errorf("%q is not the name of a Secret: %s", s, strings.Join(problems, "; "))
+			return "", fmt.Errorf("%q is not the name of a %s: %s", s, kind, strings.Join(problems, "; "))
 		}
 		return s, nil
 	})

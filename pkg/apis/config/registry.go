@@ -71,6 +71,12 @@ func (r *Registry) PushInsecure() bool {
 	return slices.Contains(r.Insecure, r.Push)
 }
 
+// IsInsecure says whether the host of an image speaks plain HTTP.
+func (r *Registry) IsInsecure(image string) bool {
+	ref, err := name.ParseReference(image)
+	return err == nil && slices.Contains(r.Insecure, ref.Context().RegistryStr())
+}
+
 // PushImage returns the reference by tag that the build of a function pushes.
 func (r *Registry) PushImage(namespace, function, tag string) string {
 	return r.PushRepository(namespace, function) + ":" + tag

@@ -22,17 +22,29 @@ const (
 	GroupName = "serverless.kiln.dev"
 
 	// FunctionNameLabelKey is put on everything that Kiln creates for a
-	// Function; its value is the Function's name.
+	// Function, and on its images; its value is the Function's name.
 	FunctionNameLabelKey = GroupName + "/function-name"
+
+	// FunctionNamespaceLabelKey is put on images; its value is the namespace of the
+	// Function.
+	FunctionNamespaceLabelKey = GroupName + "/function-namespace"
 
 	// FunctionUIDLabelKey is put on everything that Kiln creates for a
 	// Function; its value is the Function's UID. Kiln's informers select by the
 	// presence of this key.
 	FunctionUIDLabelKey = GroupName + "/function-uid"
 
-	// ImageTagLabelKey is put on build objects; its value is the tag of the
-	// image they build, which carries the hash of the build's inputs.
+	// ImageTagLabelKey is put on build objects, and on images; its value is the tag
+	// of the image they build, which carries the hash of the build's inputs.
 	ImageTagLabelKey = GroupName + "/image-tag"
+
+	// RuntimeLabelKey is put on images; its value is the name of the Function's
+	// runtime.
+	RuntimeLabelKey = GroupName + "/runtime"
+
+	// SourceHashLabelKey is put on images; its value is sha256: and the hash of the
+	// Function's source.
+	SourceHashLabelKey = GroupName + "/source-hash"
 
 	// RebuildAnnotationKey is set by users on a Function to ask for a build of
 	// unchanged inputs. Each new non-empty value causes one build.

@@ -62,6 +62,10 @@ type Reconciler struct {
 	functionLister listers.FunctionLister
 	store          pkgreconciler.ConfigStore
 	recorder       record.EventRecorder
+
+	// told is what was said last of the Secret in Kiln's namespace: it is told once.
+	// Only the reconcile of that namespace, of which there is one at a time, uses it.
+	told string
 }
 
 var (
@@ -99,13 +103,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, key string) error {
 // with it.
 func (r *Reconciler) checkSource(ctx context.Context, name string) error {
 	source, err := r.secrets.get(ctx, name, system.Namespace())
-	if source == nil || err != nil {
+	if err != nil {
 		return err
 	}
-	if err := Check(source); err != nil {
-		r.recorder.Eventf(source, corev1.EventTypeWarning, reasonIgnored,
-			"It is not used, and copies of what it was before stay: %v", err)
+	wrong := ""
+	if source != nil {
+		if err := Check(source); err != nil {
+			wrong = err.Error()
+		}
 	}
+	if wrong != "" && wrong != r.told {
+		r.recorder.Eventf(source, corev1.EventTypeWarning, reasonIgnored,
+			"It is not used, and copies of what it was before stay: %s", wrong)
+	}
+	r.told = wrong
 	return nil
 }
 

@@ -31,9 +31,12 @@ import (
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	clientgotesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
 	"knative.dev/pkg/controller"
 	rtesting "knative.dev/pkg/reconciler/testing"
 	"knative.dev/pkg/system"
@@ -290,7 +293,7 @@ func fakeSecrets(w *ktesting.World) *Secrets {
 }
 
 func secretsOf(kube kubernetes.Interface, lister corev1listers.SecretLister, err error) *Secrets {
-	s := &Secrets{kube: kube, watches: map[string]*watch{}}
+	s := &Secrets{kube: kube, watches: map[string]*watch{}, seen: map[types.NamespacedName]*corev1.Secret{}}
 	for _, name := range []string{secretName, "another"} {
 		s.watches[name] = &watch{lister: lister, hasSynced: func() bool { return err == nil }, err: err}
 	}
@@ -301,6 +304,38 @@ func TestFollowerWritesNothing(t *testing.T) {
 	r := &Reconciler{}
 	if err := r.Reconcile(t.Context(), namespace); !controller.IsSkipKey(err) {
 		t.Errorf("Reconcile = %v, want the key skipped", err)
+	}
+}
+
+// TestIgnoredIsToldOnce wants an event when the Secret cannot be used, or for
+// another reason than before, and not each time that it is looked at.
+func TestIgnoredIsToldOnce(t *testing.T) {
+	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	recorder := record.NewFakeRecorder(10)
+	r := &Reconciler{secrets: secretsOf(nil, corev1listers.NewSecretLister(indexer), nil), recorder: recorder}
+	for _, step := range []struct {
+		what   string
+		secret *corev1.Secret
+		want   int
+	}{
+		{"of a wrong type", source(passwordA, opaque), 1},
+		{"looked at again", source(passwordA, opaque), 0},
+		{"with wrong content", source("{"), 1},
+		{"corrected", source(passwordA), 0},
+		{"of a wrong type again", source(passwordA, opaque), 1},
+	} {
+		if err := indexer.Update(step.secret); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.checkSource(t.Context(), secretName); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(recorder.Events); got != step.want {
+			t.Errorf("%s: %d events, want %d", step.what, got, step.want)
+		}
+		for len(recorder.Events) > 0 {
+			<-recorder.Events
+		}
 	}
 }
 
@@ -380,6 +415,41 @@ func TestEnsure(t *testing.T) {
 	table.Test(t, ktesting.Factory(controllerRoles(t), func(_ context.Context, w *ktesting.World) controller.Reconciler {
 		return ensure{fakeSecrets(w), configuredName(w.Row), w.Row}
 	}))
+}
+
+// TestVersion wants a version to change with the content and with nothing else,
+// and not to tell of it.
+func TestVersion(t *testing.T) {
+	version := func(v string) func(*corev1.Secret) {
+		return func(s *corev1.Secret) { s.ResourceVersion = v }
+	}
+	lister := corev1listers.NewSecretLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}))
+	s := secretsOf(nil, lister, nil)
+	for _, step := range []struct {
+		what   string
+		secret *corev1.Secret
+		want   string
+	}{
+		{"the first", secret("a", passwordA, version("1")), "1"},
+		{"again", secret("a", passwordA, version("1")), "1"},
+		{"with a label", secret("a", passwordA, version("2"), func(s *corev1.Secret) { s.Labels = map[string]string{"a": "b"} }), "1"},
+		{"made anew", secret("a", passwordA, version("3"), func(s *corev1.Secret) { s.UID = "uid-2" }), "1"},
+		{"of another namespace", secret("b", passwordA, version("4")), "4"},
+		{"with another password", secret("a", passwordB, version("5")), "5"},
+		{"with one more key", secret("a", passwordB, version("6"), func(s *corev1.Secret) { s.Data["more"] = nil }), "6"},
+		{"with the first password", secret("a", passwordA, version("7")), "7"},
+		{"the other namespace's, still", secret("b", passwordA, version("8")), "4"},
+	} {
+		if got := s.Version(step.secret); got != step.want {
+			t.Errorf("%s: version %s, want %s", step.what, got, step.want)
+		}
+	}
+	if _, err := s.get(t.Context(), secretName, "a"); err != nil {
+		t.Fatal(err)
+	}
+	if len(s.seen) != 1 {
+		t.Errorf("a Secret that is gone is remembered: %v", s.seen)
+	}
 }
 
 func TestKeychain(t *testing.T) {

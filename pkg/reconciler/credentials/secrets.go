@@ -17,6 +17,7 @@ limitations under the License.
 package credentials
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -28,6 +29,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	corev1informers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	corev1listers "k8s.io/client-go/listers/core/v1"
@@ -52,6 +54,7 @@ func withSecrets(ctx context.Context) context.Context {
 		ctx:     ctx,
 		kube:    kubeclient.Get(ctx),
 		watches: map[string]*watch{},
+		seen:    map[types.NamespacedName]*corev1.Secret{},
 	})
 }
 
@@ -75,6 +78,10 @@ type Secrets struct {
 	mu        sync.Mutex
 	watches   map[string]*watch
 	listeners []func(obj any)
+
+	// seen are the Secrets that Version was asked for, as they were when they first
+	// held what they hold.
+	seen map[types.NamespacedName]*corev1.Secret
 }
 
 // OnChange has f called with each Secret that was added, changed or deleted, or
@@ -105,6 +112,29 @@ func (s *Secrets) Ensure(ctx context.Context, name, namespace string) (*corev1.S
 	return s.create(ctx, makeCopy(source, namespace))
 }
 
+// Version tells two contents of a Secret apart: it is the resourceVersion in which
+// this process has first seen the content, so that labels and annotations make no
+// difference but across a restart. It may be shown to everyone, as a hash may not:
+// passwords can be guessed by it.
+func (s *Secrets) Version(secret *corev1.Secret) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := types.NamespacedName{Namespace: secret.Namespace, Name: secret.Name}
+	first, ok := s.seen[key]
+	if !ok || !maps.EqualFunc(first.Data, secret.Data, bytes.Equal) {
+		first = secret
+		s.seen[key] = secret
+	}
+	return first.ResourceVersion
+}
+
+// forget drops what Version remembers of a Secret.
+func (s *Secrets) forget(key types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.seen, key)
+}
+
 // create creates a copy, unless a Secret of its name exists, and returns the one
 // there is.
 func (s *Secrets) create(ctx context.Context, desired *corev1.Secret) (*corev1.Secret, error) {
@@ -133,6 +163,7 @@ func (s *Secrets) get(ctx context.Context, name, namespace string) (*corev1.Secr
 	}
 	secret, err := lister.Secrets(namespace).Get(name)
 	if apierrs.IsNotFound(err) {
+		s.forget(types.NamespacedName{Namespace: namespace, Name: name})
 		return nil, nil
 	}
 	if err != nil {

@@ -24,12 +24,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	containerregistry "github.com/google/go-containerregistry/pkg/v1"
 	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"knative.dev/pkg/apis"
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
@@ -43,16 +45,22 @@ import (
 // build sees to it that the image of the Function, as it is now, is built once,
 // if the registry does not hold it already.
 func (r *Reconciler) build(ctx context.Context, fn *v1alpha1.Function, want *plan, taskRuns []*pipelinev1.TaskRun) error {
-	decision := builds.Decide(want.request, known(fn, taskRuns))
-	found := images.Found{}
-	if decision.Reuse {
+	current := known(fn, taskRuns)
+	decision := builds.Decide(want.request, current)
+	history := int(config.FromContextOrDefaults(ctx).Build.HistoryLimit)
+	var found images.Found
+	if decision.Action == builds.Start {
 		var answered bool
-		if found, answered = r.lookups.Answer(keyOf(fn), want.lookup, true); !answered {
-			fn.Status.MarkBuildUnknown(v1alpha1.ReasonCheckingRegistry, "The registry is asked for image %s:%s.", want.lookup.Name, want.lookup.Tag)
+		if found, answered = r.lookUp(fn, want, decision); !answered {
+			return nil
+		}
+		// Where another build must end first, or none is needed, there is no turn to wait for.
+		starts := found.Image == "" && len(builds.Obsolete(want.request, current.Existing, decision, history)) == 0
+		if starts && !r.isTurn(fn, want, decision) {
 			return nil
 		}
 	}
-	if decision.Action == builds.Start {
+	if decision.Action == builds.Start || decision.Action == builds.GiveUp {
 		// A cache that lags behind must not cause a second build.
 		if err := r.checkCurrent(ctx, fn); err != nil {
 			return err
@@ -61,32 +69,49 @@ func (r *Reconciler) build(ctx context.Context, fn *v1alpha1.Function, want *pla
 		if taskRuns, err = r.liveTaskRuns(ctx, fn); err != nil {
 			return err
 		}
-		decision = builds.Decide(want.request, known(fn, taskRuns))
+		current = known(fn, taskRuns)
+		decision = builds.Decide(want.request, current)
 	}
 	if !decision.Reuse {
-		found = images.Found{}
+		found = images.Found{Base: found.Base}
 	}
 	if found.Image != "" {
 		decision = builds.Decision{Action: builds.Use, Reason: builds.ReasonImageReused}
 	}
-	if err := r.deleteObsolete(ctx, fn, want, taskRuns, decision); err != nil {
+	obsolete := builds.Obsolete(want.request, current.Existing, decision, history)
+	if err := r.deleteTaskRuns(ctx, fn, taskRuns, obsolete); err != nil {
 		return err
 	}
 	switch decision.Action {
 	case builds.Start:
-		return r.startBuild(ctx, fn, want, decision.Reason, found.Dependencies, buildsOf(fn, taskRuns))
+		return r.startBuild(ctx, fn, want, decision, found, inTheWay(current.Existing, obsolete))
 	case builds.Follow:
 		tr, err := r.healTaskRun(ctx, fn, want.request.Tag, taskRunNamed(taskRuns, decision.Build))
 		if err != nil {
 			return err
 		}
+		if history == 0 && isTold(fn, tr) {
+			return r.forgetTaskRun(ctx, fn, want, tr)
+		}
 		return r.followBuild(ctx, fn, want, tr)
 	case builds.Use:
 		useImage(ctx, fn, want, cmp.Or(found.Image, digestIn(fn.Status.Image)), decision.Reason)
 	case builds.Stay:
-		markBuildFailed(fn)
+		return markBuildFailed(fn)
+	case builds.GiveUp:
+		return giveUp(fn, want)
 	}
 	return nil
+}
+
+// lookUp returns what the registries hold of a build that is to start, once they
+// have answered.
+func (r *Reconciler) lookUp(fn *v1alpha1.Function, want *plan, decision builds.Decision) (images.Found, bool) {
+	found, answered := r.lookups.Answer(keyOf(fn), lookupFor(want, decision), true)
+	if !answered {
+		fn.Status.MarkBuildUnknown(v1alpha1.ReasonCheckingRegistry, "Registries are asked whether there is image %s:%s, and what to build it upon.", want.lookup.Name, want.lookup.Tag)
+	}
+	return found, answered
 }
 
 // taskRunsOf returns the Function's TaskRuns as the cache has them.
@@ -103,7 +128,8 @@ func (r *Reconciler) taskRunsOf(fn *v1alpha1.Function) ([]*pipelinev1.TaskRun, e
 func (r *Reconciler) checkCurrent(ctx context.Context, fn *v1alpha1.Function) error {
 	live, err := r.kiln.ServerlessV1alpha1().Functions(fn.Namespace).Get(ctx, fn.Name, metav1.GetOptions{})
 	switch {
-	case apierrs.IsNotFound(err):
+	case apierrs.IsNotFound(err), err == nil && live.DeletionTimestamp != nil:
+		r.queue.Release(keyOf(fn))
 		return errStale
 	case err != nil:
 		return fmt.Errorf("failed to get Function: %w", err)
@@ -160,10 +186,9 @@ func (r *Reconciler) healTaskRun(ctx context.Context, fn *v1alpha1.Function, tag
 	return healed, nil
 }
 
-// deleteObsolete deletes the TaskRuns that the Function has no use for any
-// more, those that run too.
-func (r *Reconciler) deleteObsolete(ctx context.Context, fn *v1alpha1.Function, want *plan, taskRuns []*pipelinev1.TaskRun, decision builds.Decision) error {
-	for _, b := range builds.Obsolete(want.request, buildsOf(fn, taskRuns), decision) {
+// deleteTaskRuns deletes the TaskRuns of builds, those that run too.
+func (r *Reconciler) deleteTaskRuns(ctx context.Context, fn *v1alpha1.Function, taskRuns []*pipelinev1.TaskRun, obsolete []builds.Build) error {
+	for _, b := range obsolete {
 		if b.Deleting {
 			continue
 		}
@@ -175,35 +200,80 @@ func (r *Reconciler) deleteObsolete(ctx context.Context, fn *v1alpha1.Function, 
 	return nil
 }
 
-// startBuild creates the TaskRun once no other of the Function exists, so that
-// there are never two. The deletion of the last of them wakes the Function.
-func (r *Reconciler) startBuild(ctx context.Context, fn *v1alpha1.Function, want *plan, reason, dependencies string, earlier []builds.Build) error {
+// inTheWay returns the builds that must be gone before another starts: all but
+// those that are kept as history.
+func inTheWay(existing, obsolete []builds.Build) []builds.Build {
+	return slices.DeleteFunc(existing, func(b builds.Build) bool {
+		return b.State.Ended() && !slices.ContainsFunc(obsolete, func(o builds.Build) bool { return o.Name == b.Name })
+	})
+}
+
+// isTold says whether the status tells how the TaskRun has ended.
+func isTold(fn *v1alpha1.Function, tr *pipelinev1.TaskRun) bool {
+	return isRemembered(fn, tr) && rememberedState(fn.Status.Build).Ended()
+}
+
+// forgetTaskRun deletes a TaskRun that has ended, of which the status tells all.
+func (r *Reconciler) forgetTaskRun(ctx context.Context, fn *v1alpha1.Function, want *plan, tr *pipelinev1.TaskRun) error {
+	last := builds.Build{Name: tr.Name, Deleting: tr.DeletionTimestamp != nil}
+	if err := r.deleteTaskRuns(ctx, fn, []*pipelinev1.TaskRun{tr}, []builds.Build{last}); err != nil {
+		return err
+	}
+	if fn.Status.Build.Failure != nil {
+		return markBuildFailed(fn)
+	}
+	useImage(ctx, fn, want, digestIn(fn.Status.Image), fn.Status.Build.Reason)
+	return nil
+}
+
+// nextBuild returns the build to start.
+func nextBuild(fn *v1alpha1.Function, want *plan, decision builds.Decision, found images.Found) resources.Build {
 	build := resources.Build{
-		Request: want.request, Reason: reason, Attempt: 1,
-		BaseImage: want.baseImage, Files: want.files, Credentials: want.credentials,
-		Dependencies: resources.Dependencies{Tag: want.lookup.Dependencies, Digest: dependencies},
+		Request: want.request, Reason: decision.Reason, Attempt: 1,
+		BaseImage: byDigest(want.lookup.Base, found.Base), Files: want.files, Credentials: want.credentials,
+		Dependencies: resources.Dependencies{Tag: want.lookup.DependenciesTag(found.Base), Digest: found.Dependencies},
 	}
-	if last := fn.Status.Build; last != nil {
-		switch {
-		case reason == builds.ReasonBuildDeleted, isPlanned(last, want.request.Tag):
-			build.Reason, build.Attempt = last.Reason, last.Attempts+1
-		case reason == builds.ReasonCredentialsChanged:
-			build.Attempt = last.Attempts + 1
-		}
+	if last := fn.Status.Build; last != nil && (decision.Again || decision.Reason == builds.ReasonCredentialsChanged) {
+		build.Attempt = last.Attempts + 1
 	}
+	return build
+}
+
+// remember has the status tell of a build that is to start.
+func remember(fn *v1alpha1.Function, build resources.Build) {
+	fn.Status.Build = &v1alpha1.BuildStatus{
+		Reason:     build.Reason,
+		Generation: build.Generation,
+		ImageTag:   build.Tag,
+		Inputs:     build.Fingerprint,
+		Rebuild:    build.Rebuild,
+		Attempts:   build.Attempt - 1,
+	}
+}
+
+// startBuild creates the TaskRun once it is its turn and no other of the Function
+// is in the way, so that there are never two. The deletion of the last of them
+// wakes the Function, and so does its turn.
+func (r *Reconciler) startBuild(ctx context.Context, fn *v1alpha1.Function, want *plan, decision builds.Decision, found images.Found, earlier []builds.Build) error {
+	build := nextBuild(fn, want, decision, found)
 	if len(earlier) > 0 {
-		fn.Status.Build = &v1alpha1.BuildStatus{
-			Reason:     build.Reason,
-			Generation: build.Generation,
-			ImageTag:   build.Tag,
-			Inputs:     build.Fingerprint,
-			Rebuild:    build.Rebuild,
-			Attempts:   build.Attempt - 1,
-		}
+		remember(fn, build)
 		fn.Status.MarkBuildUnknown(v1alpha1.ReasonTaskRunsDeleted, "The build starts when earlier ones are gone: %s.", namesOf(earlier))
 		return nil
 	}
-	tr, from, err := r.createTaskRun(ctx, fn, resources.MakeTaskRun(fn, config.FromContextOrDefaults(ctx), build))
+	desired := resources.MakeTaskRun(fn, config.FromContextOrDefaults(ctx), build)
+	name := types.NamespacedName{Namespace: desired.Namespace, Name: desired.Name}
+	if place := r.queue.Start(keyOf(fn), ticketOf(fn, decision), name); !place.Granted {
+		markQueued(fn, build, place)
+		return nil
+	}
+	runs := false
+	defer func() {
+		if !runs {
+			r.queue.End(name)
+		}
+	}()
+	tr, from, err := r.createTaskRun(ctx, fn, desired)
 	if err != nil {
 		return err
 	}
@@ -215,6 +285,7 @@ func (r *Reconciler) startBuild(ctx context.Context, fn *v1alpha1.Function, want
 		fn.Status.MarkBuildUnknown(v1alpha1.ReasonWaitingForDeletion, "TaskRun %s is being deleted.", tr.Name)
 		return from.awaitDeletion("TaskRun", tr.Name)
 	}
+	runs = !stateOf(tr).Ended()
 	if tr, err = r.healTaskRun(ctx, fn, want.request.Tag, tr); err != nil {
 		return err
 	}
@@ -223,27 +294,29 @@ func (r *Reconciler) startBuild(ctx context.Context, fn *v1alpha1.Function, want
 
 // createTaskRun creates the TaskRun, or returns the one that has its name.
 func (r *Reconciler) createTaskRun(ctx context.Context, fn *v1alpha1.Function, desired *pipelinev1.TaskRun) (*pipelinev1.TaskRun, origin, error) {
-	tr, err := r.tekton.TektonV1().TaskRuns(fn.Namespace).Create(ctx, desired, metav1.CreateOptions{})
+	tr, from, err := createOrGet(ctx, r.tekton.TektonV1().TaskRuns(fn.Namespace), "TaskRun", desired)
+	if err == nil || from != created {
+		return tr, from, err
+	}
 	switch {
-	case err == nil:
-		return tr, created, nil
-	case apierrs.IsAlreadyExists(err):
-		if tr, err = r.tekton.TektonV1().TaskRuns(fn.Namespace).Get(ctx, desired.Name, metav1.GetOptions{}); err != nil {
-			return nil, unlisted, fmt.Errorf("failed to get TaskRun: %w", err)
-		}
-		return tr, unlisted, nil
 	case isRejected(err):
 		fn.Status.MarkBuildFailed(v1alpha1.ReasonTaskRunFailed, "TaskRun %s cannot be created: %v", desired.Name, err)
+	case !isNamespaceLeaving(err):
+		fn.Status.MarkBuildUnknown(v1alpha1.ReasonTaskRunNotCreated, "TaskRun %s cannot be created for now, and is tried again: %v", desired.Name, err)
 	}
-	return nil, created, retry(fmt.Errorf("failed to create TaskRun: %w", err))
+	return nil, from, retry(fmt.Errorf("failed to create TaskRun: %w", err))
 }
 
 // followBuild says in the status where the build stands.
 func (r *Reconciler) followBuild(ctx context.Context, fn *v1alpha1.Function, want *plan, tr *pipelinev1.TaskRun) error {
+	told := isTold(fn, tr)
 	fn.Status.Build = buildStatus(fn, tr)
 	condition := tr.Status.GetCondition(apis.ConditionSucceeded)
 	switch stateOf(tr) {
 	case builds.Succeeded:
+		if !told {
+			fn.Status.Build.Log = r.installationLog(ctx, fn, tr)
+		}
 		digest, _ := digestOf(tr)
 		setImage(ctx, fn, want.request.Tag, digest)
 		fn.Status.MarkBuildReady(v1alpha1.ReasonTaskRunSucceeded, "TaskRun %s built %s.", tr.Name, fn.Status.Image)
@@ -257,6 +330,8 @@ func (r *Reconciler) followBuild(ctx context.Context, fn *v1alpha1.Function, wan
 			// Neither Tekton nor the pod tells of a Secret that does not exist.
 			fn.Status.MarkBuildUnknown(v1alpha1.ReasonTaskRunRunning, "TaskRun %s waits for its pod to start, which needs Secret %s to exist.",
 				tr.Name, strings.Join(neededSecrets(tr), " and Secret "))
+		case condition.Reason == exceededQuota:
+			fn.Status.MarkBuildFailed(v1alpha1.ReasonQuotaExceeded, "The namespace's quota does not allow the build's pod, which is tried again every minute: %s", condition.Message)
 		case isOrdinary(condition.Reason):
 			fn.Status.MarkBuildUnknown(v1alpha1.ReasonTaskRunRunning, "TaskRun %s runs.", tr.Name)
 		default:
@@ -266,8 +341,13 @@ func (r *Reconciler) followBuild(ctx context.Context, fn *v1alpha1.Function, wan
 	return nil
 }
 
-// podPending is the reason of a TaskRun whose pod has not started.
-const podPending = "Pending"
+const (
+	// podPending is the reason of a TaskRun whose pod has not started.
+	podPending = "Pending"
+	// exceededQuota is the reason of a TaskRun whose pod a quota does not allow.
+	// Tekton creates the pod when it does.
+	exceededQuota = "ExceededResourceQuota"
+)
 
 // neededSecrets returns the names of the Secrets that the TaskRun's pod cannot
 // start without.
@@ -320,6 +400,15 @@ func setImage(ctx context.Context, fn *v1alpha1.Function, tag, digest string) {
 	fn.Status.Image = config.FromContextOrDefaults(ctx).Registry.PullImage(fn.Namespace, fn.Name, digest)
 }
 
+// byDigest returns the reference of an image with its digest, where that is
+// known: whoever pulls it then gets the same, though its tag be moved.
+func byDigest(image, digest string) string {
+	if digest == "" || digestIn(image) != "" {
+		return image
+	}
+	return image + "@" + digest
+}
+
 // digestIn returns the digest of a reference, or "".
 func digestIn(image string) string {
 	_, digest, _ := strings.Cut(image, "@")
@@ -328,25 +417,39 @@ func digestIn(image string) string {
 
 // known collects what the status and the TaskRuns tell of the Function's builds.
 func known(fn *v1alpha1.Function, taskRuns []*pipelinev1.TaskRun) builds.Known {
-	k := builds.Known{Existing: buildsOf(fn, taskRuns)}
+	k := builds.Known{Existing: buildsOf(fn, taskRuns), Now: time.Now()}
 	if digestIn(fn.Status.Image) != "" {
 		k.ImageTag = fn.Status.ImageTag
 	}
 	if b := fn.Status.Build; b != nil {
-		k.Last = &builds.Build{
-			Name:    b.TaskRunName,
-			Request: builds.Request{Tag: b.ImageTag, Fingerprint: b.Inputs, Rebuild: b.Rebuild, Generation: b.Generation},
-			Reason:  b.Reason,
-			State:   rememberedState(b),
-		}
+		k.Last = new(describe(b))
+		k.Last.State = rememberedState(b)
 	}
 	return k
 }
 
-// isPlanned says whether the build waits for earlier ones to be gone, to make
-// the image of that tag.
-func isPlanned(b *v1alpha1.BuildStatus, tag string) bool {
-	return rememberedState(b) == builds.Planned && b.ImageTag == tag
+// describe tells of the build what the status says of it.
+func describe(b *v1alpha1.BuildStatus) builds.Build {
+	var ended time.Time
+	if b.CompletionTime != nil {
+		ended = b.CompletionTime.Time
+	}
+	return builds.Build{
+		Name: b.TaskRunName,
+		Request: builds.Request{
+			Tag:                b.ImageTag,
+			Fingerprint:        b.Inputs,
+			Rebuild:            b.Rebuild,
+			Generation:         b.Generation,
+			CredentialsVersion: b.CredentialsVersion,
+		},
+		Reason:  b.Reason,
+		Attempt: b.Attempts,
+		Refused: b.Failure != nil && b.Failure.Reason == v1alpha1.ReasonRegistryUnauthorized,
+
+		Transient: b.Failure != nil && b.Failure.Transient,
+		Ended:     ended,
+	}
 }
 
 func rememberedState(b *v1alpha1.BuildStatus) builds.State {
@@ -371,22 +474,11 @@ func buildsOf(fn *v1alpha1.Function, taskRuns []*pipelinev1.TaskRun) []builds.Bu
 		if !orphaned && !metav1.IsControlledBy(tr, fn) {
 			continue
 		}
-		status := buildStatus(fn, tr)
-		existing = append(existing, builds.Build{
-			Name: tr.Name,
-			Request: builds.Request{
-				Tag:         status.ImageTag,
-				Fingerprint: status.Inputs,
-				Rebuild:     status.Rebuild,
-				Generation:  generationOf(fn, tr),
-
-				CredentialsVersion: tr.Annotations[serverless.BuildCredentialsAnnotationKey],
-			},
-			Reason:   status.Reason,
-			State:    stateOf(tr),
-			Deleting: tr.DeletionTimestamp != nil,
-			Refused:  status.Failure != nil && status.Failure.Reason == v1alpha1.ReasonRegistryUnauthorized,
-		})
+		b := describe(buildStatus(fn, tr))
+		b.Generation = generationOf(fn, tr)
+		b.State = stateOf(tr)
+		b.Deleting = tr.DeletionTimestamp != nil
+		existing = append(existing, b)
 	}
 	return existing
 }
@@ -427,24 +519,32 @@ func buildStatus(fn *v1alpha1.Function, tr *pipelinev1.TaskRun) *v1alpha1.BuildS
 		attempts = 1
 	}
 	status := &v1alpha1.BuildStatus{
-		TaskRunName:    tr.Name,
-		Reason:         tr.Annotations[serverless.BuildReasonAnnotationKey],
-		Generation:     generationOf(fn, tr),
-		ImageTag:       tr.Labels[serverless.ImageTagLabelKey],
-		Inputs:         tr.Annotations[serverless.BuildInputsAnnotationKey],
-		Rebuild:        tr.Annotations[serverless.RebuildAnnotationKey],
-		Attempts:       int32(attempts),
+		TaskRunName: tr.Name,
+		Reason:      tr.Annotations[serverless.BuildReasonAnnotationKey],
+		Generation:  generationOf(fn, tr),
+		ImageTag:    tr.Labels[serverless.ImageTagLabelKey],
+		Inputs:      tr.Annotations[serverless.BuildInputsAnnotationKey],
+		Rebuild:     tr.Annotations[serverless.RebuildAnnotationKey],
+		Attempts:    int32(attempts),
+
+		CredentialsVersion: tr.Annotations[serverless.BuildCredentialsAnnotationKey],
+
 		StartTime:      tr.Status.StartTime,
 		CompletionTime: tr.Status.CompletionTime,
+	}
+	if condition := tr.Status.GetCondition(apis.ConditionSucceeded); stateOf(tr).Ended() && status.CompletionTime == nil {
+		// Where a container cannot be made, Tekton does not set it.
+		status.CompletionTime = &condition.LastTransitionTime.Inner
 	}
 	if !stateOf(tr).Ended() {
 		// It serves the Function as it is now, whichever generation asked first.
 		status.Generation = max(status.Generation, fn.Generation)
 	}
 	if isRemembered(fn, tr) {
-		status.Failure = fn.Status.Build.Failure
+		status.Failure, status.Log = fn.Status.Build.Failure, fn.Status.Build.Log
 		status.ImageTag = cmp.Or(status.ImageTag, fn.Status.Build.ImageTag)
 		status.Inputs = cmp.Or(status.Inputs, fn.Status.Build.Inputs)
+		status.CredentialsVersion = cmp.Or(status.CredentialsVersion, fn.Status.Build.CredentialsVersion)
 	}
 	return status
 }

@@ -21,42 +21,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/scheme"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/tools/record"
-	kubeclient "knative.dev/pkg/client/injection/kube/client"
 	"knative.dev/pkg/configmap"
 	"knative.dev/pkg/controller"
-	"knative.dev/pkg/logging"
-	"knative.dev/pkg/logging/logkey"
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 )
 
-const (
-	// component is who events are from.
-	component = "function-controller"
-
-	// reasonInvalidConfiguration is the reason of the event on a ConfigMap that
-	// cannot be read.
-	reasonInvalidConfiguration = "InvalidConfiguration"
-)
-
-// withEventRecorder returns a context with the recorder that the reconciler
-// uses, too. It ends with the context.
-func withEventRecorder(ctx context.Context) context.Context {
-	if controller.GetEventRecorder(ctx) != nil {
-		return ctx
-	}
-	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
-	logger := logging.FromContext(ctx).Named("events")
-	broadcaster.StartEventWatcher(func(event *corev1.Event) {
-		logger.Infow(event.Message, "type", event.Type, "reason", event.Reason, "kind", event.InvolvedObject.Kind,
-			logkey.Key, event.InvolvedObject.Namespace+"/"+event.InvolvedObject.Name)
-	})
-	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: kubeclient.Get(ctx).CoreV1().Events("")})
-	return controller.WithEventRecorder(ctx, broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component}))
-}
+// reasonInvalidConfiguration is the reason of the event on a ConfigMap that
+// cannot be read.
+const reasonInvalidConfiguration = "InvalidConfiguration"
 
 // warnOfConfig has an event emitted on each ConfigMap that was changed to what
 // cannot be read. The store keeps what was there before. It is for the webhook to

@@ -17,26 +17,15 @@ limitations under the License.
 package function
 
 import (
-	"context"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
-	clientgotesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
-	fakekubeclient "knative.dev/pkg/client/injection/kube/client/fake"
 	"knative.dev/pkg/controller"
-	"knative.dev/pkg/logging"
 	pkgreconciler "knative.dev/pkg/reconciler"
-	"knative.dev/pkg/system"
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 )
@@ -73,33 +62,4 @@ func TestWarnOfConfig(t *testing.T) {
 	broken["timeout"] = "30m"
 	watcher.OnChange(systemConfigMap(config.BuildConfigName, broken))
 	wantEvents("mended")
-}
-
-// TestEventRecorder has an event written, and logged with the key of its object.
-func TestEventRecorder(t *testing.T) {
-	ctx := t.Context()
-	core, logs := observer.New(zap.InfoLevel)
-	ctx, kube := fakekubeclient.With(logging.WithLogger(ctx, zap.New(core).Sugar()))
-	ctx = withEventRecorder(ctx)
-	controller.GetEventRecorder(ctx).Event(&corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: system.Namespace(), Name: config.BuildConfigName},
-	}, corev1.EventTypeWarning, "Reason", "What is wrong")
-
-	if err := wait.PollUntilContextTimeout(ctx, time.Millisecond, wait.ForeverTestTimeout, true, func(context.Context) (bool, error) {
-		return len(kube.Actions()) > 0 && logs.Len() > 0, nil
-	}); err != nil {
-		t.Fatal("There was no event:", err)
-	}
-	wantAllowed(t, kube.Actions())
-	got := kube.Actions()[0].(clientgotesting.CreateAction).GetObject().(*corev1.Event)
-	if got.InvolvedObject.Kind != "ConfigMap" || got.Message != "What is wrong" || got.Source.Component != component {
-		t.Errorf("The event: %+v", got)
-	}
-	entry := logs.All()[0]
-	if key := entry.ContextMap()["knative.dev/key"]; key != system.Namespace()+"/"+config.BuildConfigName || entry.Message != "What is wrong" {
-		t.Errorf("The log: %+v", entry)
-	}
-	if again := withEventRecorder(ctx); again != ctx {
-		t.Error("A second recorder was made")
-	}
 }

@@ -45,9 +45,6 @@ type plan struct {
 	// lookup finds it in the registry.
 	lookup images.Lookup
 
-	// baseImage is what the image is built upon.
-	baseImage string
-
 	// files is what the image is built from.
 	files map[string]string
 
@@ -73,6 +70,7 @@ func makePlan(ctx context.Context, fn *v1alpha1.Function) (*plan, bool) {
 			fn.Status.MarkConfigurationFailed(v1alpha1.ReasonInvalidSpec, "%s", err.Error())
 			return nil, false
 		}
+		fn.Status.AcceptedGeneration = fn.Generation
 	}
 	if !cfg.Registry.Configured() {
 		fn.Status.MarkConfigurationFailed(v1alpha1.ReasonRegistryNotConfigured,
@@ -109,11 +107,12 @@ func makePlan(ctx context.Context, fn *v1alpha1.Function) (*plan, bool) {
 		lookup: images.Lookup{
 			Repository:   repositoryOf(ctx, fn),
 			Tag:          tag,
-			Dependencies: inputs.DependenciesTag(installEnvironment(fn)...),
+			Base:         configured.BaseImage,
+			BaseInsecure: cfg.Registry.IsInsecure(configured.BaseImage),
+			Dependencies: inputs.Dependencies(installEnvironment(fn)...),
 		},
-		baseImage: configured.BaseImage,
-		files:     files,
-		runtime:   runtime,
+		files:   files,
+		runtime: runtime,
 	}, true
 }
 
@@ -131,14 +130,10 @@ func installEnvironment(fn *v1alpha1.Function) []string {
 	return environment
 }
 
-// isAccepted says whether an earlier reconcile has found nothing wrong with the
-// spec. It stays accepted when the configuration becomes stricter.
+// isAccepted says whether nothing was found wrong with the spec, now or earlier.
+// It stays accepted when the configuration becomes stricter.
 func isAccepted(fn *v1alpha1.Function) bool {
-	switch fn.Status.GetCondition(v1alpha1.FunctionConditionConfigurationReady).GetReason() {
-	case v1alpha1.ReasonInvalidSpec, v1alpha1.ReasonRuntimeUnknown:
-		return false
-	}
-	return fn.Status.ObservedGeneration == fn.Generation
+	return fn.Status.AcceptedGeneration == fn.Generation
 }
 
 // runtimeOf returns the Function's runtime, as it is configured and as Kiln knows
@@ -189,12 +184,10 @@ func (r *Reconciler) configure(ctx context.Context, fn *v1alpha1.Function, want 
 			return fmt.Errorf("failed to update ConfigMap: %w", err)
 		}
 	}
-	replaced, err := r.deleteOtherConfigMaps(ctx, fn, existing.Name)
-	if err != nil {
+	if err := r.deleteOtherConfigMaps(ctx, fn, existing.Name); err != nil {
 		return err
 	}
-	fn.Status.MarkConfigurationReady(configuredReason(before, replaced),
-		"ConfigMap %s holds what the build needs.", existing.Name)
+	markConfigured(fn, existing.Name, want.request.Tag, before)
 	return nil
 }
 
@@ -208,77 +201,45 @@ func (r *Reconciler) getOrCreateConfigMap(ctx context.Context, fn *v1alpha1.Func
 	if !apierrs.IsNotFound(err) {
 		return nil, listed, fmt.Errorf("failed to get ConfigMap: %w", err)
 	}
-	existing, err = r.kube.CoreV1().ConfigMaps(fn.Namespace).Create(ctx, desired, metav1.CreateOptions{})
-	switch {
-	case err == nil:
-		return existing, created, nil
-	case apierrs.IsAlreadyExists(err):
-		if existing, err = r.kube.CoreV1().ConfigMaps(fn.Namespace).Get(ctx, desired.Name, metav1.GetOptions{}); err != nil {
-			return nil, unlisted, fmt.Errorf("failed to get ConfigMap: %w", err)
-		}
-		return existing, unlisted, nil
-	case isRejected(err):
+	existing, from, err := createOrGet(ctx, r.kube.CoreV1().ConfigMaps(fn.Namespace), "ConfigMap", desired)
+	if err == nil || from != created {
+		return existing, from, err
+	}
+	if isRejected(err) {
 		fn.Status.MarkConfigurationFailed(v1alpha1.ReasonConfigMapFailed, "ConfigMap %s cannot be created: %v", desired.Name, err)
 	}
-	return nil, created, retry(fmt.Errorf("failed to create ConfigMap: %w", err))
+	return nil, from, retry(fmt.Errorf("failed to create ConfigMap: %w", err))
 }
 
-// notOwned tells the user of an object, by kind and name, that is in the way.
-const notOwned = "%s %s exists and is not the Function's. Delete it or give the Function another name."
-
-// origin tells how an object of the name that Kiln needs was come by.
-type origin int
-
-const (
-	// listed objects are watched: a change of them wakes the Function.
-	listed origin = iota
-	// created objects are new.
-	created
-	// unlisted objects lack our label, so that nobody watches them.
-	unlisted
-)
-
-// awaitDeletion returns an error for an object that is being deleted, and whose
-// end nothing will tell of: it has the Function tried again.
-func (o origin) awaitDeletion(kind, name string) error {
-	if o != unlisted {
-		return nil
-	}
-	return fmt.Errorf("%s %s is being deleted", kind, name)
-}
-
-// deleteOtherConfigMaps deletes the ConfigMaps of earlier builds, and says
-// whether there were any.
-func (r *Reconciler) deleteOtherConfigMaps(ctx context.Context, fn *v1alpha1.Function, name string) (bool, error) {
+// deleteOtherConfigMaps deletes the ConfigMaps of earlier builds.
+func (r *Reconciler) deleteOtherConfigMaps(ctx context.Context, fn *v1alpha1.Function, name string) error {
 	all, err := r.configMapLister.ConfigMaps(fn.Namespace).List(childrenOf(fn))
 	if err != nil {
-		return false, fmt.Errorf("failed to list ConfigMaps: %w", err)
+		return fmt.Errorf("failed to list ConfigMaps: %w", err)
 	}
-	deleted := false
 	for _, cm := range all {
 		if cm.Name == name || cm.DeletionTimestamp != nil || !metav1.IsControlledBy(cm, fn) {
 			continue
 		}
 		if err := r.kube.CoreV1().ConfigMaps(fn.Namespace).Delete(ctx, cm.Name, deleteOptions(cm)); err != nil && !isGone(err) {
-			return false, fmt.Errorf("failed to delete ConfigMap: %w", err)
+			return fmt.Errorf("failed to delete ConfigMap: %w", err)
 		}
-		deleted = true
 	}
-	return deleted, nil
+	return nil
 }
 
-// configuredReason tells how the configuration came to be. That does not change
-// while the ConfigMap does not.
-func configuredReason(before *v1alpha1.FunctionStatus, replaced bool) string {
-	was := before.GetCondition(v1alpha1.FunctionConditionConfigurationReady)
-	switch {
-	case replaced:
-		return v1alpha1.ReasonConfigMapUpdated
-	case was.IsTrue():
-		return was.Reason
-	default:
-		return v1alpha1.ReasonConfigMapCreated
+// markConfigured says that the ConfigMap for the image of that tag is there, and
+// how it came to be, which does not change while the ConfigMap does not. That is
+// told by what the status said before: an earlier ConfigMap may be gone already.
+func markConfigured(fn *v1alpha1.Function, name, tag string, before *v1alpha1.FunctionStatus) {
+	reason, message := v1alpha1.ReasonConfigMapCreated, fmt.Sprintf("ConfigMap %s holds what the build needs.", name)
+	switch was := before.GetCondition(v1alpha1.FunctionConditionConfigurationReady); {
+	case was.IsTrue() && was.Message == message:
+		reason = was.Reason
+	case was.IsTrue(), before.Build != nil && before.Build.ImageTag != tag:
+		reason = v1alpha1.ReasonConfigMapUpdated
 	}
+	fn.Status.MarkConfigurationReady(reason, "%s", message)
 }
 
 // childrenOf selects what Kiln has created for the Function.

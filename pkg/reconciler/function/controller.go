@@ -25,6 +25,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	kubeclient "knative.dev/pkg/client/injection/kube/client"
@@ -39,6 +40,7 @@ import (
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
+	"github.com/kiln-dev/kiln/pkg/builds/queue"
 	kilnclient "github.com/kiln-dev/kiln/pkg/client/injection/client"
 	functioninformer "github.com/kiln-dev/kiln/pkg/client/injection/informers/serverless/v1alpha1/function"
 	functionreconciler "github.com/kiln-dev/kiln/pkg/client/injection/reconciler/serverless/v1alpha1/function"
@@ -81,26 +83,25 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 		logs:    podLogs{kubeclient.Get(ctx)},
 	}
 	impl := functionreconciler.NewImpl(ctx, r, func(impl *controller.Impl) controller.Options {
-		store := config.NewStore(logger.Named("config-store"), func(string, any) {
+		r.queue = queue.New(queue.Limits{Cluster: 1}, impl.EnqueueKey)
+		store := config.NewStore(logger.Named("config-store"), setLimits(r.queue), func(string, any) {
 			impl.GlobalResync(functions.Informer())
 		})
 		store.WatchConfigs(cmw)
 		// ReconcileKind writes the status itself.
-		return controller.Options{ConfigStore: store, SkipStatusUpdates: true}
+		return controller.Options{ConfigStore: store, SkipStatusUpdates: true, DemoteFunc: r.demote}
 	})
 
-	client := images.NewClient(secrets.Keychain)
-	lookups, taggings := images.NewLookups(client, impl.EnqueueKey), images.NewTaggings(client, impl.EnqueueKey)
-	lookups.Start(ctx)
-	taggings.Start(ctx)
-	r.lookups, r.taggings = lookups, taggings
-
+	r.startAsking(ctx, images.NewClient(secrets.Keychain), impl.EnqueueKey)
 	if err := metrics.Instrument(otel.GetMeterProvider(), impl, functions); err != nil {
 		logger.Panicw("Failed to set up metrics", "error", err)
 	}
+	impl.Reconciler = &queueLeader{leader: impl.Reconciler.(leader), ctx: ctx, queue: r.queue, functions: functions.Lister(), tekton: r.tekton}
 	warnOfConfig(ctx, cmw, impl)
 	watch(ctx, functions.Informer(), withoutManagedFields, controller.HandleAll(impl.Enqueue))
-	for _, children := range []cache.SharedIndexInformer{configMaps.Informer(), taskRuns.Informer(), services.Informer()} {
+	watch(ctx, functions.Informer(), withoutManagedFields, releaseDeleted(r.queue))
+	watch(ctx, taskRuns.Informer(), withoutManagedFields, countBuilds(r.queue, enqueueFunctionOf(impl)))
+	for _, children := range []cache.SharedIndexInformer{configMaps.Informer(), services.Informer()} {
 		watch(ctx, children, withoutManagedFields, controller.HandleAll(enqueueFunctionOf(impl)))
 	}
 	watch(ctx, pods.Informer(), withoutPodSpec, cache.FilteringResourceEventHandler{
@@ -110,6 +111,14 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 	watch(ctx, mounts, withoutSource, controller.HandleAll(enqueueFunctionOfMount(pods.Lister(), impl.EnqueueKey)))
 	secrets.OnChange(enqueueFunctionsBeside(ctx, impl, functions.Lister()))
 	return impl
+}
+
+// startAsking starts what asks registries, and tells them, beside the reconciler.
+func (r *Reconciler) startAsking(ctx context.Context, client *images.Client, wake func(types.NamespacedName)) {
+	lookups, taggings := images.NewLookups(client, wake), images.NewTaggings(client, wake)
+	lookups.Start(ctx)
+	taggings.Start(ctx)
+	r.lookups, r.taggings = lookups, taggings
 }
 
 // enqueueFunctionsBeside finds the Functions of the namespace of an object.

@@ -29,6 +29,9 @@ import (
 type credentialSecrets interface {
 	// Ensure returns the Secret of that name that the namespace is to use, or nil.
 	Ensure(ctx context.Context, name, namespace string) (*corev1.Secret, error)
+
+	// Version tells two contents of a Secret apart.
+	Version(*corev1.Secret) string
 }
 
 // pullSecrets returns the names of the Secrets that nodes pull images with. They
@@ -51,7 +54,7 @@ func (r *Reconciler) provideCredentials(ctx context.Context, fn *v1alpha1.Functi
 			"The credentials in Secret %s cannot be brought to the namespace: %v", name, err)
 	}
 	if want.credentials != nil {
-		want.request.CredentialsVersion = want.credentials.ResourceVersion
+		want.request.CredentialsVersion = r.secrets.Version(want.credentials)
 	}
 	return retry(err)
 }

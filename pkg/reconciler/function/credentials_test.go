@@ -54,9 +54,10 @@ func withCredentials(what any) map[string]any {
 func TestReconcileCredentials(t *testing.T) {
 	run := func(reason string, attempt int32, version string) *pipelinev1.TaskRun {
 		want, _ := makePlan(config.ToContext(t.Context(), testConfig()), function())
+		want.request.CredentialsVersion = version
 		return resources.MakeTaskRun(function(), testConfig(), resources.Build{
 			Request: want.request, Reason: reason, Attempt: attempt,
-			BaseImage: want.baseImage, Files: want.files, Credentials: registrySecret(version),
+			BaseImage: want.lookup.Base, Files: want.files, Credentials: registrySecret(version),
 		})
 	}
 	withSecret := run(builds.ReasonFirstBuild, 1, "7")
@@ -64,6 +65,8 @@ func TestReconcileCredentials(t *testing.T) {
 	taskRunFailed("Failed", "step push")(refusedRun)
 	refused := function(observed(configured, buildFailed(refusedRun,
 		v1alpha1.BuildFailure{Reason: v1alpha1.ReasonRegistryUnauthorized, Message: "401"})))
+	refusedRunHeld := refusedRun.DeepCopy()
+	taskRunDeleting(refusedRunHeld)
 	second := run(builds.ReasonCredentialsChanged, 2, "8")
 	planned := function(observed(configured, buildPlanned(builds.ReasonCredentialsChanged, refusedRun), func(fn *v1alpha1.Function) { fn.Status.Build.Attempts = 1 }))
 	pulls := service(running1, serviceReady, func(svc *servingv1.Service) {
@@ -107,7 +110,6 @@ func TestReconcileCredentials(t *testing.T) {
 		WantEvents: []string{
 			"Normal ConfigMapCreated ConfigMap " + configMap(function()).Name + " holds what the build needs.",
 			"Warning CredentialsFailed " + refusal,
-			"Warning InternalError " + quota.Error(),
 		},
 	}, {
 		Name:          "a Function that runs goes on to",
@@ -115,7 +117,6 @@ func TestReconcileCredentials(t *testing.T) {
 		Objects:       []runtime.Object{running, configMap(running), tr1, pulls},
 		OtherTestData: withCredentials(quota),
 		WantErr:       true,
-		WantEvents:    []string{"Warning InternalError " + quota.Error()},
 	}, {
 		Name:          "a build whose pod does not start tells of the Secrets that it needs",
 		Key:           key,
@@ -138,6 +139,24 @@ func TestReconcileCredentials(t *testing.T) {
 		WantDeletes:       []clientgotesting.DeleteActionImpl{deletion("taskruns", refusedRun)},
 		WantStatusUpdates: statusUpdate(planned),
 		WantEvents:        []string{"Normal TaskRunsDeleted The build starts when earlier ones are gone: " + refusedRun.Name + "."},
+	}, {
+		Name:          "which may take its time",
+		Key:           key,
+		Objects:       []runtime.Object{planned, configMap(planned), refusedRunHeld},
+		OtherTestData: withCredentials(registrySecret("8")),
+	}, {
+		Name:              "and is tried again with them when the refused one is gone already",
+		Key:               key,
+		Objects:           []runtime.Object{refused, configMap(refused)},
+		OtherTestData:     withCredentials(registrySecret("8")),
+		WantCreates:       []runtime.Object{second},
+		WantStatusUpdates: statusUpdate(function(observed(configured, buildCreated(second)))),
+		WantEvents:        []string{"Normal TaskRunCreated TaskRun " + second.Name + " is about to run."},
+	}, {
+		Name:          "but not with the same, then, either",
+		Key:           key,
+		Objects:       []runtime.Object{refused, configMap(refused)},
+		OtherTestData: withCredentials(registrySecret("7")),
 	}, {
 		Name:              "as another attempt",
 		Key:               key,

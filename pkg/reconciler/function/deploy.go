@@ -89,10 +89,13 @@ func (r *Reconciler) deploy(ctx context.Context, fn *v1alpha1.Function) error {
 }
 
 // keepServing keeps the last image there was serving while the next is built,
-// or cannot be. Requests reach it as the Function says; of how the Service is
-// doing otherwise it says nothing.
+// or cannot be. Requests reach it as the Function says, unless the spec is
+// refused; of how the Service is doing otherwise it says nothing.
 func (r *Reconciler) keepServing(ctx context.Context, fn *v1alpha1.Function) error {
 	desired := resources.MakeService(fn, fn.Status.Image, pullSecrets(ctx)...)
+	if !isAccepted(fn) {
+		return r.hold(ctx, fn, desired, "")
+	}
 	missing, err := r.missingRevisions(ctx, fn, desired)
 	if err != nil {
 		return err
@@ -103,11 +106,13 @@ func (r *Reconciler) keepServing(ctx context.Context, fn *v1alpha1.Function) err
 // hold has the revision that was deployed last go on, as the Function may ask for
 // one that only the next image can run. Where revisions are missing that requests
 // are to be sent to, requests go on as well as they did, and the status says so.
+// Where the spec is refused nothing of it is done: who can call the function, and
+// which revisions get the requests, stays as it is.
 func (r *Reconciler) hold(ctx context.Context, fn *v1alpha1.Function, desired *servingv1.Service, missing string) error {
 	if missing != "" {
 		fn.Status.MarkRunningFailed(v1alpha1.ReasonRevisionMissing, "%s", missing)
 	}
-	svc, from, err := r.getLastService(ctx, fn, desired, missing == "" && fn.Status.Image != "")
+	svc, from, err := r.getLastService(ctx, fn, desired, missing == "" && isAccepted(fn) && fn.Status.Image != "")
 	if svc == nil || err != nil {
 		return err
 	}
@@ -121,7 +126,10 @@ func (r *Reconciler) hold(ctx context.Context, fn *v1alpha1.Function, desired *s
 	if from == created {
 		return nil
 	}
-	if missing != "" {
+	switch {
+	case !isAccepted(fn):
+		resources.KeepRoute(desired, svc)
+	case missing != "":
 		desired.Spec.RouteSpec = svc.Spec.RouteSpec
 	}
 	merged, change := resources.MergeRoute(desired, svc)
@@ -173,18 +181,15 @@ func (r *Reconciler) getOrCreateService(ctx context.Context, fn *v1alpha1.Functi
 	if !apierrs.IsNotFound(err) {
 		return nil, listed, fmt.Errorf("failed to get Service: %w", err)
 	}
-	svc, err = r.serving.ServingV1().Services(fn.Namespace).Create(ctx, desired, metav1.CreateOptions{})
-	if err == nil {
-		fn.Status.TemplateHash = resources.Remember(svc)
-		return svc, created, nil
+	svc, from, err := createOrGet(ctx, r.serving.ServingV1().Services(fn.Namespace), "Service", desired)
+	switch {
+	case from != created:
+		return svc, from, err
+	case err != nil:
+		return nil, from, retryService(fmt.Errorf("failed to create Service: %w", err))
 	}
-	if !apierrs.IsAlreadyExists(err) {
-		return nil, created, retryService(fmt.Errorf("failed to create Service: %w", err))
-	}
-	if svc, err = r.serving.ServingV1().Services(fn.Namespace).Get(ctx, desired.Name, metav1.GetOptions{}); err != nil {
-		return nil, unlisted, fmt.Errorf("failed to get Service: %w", err)
-	}
-	return svc, unlisted, nil
+	fn.Status.TemplateHash = resources.Remember(svc)
+	return svc, from, nil
 }
 
 func (r *Reconciler) updateService(ctx context.Context, svc *servingv1.Service) (*servingv1.Service, error) {

@@ -35,7 +35,10 @@ import (
 )
 
 // effectOf says, in the words of docs/function.md, what an edit of a running
-// Function causes, and why it is built if it is. It asks what the reconciler asks.
+// Function causes, and why it is built if it is. It asks what the reconciler asks:
+// one pure function tells whether there is a build, and why, and another, which
+// can only be asked once there is an image, what is to change of the service. A
+// third around them would be for this test alone.
 func effectOf(before, after *v1alpha1.Function) (effect, buildReason string) {
 	last := builds.Build{Name: "last", Request: request(before), State: builds.Succeeded}
 	known := builds.Known{ImageTag: last.Tag, Last: &last, Existing: []builds.Build{last}}

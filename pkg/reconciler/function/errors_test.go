@@ -66,6 +66,42 @@ func TestRetry(t *testing.T) {
 	}
 }
 
+func TestEither(t *testing.T) {
+	transient, later := errors.New("no answer"), errors.New("no room")
+	permanent := controller.NewPermanentError(errors.New("never"))
+	skipped := controller.NewSkipKey("leaving")
+	tests := map[string]struct {
+		first, second error
+		want          []error
+		// permanent and skipped errors are not tried again.
+		permanent, skipped bool
+	}{
+		"neither":                         {},
+		"the first":                       {first: transient, want: []error{transient}},
+		"the second":                      {second: transient, want: []error{transient}},
+		"both":                            {first: transient, second: later, want: []error{transient, later}},
+		"the first is permanent":          {first: permanent, second: transient, want: []error{transient}},
+		"the second is permanent":         {first: transient, second: permanent, want: []error{transient}},
+		"only the first, and permanent":   {first: permanent, want: []error{permanent}, permanent: true},
+		"both are permanent":              {first: permanent, second: permanent, want: []error{permanent}, permanent: true},
+		"the namespace is being deleted":  {first: skipped, second: transient, want: []error{skipped}, skipped: true},
+		"the namespace is deleted by now": {first: permanent, second: skipped, want: []error{skipped}, skipped: true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := either(tc.first, tc.second)
+			if (got == nil) != (len(tc.want) == 0) || controller.IsPermanentError(got) != tc.permanent || controller.IsSkipKey(got) != tc.skipped {
+				t.Errorf("either() = %#v", got)
+			}
+			for _, err := range tc.want {
+				if !errors.Is(got, err) {
+					t.Errorf("either() = %#v, which lacks %#v", got, err)
+				}
+			}
+		})
+	}
+}
+
 func TestOwnershipOf(t *testing.T) {
 	fn := function()
 	ref := func(kind, apiVersion, name, uid string) []metav1.OwnerReference {

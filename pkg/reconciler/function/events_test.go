@@ -17,13 +17,25 @@ limitations under the License.
 package function
 
 import (
+	"context"
 	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	clientgotesting "k8s.io/client-go/testing"
 	"knative.dev/pkg/apis"
+	fakekubeclient "knative.dev/pkg/client/injection/kube/client/fake"
+	"knative.dev/pkg/controller"
+	"knative.dev/pkg/logging"
 	rtesting "knative.dev/pkg/reconciler/testing"
+	"knative.dev/pkg/system"
 
+	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds"
 )
@@ -106,4 +118,34 @@ func TestReconcileEvents(t *testing.T) {
 		WantStatusUpdates: statusUpdate(failed("B")),
 		WantEvents:        []string{"Warning ServiceFailed RevisionFailed: B"},
 	}}.Test(t, factory())
+}
+
+// TestEventRecorder has an event written, and logged with the key of its object;
+// not so those of the generated reconciler, which come with each failed try.
+func TestEventRecorder(t *testing.T) {
+	ctx := t.Context()
+	core, logs := observer.New(zap.InfoLevel)
+	ctx, kube := fakekubeclient.With(logging.WithLogger(ctx, zap.New(core).Sugar()))
+	ctx = withEventRecorder(ctx)
+	cm := systemConfigMap(config.BuildConfigName, nil)
+	controller.GetEventRecorder(ctx).Event(cm, corev1.EventTypeWarning, "InternalError", "A try has failed")
+	controller.GetEventRecorder(ctx).Event(cm, corev1.EventTypeWarning, "Reason", "What is wrong")
+
+	if err := wait.PollUntilContextTimeout(ctx, time.Millisecond, wait.ForeverTestTimeout, true, func(context.Context) (bool, error) {
+		return len(kube.Actions()) > 0 && logs.Len() > 0, nil
+	}); err != nil {
+		t.Fatal("There was no event:", err)
+	}
+	wantAllowed(t, kube.Actions())
+	got := kube.Actions()[0].(clientgotesting.CreateAction).GetObject().(*corev1.Event)
+	if got.InvolvedObject.Kind != "ConfigMap" || got.Message != "What is wrong" || got.Source.Component != component {
+		t.Errorf("The event: %+v", got)
+	}
+	entry := logs.All()[0]
+	if key := entry.ContextMap()["knative.dev/key"]; key != system.Namespace()+"/"+config.BuildConfigName || entry.Message != "What is wrong" {
+		t.Errorf("The log: %+v", entry)
+	}
+	if again := withEventRecorder(ctx); again != ctx {
+		t.Error("A second recorder was made")
+	}
 }

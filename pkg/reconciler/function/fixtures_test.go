@@ -19,6 +19,7 @@ package function
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -43,6 +44,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds"
+	"github.com/kiln-dev/kiln/pkg/builds/queue"
 	functionreconciler "github.com/kiln-dev/kiln/pkg/client/injection/reconciler/serverless/v1alpha1/function"
 	"github.com/kiln-dev/kiln/pkg/images"
 	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
@@ -55,6 +57,7 @@ const (
 	key       = namespace + "/" + name
 	digestA   = "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 	digestB   = "sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+	digestC   = "sha256:cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc"
 	repo      = "registry.example.com:5000/functions/default/greeter"
 	sourceA   = "module.exports = { main: () => 'A' }"
 	sourceB   = "module.exports = { main: () => 'B' }"
@@ -71,7 +74,18 @@ const (
 	// secretKey holds the Secret with credentials of the namespace, or the error
 	// of getting it there.
 	secretKey = "secret"
+	// queueKey holds the queue of builds; without one, all may run at once.
+	queueKey = "queue"
 )
+
+// openedQueue returns a queue that wakes nobody.
+func openedQueue(limits queue.Limits) *queue.Queue {
+	q := queue.New(limits, func(types.NamespacedName) {})
+	if err := q.Open(nil, func() ([]queue.Build, error) { return nil, nil }); err != nil {
+		panic(err)
+	}
+	return q
+}
 
 func testConfig(edits ...func(*config.Config)) *config.Config {
 	functions, err := config.NewFunctionsFromMap(nil)
@@ -138,28 +152,38 @@ func (s fakeSecrets) Ensure(_ context.Context, name, inNamespace string) (*corev
 	return secret, err
 }
 
+func (fakeSecrets) Version(secret *corev1.Secret) string { return secret.ResourceVersion }
+
 // fakeRegistry answers at once, unless it is slow. By itself it holds no image,
 // and tags none.
 type fakeRegistry struct {
 	slow         bool
 	digest       string
+	base         string
 	dependencies string
 	tagged       string
 }
 
 type fakeLookups struct{ fakeRegistry }
 
-func (fakeLookups) Ask(types.NamespacedName, images.Lookup) {}
-func (fakeLookups) Forget(types.NamespacedName)             {}
+func (fakeLookups) Ask(types.NamespacedName, images.Lookup)   {}
+func (fakeLookups) Acknowledge(types.NamespacedName)          {}
+func (fakeLookups) Forget(types.NamespacedName)               {}
+func (fakeLookups) ForgetAll(func(types.NamespacedName) bool) {}
 
-func (f fakeLookups) Answer(types.NamespacedName, images.Lookup, bool) (images.Found, bool) {
-	return images.Found{Image: f.digest, Dependencies: f.dependencies}, !f.slow
+func (f fakeLookups) Answer(_ types.NamespacedName, request images.Lookup, _ bool) (images.Found, bool) {
+	if request.Tag == "" {
+		return images.Found{Base: f.base}, !f.slow
+	}
+	return images.Found{Image: f.digest, Base: f.base, Dependencies: f.dependencies}, !f.slow
 }
 
 type fakeTaggings struct{ fakeRegistry }
 
-func (fakeTaggings) Ask(types.NamespacedName, images.Tagging) {}
-func (fakeTaggings) Forget(types.NamespacedName)              {}
+func (fakeTaggings) Ask(types.NamespacedName, images.Tagging)  {}
+func (fakeTaggings) Acknowledge(types.NamespacedName)          {}
+func (fakeTaggings) Forget(types.NamespacedName)               {}
+func (fakeTaggings) ForgetAll(func(types.NamespacedName) bool) {}
 
 func (f fakeTaggings) Answer(_ types.NamespacedName, request images.Tagging, _ bool) (struct{}, bool) {
 	return struct{}{}, f.tagged == request.Tag
@@ -176,8 +200,13 @@ func factory() rtesting.Factory {
 		serving := w.Serving.(*fakeserving.Clientset)
 		serving.PrependReactor("create", "services", store(serving.Tracker().Create))
 		serving.PrependReactor("update", "services", store(serving.Tracker().Update))
+		turns, ok := w.Row.OtherTestData[queueKey].(*queue.Queue)
+		if !ok {
+			turns = openedQueue(queue.Limits{})
+		}
 		r := &Reconciler{
-			kiln: w.Kiln, kube: w.Kube, tekton: w.Tekton, serving: w.Serving,
+			queue: turns,
+			kiln:  w.Kiln, kube: w.Kube, tekton: w.Tekton, serving: w.Serving,
 			configMapLister: w.ConfigMapLister, taskRunLister: w.TaskRunLister, serviceLister: w.ServiceLister,
 			podLister: w.PodLister, mountEventLister: w.EventLister,
 			logs:     fakeLogs(log),
@@ -185,7 +214,7 @@ func factory() rtesting.Factory {
 			lookups:  fakeLookups{registry},
 			taggings: fakeTaggings{registry},
 		}
-		return functionreconciler.NewReconciler(ctx, logging.FromContext(ctx), w.Kiln, w.FunctionLister, w.Recorder, r,
+		return functionreconciler.NewReconciler(ctx, logging.FromContext(ctx), w.Kiln, w.FunctionLister, edgeRecorder{w.Recorder}, r,
 			controller.Options{ConfigStore: fixedStore{cfg}, SkipStatusUpdates: true})
 	})
 }
@@ -278,6 +307,11 @@ func observed(options ...functionOption) functionOption {
 			option(fn)
 		}
 		fn.Status.ObservedGeneration = fn.Generation
+		switch fn.Status.GetCondition(v1alpha1.FunctionConditionConfigurationReady).GetReason() {
+		case v1alpha1.ReasonInvalidSpec, v1alpha1.ReasonRuntimeUnknown:
+		default:
+			fn.Status.AcceptedGeneration = fn.Generation
+		}
 		fn.Status.UpdatePhase()
 	}
 }
@@ -331,6 +365,29 @@ func buildFailed(tr *pipelinev1.TaskRun, failure v1alpha1.BuildFailure) function
 		fn.Status.Build = buildStatus(fn, tr)
 		fn.Status.Build.Failure = &failure
 		fn.Status.MarkBuildFailed(failure.Reason, "%s", failure.Message)
+	}
+}
+
+// buildRetrying describes a build that is started again that long after it has
+// failed.
+func buildRetrying(tr *pipelinev1.TaskRun, failure v1alpha1.BuildFailure, delay time.Duration) functionOption {
+	return func(fn *v1alpha1.Function) {
+		fn.Status.Build = buildStatus(fn, tr)
+		fn.Status.Build.Failure = &failure
+		fn.Status.MarkBuildUnknown(v1alpha1.ReasonBuildRetrying, "%s", retryMessage(tr, failure, delay))
+	}
+}
+
+func retryMessage(tr *pipelinev1.TaskRun, failure v1alpha1.BuildFailure, delay time.Duration) string {
+	return fmt.Sprintf("Attempt %s of 7 failed, the next starts at %s: %s: %s", tr.Annotations[serverless.BuildAttemptAnnotationKey],
+		buildStatus(function(), tr).CompletionTime.Add(delay).UTC().Format("15:04:05 UTC"), failure.Reason, failure.Message)
+}
+
+// buildNotCreated describes a build whose TaskRun could not be created.
+func buildNotCreated(tr *pipelinev1.TaskRun) functionOption {
+	return func(fn *v1alpha1.Function) {
+		fn.Status.MarkBuildUnknown(v1alpha1.ReasonTaskRunNotCreated,
+			"TaskRun %s cannot be created for now, and is tried again: inducing failure for create taskruns", tr.Name)
 	}
 }
 
@@ -394,8 +451,13 @@ type taskRunOption func(*pipelinev1.TaskRun)
 
 // taskRun returns the first attempt at the build that the Function asks for.
 func taskRun(fn *v1alpha1.Function, reason string, options ...taskRunOption) *pipelinev1.TaskRun {
+	return attempt(fn, reason, 1, options...)
+}
+
+// attempt returns the n-th attempt at that build.
+func attempt(fn *v1alpha1.Function, reason string, n int32, options ...taskRunOption) *pipelinev1.TaskRun {
 	want := planOf(fn)
-	tr := resources.MakeTaskRun(fn, testConfig(), resources.Build{Request: want.request, Reason: reason, Attempt: 1, BaseImage: want.baseImage, Files: want.files})
+	tr := resources.MakeTaskRun(fn, testConfig(), resources.Build{Request: want.request, Reason: reason, Attempt: n, BaseImage: want.lookup.Base, Files: want.files})
 	for _, option := range options {
 		option(tr)
 	}

@@ -22,7 +22,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 
 	pipelineclientset "github.com/tektoncd/pipeline/pkg/client/clientset/versioned"
 	pipelinelisters "github.com/tektoncd/pipeline/pkg/client/listers/pipeline/v1"
@@ -31,19 +30,16 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"knative.dev/pkg/apis"
 	"knative.dev/pkg/controller"
-	"knative.dev/pkg/kmap"
-	"knative.dev/pkg/kmeta"
 	pkgreconciler "knative.dev/pkg/reconciler"
 	servingclientset "knative.dev/serving/pkg/client/clientset/versioned"
 	servinglisters "knative.dev/serving/pkg/client/listers/serving/v1"
 
-	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/builds/queue"
 	clientset "github.com/kiln-dev/kiln/pkg/client/clientset/versioned"
 	functionreconciler "github.com/kiln-dev/kiln/pkg/client/injection/reconciler/serverless/v1alpha1/function"
 	"github.com/kiln-dev/kiln/pkg/images"
@@ -70,6 +66,7 @@ type Reconciler struct {
 
 	logs logReader
 
+	queue    *queue.Queue
 	lookups  registry[images.Lookup, images.Found]
 	taggings registry[images.Tagging, struct{}]
 }
@@ -90,13 +87,18 @@ func (r *Reconciler) ReconcileKind(ctx context.Context, fn *v1alpha1.Function) p
 	if errors.Is(err, errStale) {
 		return nil
 	}
+	if err != nil || !isQueued(fn) {
+		// What was granted and has not become a build is somebody else's turn. The
+		// status tells since when the Function waits, should it go on to.
+		r.queue.Release(keyOf(fn))
+	}
 	fn.Status.UpdatePhase()
 	hideSecrets(fn)
 	pkgreconciler.PostProcessReconcile(ctx, fn, original)
 	if err := r.writeStatus(ctx, original, fn); err != nil {
 		return err
 	}
-	return err
+	return hideSecretsIn(err, fn)
 }
 
 // reconcile takes the Function through its phases, as far as it gets, and says
@@ -109,9 +111,26 @@ func (r *Reconciler) reconcile(ctx context.Context, fn *v1alpha1.Function) error
 		fn.Status.ResetConditions()
 	}
 
+	err := r.prepare(ctx, fn, before)
+	switch {
+	case errors.Is(err, errStale):
+		return err
+	case err != nil, !fn.Status.GetCondition(v1alpha1.FunctionConditionBuildReady).IsTrue():
+		return either(err, r.keepServing(ctx, fn))
+	}
+	if err := r.deploy(ctx, fn); err != nil {
+		return err
+	}
+	r.tagVersion(ctx, fn, before)
+	return nil
+}
+
+// prepare sees to it that there is an image to deploy, as far as it gets:
+// BuildReady is true when there is.
+func (r *Reconciler) prepare(ctx context.Context, fn *v1alpha1.Function, before *v1alpha1.FunctionStatus) error {
 	want, ok := makePlan(ctx, fn)
 	if !ok {
-		return r.keepServing(ctx, fn)
+		return nil
 	}
 	taskRuns, err := r.taskRunsOf(fn)
 	if err != nil {
@@ -122,22 +141,12 @@ func (r *Reconciler) reconcile(ctx context.Context, fn *v1alpha1.Function) error
 		return err
 	}
 	if !fn.Status.GetCondition(v1alpha1.FunctionConditionConfigurationReady).IsTrue() {
-		return r.keepServing(ctx, fn)
+		return nil
 	}
 	if err := r.provideCredentials(ctx, fn, want); err != nil {
-		return errors.Join(err, r.keepServing(ctx, fn))
-	}
-	if err := r.build(ctx, fn, want, taskRuns); err != nil {
 		return err
 	}
-	if !fn.Status.GetCondition(v1alpha1.FunctionConditionBuildReady).IsTrue() {
-		return r.keepServing(ctx, fn)
-	}
-	if err := r.deploy(ctx, fn); err != nil {
-		return err
-	}
-	r.tagVersion(ctx, fn, before)
-	return nil
+	return r.build(ctx, fn, want, taskRuns)
 }
 
 // errStale says that the Function was found to be out of date. Nothing is said
@@ -179,11 +188,17 @@ func report(ctx context.Context, fn *v1alpha1.Function, before *v1alpha1.Functio
 			continue
 		}
 		eventType := corev1.EventTypeNormal
-		if now.IsFalse() {
+		if now.IsFalse() || isTrouble(now.Reason) {
 			eventType = corev1.EventTypeWarning
 		}
 		recorder.Event(fn, eventType, now.Reason, now.Message)
 	}
+}
+
+// isTrouble says whether a reason of a condition that is Unknown tells of a
+// failure, which may pass.
+func isTrouble(reason string) bool {
+	return reason == v1alpha1.ReasonBuildRetrying || reason == v1alpha1.ReasonTaskRunNotCreated
 }
 
 // isEdge says whether there is news for the user. That one condition waits for
@@ -197,68 +212,6 @@ func isEdge(before, now *apis.Condition) bool {
 		return true
 	}
 	return !now.IsUnknown() && before.GetMessage() != now.GetMessage()
-}
-
-// ownership tells whose an object of the name that Kiln needs is.
-type ownership int
-
-const (
-	// foreign objects belong to somebody else and are left alone.
-	foreign ownership = iota
-	// owned objects belong to the Function.
-	owned
-	// leaving objects are being deleted, or will be since they belong to a
-	// Function of the same name that was deleted.
-	leaving
-)
-
-// ownershipOf tells whose the object is. One that has lost its owner reference
-// is still known by its label.
-func ownershipOf(obj metav1.Object, fn *v1alpha1.Function) ownership {
-	ref := metav1.GetControllerOfNoCopy(obj)
-	switch {
-	case ref == nil && obj.GetLabels()[serverless.FunctionUIDLabelKey] != string(fn.UID):
-		return foreign
-	case ref != nil && ref.UID != fn.UID:
-		if ref.Name == fn.Name && ref.Kind == fn.GetGroupVersionKind().Kind &&
-			schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).Group == serverless.GroupName {
-			return leaving
-		}
-		return foreign
-	case obj.GetDeletionTimestamp() != nil:
-		return leaving
-	default:
-		return owned
-	}
-}
-
-// heal puts back the labels, and the owner reference, that somebody has taken
-// from an object of the Function. It says whether there was anything to do.
-func heal(existing, desired metav1.Object, fn *v1alpha1.Function) bool {
-	healed := false
-	if labels := kmap.Union(existing.GetLabels(), desired.GetLabels()); !maps.Equal(labels, existing.GetLabels()) {
-		existing.SetLabels(labels)
-		healed = true
-	}
-	if !metav1.IsControlledBy(existing, fn) {
-		existing.SetOwnerReferences(append(existing.GetOwnerReferences(), *kmeta.NewControllerRef(fn)))
-		healed = true
-	}
-	return healed
-}
-
-// deleteOptions deletes the object of that UID only, whatever has its name now.
-func deleteOptions(obj metav1.Object) metav1.DeleteOptions {
-	return metav1.DeleteOptions{
-		Preconditions:     metav1.NewUIDPreconditions(string(obj.GetUID())),
-		PropagationPolicy: new(metav1.DeletePropagationBackground),
-	}
-}
-
-// isGone says whether a deletion failed since there was nothing to delete: a
-// conflict tells that another object has the name.
-func isGone(err error) bool {
-	return apierrs.IsNotFound(err) || apierrs.IsConflict(err)
 }
 
 // isRejected says whether the API server, or an admission policy, will not have
@@ -278,6 +231,19 @@ func isNamespaceLeaving(err error) bool {
 // one, may be allowed tomorrow.
 func isInvalid(err error) bool {
 	return apierrs.IsInvalid(err) || apierrs.IsBadRequest(err) || apierrs.IsRequestEntityTooLargeError(err)
+}
+
+// either returns the error that has the Function tried again the soonest. One
+// that is useless to try again must not keep the other from it.
+func either(first, second error) error {
+	switch {
+	case first == nil, controller.IsPermanentError(first) && second != nil:
+		return second
+	case second == nil, controller.IsPermanentError(second):
+		return first
+	default:
+		return errors.Join(first, second)
+	}
 }
 
 // retry returns the error of a write in the form that has it tried again only

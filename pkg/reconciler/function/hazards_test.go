@@ -130,11 +130,12 @@ func TestHazardNamespacesAreApart(t *testing.T) {
 // A failure between the ConfigMap and the TaskRun left the first without the
 // second, and the next generation took another path because of it.
 func TestHazardFailureBetweenConfigMapAndTaskRun(t *testing.T) {
-	halfway := function(observed(configured))
+	halfway := function(observed(configured, buildNotCreated(firstRun)))
 	fn := halfway.DeepCopy()
 	fn.Generation = 2
 	withSource(sourceB)(fn)
 	run := taskRun(fn, builds.ReasonFirstBuild)
+	replaced := edited(withSource(sourceB))
 	rtesting.TableTest{{
 		Name:              "the ConfigMap is written, the TaskRun is not",
 		Key:               key,
@@ -145,7 +146,7 @@ func TestHazardFailureBetweenConfigMapAndTaskRun(t *testing.T) {
 		WantStatusUpdates: statusUpdate(halfway),
 		WantEvents: []string{
 			"Normal ConfigMapCreated ConfigMap " + configMap(function()).Name + " holds what the build needs.",
-			"Warning InternalError failed to create TaskRun: inducing failure for create taskruns",
+			"Warning TaskRunNotCreated " + halfway.Status.GetCondition(v1alpha1.FunctionConditionBuildReady).Message,
 		},
 	}, {
 		Name:              "the controller goes on where it was",
@@ -163,6 +164,17 @@ func TestHazardFailureBetweenConfigMapAndTaskRun(t *testing.T) {
 		WantEvents: []string{
 			"Normal ConfigMapCreated ConfigMap " + configMap(function()).Name + " holds what the build needs.",
 			"Normal TaskRunCreated TaskRun " + firstRun.Name + " is about to run.",
+		},
+	}, {
+		Name:        "nor that it had replaced the ConfigMap of an earlier build",
+		Key:         key,
+		Objects:     []runtime.Object{replaced, configMap(replaced), tr1, svc1},
+		WantDeletes: []clientgotesting.DeleteActionImpl{deletion("taskruns", tr1)},
+		WantStatusUpdates: statusUpdate(edited(withSource(sourceB),
+			observed(reconfigured, buildPlanned(builds.ReasonSourceChanged, tr1), stillServing))),
+		WantEvents: []string{
+			"Normal ConfigMapUpdated ConfigMap " + configMap(replaced).Name + " holds what the build needs.",
+			"Normal TaskRunsDeleted The build starts when earlier ones are gone: " + tr1.Name + ".",
 		},
 	}, {
 		Name:        "an edit meanwhile is a first build as any",
@@ -287,7 +299,8 @@ func TestHazardPhasesAreFinal(t *testing.T) {
 	}}.Test(t, factory())
 }
 
-// A runtime that was changed by the administrator rebuilt nobody.
+// A runtime that was changed by the administrator rebuilt nobody, and corrected
+// credentials healed nobody: for those see TestReconcileCredentials.
 func TestHazardRuntimeChangesUnseen(t *testing.T) {
 	var table rtesting.TableTest
 	for name, changed := range map[string]config.Runtime{

@@ -24,6 +24,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
+	pkgreconciler "knative.dev/pkg/reconciler"
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
@@ -36,18 +37,30 @@ import (
 type registry[Request, Answer any] interface {
 	Ask(types.NamespacedName, Request)
 	Answer(key types.NamespacedName, request Request, await bool) (Answer, bool)
+	Acknowledge(types.NamespacedName)
 	Forget(types.NamespacedName)
+	ForgetAll(isMeant func(types.NamespacedName) bool)
 }
 
-// lookAhead has the registry asked for the image that is wanted, where that may
-// save a build. It answers while the ConfigMap is written. The answer is kept for
-// as long as it is needed, and so outlasts attempts to start a build that fail.
+// lookAhead has the registries asked for what a build that is to start needs to
+// know: its base image, and what may save it. They answer while the ConfigMap is
+// written. The answer is kept for as long as it is needed, and so outlasts attempts
+// to start a build that fail.
 func (r *Reconciler) lookAhead(fn *v1alpha1.Function, want *plan, taskRuns []*pipelinev1.TaskRun) {
-	if builds.Decide(want.request, known(fn, taskRuns)).Reuse {
-		r.lookups.Ask(keyOf(fn), want.lookup)
+	if decision := builds.Decide(want.request, known(fn, taskRuns)); decision.Action == builds.Start {
+		r.lookups.Ask(keyOf(fn), lookupFor(want, decision))
 	} else {
 		r.lookups.Forget(keyOf(fn))
 	}
+}
+
+// lookupFor returns what to ask the registries before a build starts.
+func lookupFor(want *plan, decision builds.Decision) images.Lookup {
+	lookup := want.lookup
+	if !decision.Reuse {
+		lookup.Tag = ""
+	}
+	return lookup
 }
 
 // tagVersion sees to it that the registry knows the image that was deployed by
@@ -55,9 +68,9 @@ func (r *Reconciler) lookAhead(fn *v1alpha1.Function, want *plan, taskRuns []*pi
 // it is done; then the status, which was as before, tells. A service that is on
 // its way changes the status anyway: that write is waited for.
 func (r *Reconciler) tagVersion(ctx context.Context, fn *v1alpha1.Function, before *v1alpha1.FunctionStatus) {
-	tag := "g" + strconv.FormatInt(fn.Generation, 10)
+	tag := versionTag(fn)
 	if fn.Status.VersionTag == tag {
-		r.taggings.Forget(keyOf(fn))
+		r.taggings.Acknowledge(keyOf(fn))
 		return
 	}
 	tagging := images.Tagging{Repository: repositoryOf(ctx, fn), Digest: digestIn(fn.Status.Image), Tag: tag}
@@ -69,11 +82,25 @@ func (r *Reconciler) tagVersion(ctx context.Context, fn *v1alpha1.Function, befo
 	}
 }
 
+// versionTag returns the tag that the image gets that this generation runs.
+func versionTag(fn *v1alpha1.Function) string {
+	return "g" + strconv.FormatInt(fn.Generation, 10)
+}
+
 // ObserveDeletion implements reconciler.OnDeletionInterface.
 func (r *Reconciler) ObserveDeletion(_ context.Context, key types.NamespacedName) error {
 	r.lookups.Forget(key)
 	r.taggings.Forget(key)
+	r.queue.Release(key)
 	return nil
+}
+
+// demote drops what is asked for the Functions that another replica looks after
+// from now on. It alone sees one of them deleted, and created anew.
+func (r *Reconciler) demote(bucket pkgreconciler.Bucket) {
+	r.lookups.ForgetAll(bucket.Has)
+	r.taggings.ForgetAll(bucket.Has)
+	r.queue.Leave(bucket.Has)
 }
 
 // repositoryOf returns where the Function's images are pushed to.

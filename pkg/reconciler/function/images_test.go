@@ -18,7 +18,10 @@ package function
 
 import (
 	"context"
+	"reflect"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
@@ -27,12 +30,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clientgotesting "k8s.io/client-go/testing"
+	pkgreconciler "knative.dev/pkg/reconciler"
 	rtesting "knative.dev/pkg/reconciler/testing"
 	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds"
+	"github.com/kiln-dev/kiln/pkg/builds/queue"
 	"github.com/kiln-dev/kiln/pkg/images"
 	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
 	ktesting "github.com/kiln-dev/kiln/pkg/reconciler/testing"
@@ -40,7 +45,7 @@ import (
 
 // checkingRegistry says that the registry has not answered yet.
 func checkingRegistry(fn *v1alpha1.Function) {
-	fn.Status.MarkBuildUnknown(v1alpha1.ReasonCheckingRegistry, "The registry is asked for image %s:%s.", repo, request(fn).Tag)
+	fn.Status.MarkBuildUnknown(v1alpha1.ReasonCheckingRegistry, "Registries are asked whether there is image %s:%s, and what to build it upon.", repo, request(fn).Tag)
 }
 
 // found describes an image that was in the registry already.
@@ -76,21 +81,32 @@ func TestReconcileReuse(t *testing.T) {
 
 	building := function(observed(configured, buildRunning(taskRun(function(), builds.ReasonFirstBuild, taskRunRunning))))
 	rebuild := edited(withSource(sourceB), withRebuild("1"))
-	rebuildRun := taskRun(rebuild, builds.ReasonRebuildRequested)
+	rebuildRun := taskRun(rebuild, builds.ReasonRebuildRequested, uponBase(digestC))
 	failedRun := taskRun(function(), builds.ReasonFirstBuild, taskRunFailed("StepFailed", "x"))
 	failed := function(observed(configured, buildFailed(failedRun, v1alpha1.BuildFailure{Reason: v1alpha1.ReasonTaskRunFailed, Message: "x"})))
 	failed.Generation = 2
-	retryRun := taskRun(failed, builds.ReasonPreviousBuildFailed)
+	retryRun := taskRun(failed, builds.ReasonPreviousBuildFailed, uponBase(digestC))
 	retried := failed.DeepCopy()
 	observed(configured, buildCreated(retryRun))(retried)
 	withDeps := function(func(fn *v1alpha1.Function) { fn.Spec.Deps = `{"dependencies": {"ms": "2.1.3"}}` }, observed(configured))
 	depsPlan := planOf(withDeps)
 	depsRun := resources.MakeTaskRun(withDeps, testConfig(), resources.Build{
-		Request: depsPlan.request, Reason: builds.ReasonFirstBuild, Attempt: 1, BaseImage: depsPlan.baseImage, Files: depsPlan.files,
-		Dependencies: resources.Dependencies{Tag: depsPlan.lookup.Dependencies, Digest: digestB},
+		Request: depsPlan.request, Reason: builds.ReasonFirstBuild, Attempt: 1, BaseImage: depsPlan.lookup.Base + "@" + digestC, Files: depsPlan.files,
+		Dependencies: resources.Dependencies{Tag: depsPlan.lookup.DependenciesTag(digestC), Digest: digestB},
 	})
 	withDepsBuilding := withDeps.DeepCopy()
 	observed(configured, buildCreated(depsRun))(withDepsBuilding)
+	vanishedRun := depsRun.DeepCopy()
+	taskRunFailed("StepFailed", "x")(vanishedRun)
+	ended(11 * time.Second)(vanishedRun)
+	vanished := withDeps.DeepCopy()
+	observed(configured, buildRetrying(vanishedRun, v1alpha1.BuildFailure{Reason: v1alpha1.ReasonImagePullFailed, Message: "x", Transient: true}, 10*time.Second))(vanished)
+	installRun := resources.MakeTaskRun(withDeps, testConfig(), resources.Build{
+		Request: depsPlan.request, Reason: builds.ReasonFirstBuild, Attempt: 2, BaseImage: depsPlan.lookup.Base + "@" + digestC, Files: depsPlan.files,
+		Dependencies: resources.Dependencies{Tag: depsPlan.lookup.DependenciesTag(digestC)},
+	})
+	installing := withDeps.DeepCopy()
+	observed(configured, buildCreated(installRun))(installing)
 	configuredEvent := "Normal ConfigMapCreated ConfigMap " + configMap(function()).Name + " holds what the build needs."
 
 	rtesting.TableTest{{
@@ -149,10 +165,18 @@ func TestReconcileReuse(t *testing.T) {
 		Name:              "the registry holds the dependencies: they are not installed again",
 		Key:               key,
 		Objects:           []runtime.Object{withDeps, configMap(withDeps)},
-		OtherTestData:     map[string]any{registryKey: fakeRegistry{dependencies: digestB}},
+		OtherTestData:     map[string]any{registryKey: fakeRegistry{base: digestC, dependencies: digestB}},
 		WantCreates:       []runtime.Object{depsRun},
 		WantStatusUpdates: statusUpdate(withDepsBuilding),
 		WantEvents:        []string{"Normal TaskRunCreated TaskRun " + depsRun.Name + " is about to run."},
+	}, {
+		Name:              "the registry has lost the dependencies since the build began, which failed: they are installed",
+		Key:               key,
+		Objects:           []runtime.Object{vanished, configMap(withDeps)},
+		OtherTestData:     map[string]any{registryKey: fakeRegistry{base: digestC}},
+		WantCreates:       []runtime.Object{installRun},
+		WantStatusUpdates: statusUpdate(installing),
+		WantEvents:        []string{"Normal TaskRunCreated TaskRun " + installRun.Name + " is about to run."},
 	}, {
 		Name:          "the registry holds the image, but the cache shows an older Function: nothing is done",
 		Key:           key,
@@ -181,25 +205,39 @@ func TestReconcileReuse(t *testing.T) {
 			"Normal ServiceCreated Service greeter was created.",
 		},
 	}, {
-		Name:              "who asks for a rebuild does not want what the registry holds, nor waits for it",
+		Name:              "who asks for a rebuild does not want what the registry holds but the base image",
 		Key:               key,
 		Objects:           []runtime.Object{rebuild, configMap(rebuild), svc1},
-		OtherTestData:     map[string]any{registryKey: fakeRegistry{slow: true, digest: digestA}},
+		OtherTestData:     map[string]any{registryKey: fakeRegistry{base: digestC, digest: digestA}},
 		WantCreates:       []runtime.Object{rebuildRun},
-		WantStatusUpdates: statusUpdate(edited(withSource(sourceB), withRebuild("1"), observed(configured, buildCreated(rebuildRun), stillServing))),
+		WantStatusUpdates: statusUpdate(edited(withSource(sourceB), withRebuild("1"), observed(reconfigured, buildCreated(rebuildRun), stillServing))),
 		WantEvents: []string{
-			"Normal ConfigMapCreated ConfigMap " + configMap(rebuild).Name + " holds what the build needs.",
+			"Normal ConfigMapUpdated ConfigMap " + configMap(rebuild).Name + " holds what the build needs.",
 			"Normal TaskRunCreated TaskRun " + rebuildRun.Name + " is about to run.",
 		},
 	}, {
 		Name:              "what a failed build has left in the registry is not used",
 		Key:               key,
 		Objects:           []runtime.Object{failed, configMap(failed)},
-		OtherTestData:     map[string]any{registryKey: fakeRegistry{slow: true, digest: digestA}},
+		OtherTestData:     map[string]any{registryKey: fakeRegistry{base: digestC, digest: digestA}},
 		WantCreates:       []runtime.Object{retryRun},
 		WantStatusUpdates: statusUpdate(retried),
 		WantEvents:        []string{"Normal TaskRunCreated TaskRun " + retryRun.Name + " is about to run."},
 	}}.Test(t, factory())
+}
+
+// uponBase has the TaskRun build upon the base image of that digest.
+func uponBase(digest string) taskRunOption {
+	return func(tr *pipelinev1.TaskRun) {
+		for i := range tr.Spec.TaskSpec.Steps {
+			args := tr.Spec.TaskSpec.Steps[i].Args
+			for j, arg := range args {
+				if strings.HasPrefix(arg, "--base=") {
+					args[j] += "@" + digest
+				}
+			}
+		}
+	}
 }
 
 func TestReconcileVersionTag(t *testing.T) {
@@ -255,12 +293,21 @@ func TestReconcileVersionTag(t *testing.T) {
 
 // recorder keeps what was asked for last, and answers nothing.
 type recorder[Request, Answer any] struct {
-	asked   *Request
-	awaited bool
+	asked        *Request
+	awaited      bool
+	acknowledged bool
 }
 
 func (r *recorder[Request, Answer]) Ask(_ types.NamespacedName, request Request) { r.asked = &request }
 func (r *recorder[Request, Answer]) Forget(types.NamespacedName)                 { r.asked = nil }
+
+func (r *recorder[Request, Answer]) Acknowledge(types.NamespacedName) { r.acknowledged = true }
+
+func (r *recorder[Request, Answer]) ForgetAll(isMeant func(types.NamespacedName) bool) {
+	if isMeant(keyOf(function())) {
+		r.asked = nil
+	}
+}
 
 func (r *recorder[Request, Answer]) Answer(_ types.NamespacedName, _ Request, await bool) (answer Answer, ok bool) {
 	r.awaited = r.awaited || await
@@ -269,8 +316,8 @@ func (r *recorder[Request, Answer]) Answer(_ types.NamespacedName, _ Request, aw
 
 var pushedTo = images.Repository{Name: repo, Namespace: namespace}
 
-// TestLookAhead wants that the registry is asked when, and as long as, that may
-// save a build.
+// TestLookAhead wants that the registries are asked when, and as long as, a build
+// is to start.
 func TestLookAhead(t *testing.T) {
 	runs := taskRun(function(), builds.ReasonFirstBuild, taskRunRunning)
 	building := function(observed(configured, buildRunning(runs)))
@@ -278,7 +325,8 @@ func TestLookAhead(t *testing.T) {
 	planned.Status.Build = &v1alpha1.BuildStatus{Reason: builds.ReasonSourceChanged, Generation: 1, ImageTag: request(planned).Tag}
 	plannedRebuild := function(withRebuild("1"), observed(configured))
 	plannedRebuild.Status.Build = &v1alpha1.BuildStatus{Reason: builds.ReasonRebuildRequested, Generation: 1, ImageTag: request(planned).Tag, Rebuild: "1"}
-	lookup := &images.Lookup{Repository: pushedTo, Tag: request(function()).Tag}
+	lookup := &images.Lookup{Repository: pushedTo, Tag: request(function()).Tag, Base: "node:24"}
+	fresh := &images.Lookup{Repository: pushedTo, Base: "node:24"}
 	for name, tc := range map[string]struct {
 		fn       *v1alpha1.Function
 		taskRuns []*pipelinev1.TaskRun
@@ -288,9 +336,9 @@ func TestLookAhead(t *testing.T) {
 		"building":                      {fn: building, taskRuns: []*pipelinev1.TaskRun{runs}},
 		"building, the TaskRun is gone": {fn: building, want: lookup},
 		"running":                       {fn: running1},
-		"rebuild requested":             {fn: function(withRebuild("1"))},
+		"rebuild requested":             {fn: function(withRebuild("1")), want: fresh},
 		"planned":                       {fn: planned, want: lookup},
-		"planned, rebuild requested":    {fn: plannedRebuild},
+		"planned, rebuild requested":    {fn: plannedRebuild, want: fresh},
 	} {
 		t.Run(name, func(t *testing.T) {
 			lookups := &recorder[images.Lookup, images.Found]{asked: &images.Lookup{Tag: "earlier"}}
@@ -300,6 +348,28 @@ func TestLookAhead(t *testing.T) {
 				t.Errorf("asked for (-want, +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestSameImageInAnotherCluster wants the same Function to ask for the same image
+// whatever its UID, its history and its age, and others to ask for others.
+func TestSameImageInAnotherCluster(t *testing.T) {
+	want := planOf(function()).lookup
+	there := function(withUID("uid-in-another-cluster"), withEnv("CLUSTER", "b"), withLabels(map[string]string{"cluster": "b"}))
+	there.Generation, there.ResourceVersion, there.CreationTimestamp = 17, "4711", noon
+	if diff := cmp.Diff(want, planOf(there).lookup); diff != "" {
+		t.Errorf("another cluster asks for another image (-want, +got):\n%s", diff)
+	}
+	for what, other := range map[string]functionOption{
+		"of another namespace": func(fn *v1alpha1.Function) { fn.Namespace = "other" },
+		"of another name":      func(fn *v1alpha1.Function) { fn.Name = "other" },
+		"of another source":    withSource(sourceB),
+		"of another runtime":   withRuntime("nodejs22"),
+	} {
+		got := planOf(function(other)).lookup
+		if got.Repository == want.Repository && got.Tag == want.Tag {
+			t.Errorf("a Function %s asks for the same image", what)
+		}
 	}
 }
 
@@ -313,10 +383,15 @@ func TestTagVersion(t *testing.T) {
 		config  *config.Config
 		want    *images.Tagging
 		awaited bool
+
+		acknowledged bool
 	}{
-		"deploying":        {fn: function(observed(configured, built(tr1, digestA), serviceCreated)), want: &images.Tagging{Repository: pushedTo, Digest: digestA, Tag: "g1"}},
-		"ready":            {fn: running1, want: &images.Tagging{Repository: pushedTo, Digest: digestA, Tag: "g1"}, awaited: true},
-		"ready and tagged": {fn: function(func(fn *v1alpha1.Function) { *fn = *running1.DeepCopy() }, versionTagged("g1"))},
+		"deploying": {fn: function(observed(configured, built(tr1, digestA), serviceCreated)), want: &images.Tagging{Repository: pushedTo, Digest: digestA, Tag: "g1"}},
+		"ready":     {fn: running1, want: &images.Tagging{Repository: pushedTo, Digest: digestA, Tag: "g1"}, awaited: true},
+		"ready and tagged: what the registry owes of earlier versions goes on": {
+			fn:   function(func(fn *v1alpha1.Function) { *fn = *running1.DeepCopy() }, versionTagged("g1")),
+			want: &images.Tagging{Tag: "earlier"}, acknowledged: true,
+		},
 		"ready and tagged by an earlier generation": {
 			fn:   edited(versionTagged("g1"), withEnv("A", "1"), observed(running)),
 			want: &images.Tagging{Repository: pushedTo, Digest: digestA, Tag: "g2"}, awaited: true,
@@ -340,6 +415,9 @@ func TestTagVersion(t *testing.T) {
 			if diff := cmp.Diff(tc.want, taggings.asked); diff != "" {
 				t.Errorf("asked for (-want, +got):\n%s", diff)
 			}
+			if taggings.acknowledged != tc.acknowledged {
+				t.Errorf("acknowledged is %t, want %t", taggings.acknowledged, tc.acknowledged)
+			}
 			if taggings.awaited != tc.awaited {
 				t.Errorf("awaited is %t, want %t", taggings.awaited, tc.awaited)
 			}
@@ -350,11 +428,39 @@ func TestTagVersion(t *testing.T) {
 func TestObserveDeletion(t *testing.T) {
 	lookups := &recorder[images.Lookup, images.Found]{asked: &images.Lookup{}}
 	taggings := &recorder[images.Tagging, struct{}]{asked: &images.Tagging{}}
-	r := &Reconciler{lookups: lookups, taggings: taggings}
+	r := &Reconciler{lookups: lookups, taggings: taggings, queue: openedQueue(queue.Limits{})}
 	if err := r.ObserveDeletion(context.Background(), keyOf(function())); err != nil {
 		t.Fatal(err)
 	}
 	if lookups.asked != nil || taggings.asked != nil {
 		t.Error("requests of a deleted Function are kept")
+	}
+}
+
+// otherBucket has no Function.
+type otherBucket struct{ pkgreconciler.Bucket }
+
+func (otherBucket) Has(types.NamespacedName) bool { return false }
+
+// TestDemote wants that a replica which no longer looks after a Function leaves
+// its image alone: a Function of that name may be another by the time.
+func TestDemote(t *testing.T) {
+	lookups := &recorder[images.Lookup, images.Found]{asked: &images.Lookup{}}
+	taggings := &recorder[images.Tagging, struct{}]{asked: &images.Tagging{}}
+	r := &Reconciler{lookups: lookups, taggings: taggings, queue: openedQueue(queue.Limits{})}
+	r.demote(otherBucket{})
+	if lookups.asked == nil || taggings.asked == nil {
+		t.Error("requests of Functions that are still looked after are dropped")
+	}
+	r.demote(pkgreconciler.UniversalBucket())
+	if lookups.asked != nil || taggings.asked != nil {
+		t.Error("requests of Functions that others look after are kept")
+	}
+
+	_, impl, _ := startController(t)
+	measured := reflect.Indirect(reflect.ValueOf(impl.Reconciler)).FieldByName("leader").Elem().Elem()
+	generated := measured.FieldByName("leader").Elem().Elem()
+	if generated.FieldByName("DemoteFunc").IsNil() {
+		t.Error("nobody tells the Reconciler that others lead")
 	}
 }

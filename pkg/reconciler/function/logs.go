@@ -21,6 +21,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
@@ -30,6 +31,8 @@ const (
 	tailLines = 100
 	// tailBytes bounds what is kept of lines of any length.
 	tailBytes = 64 << 10
+	// tailTimeout keeps a node that does not answer from holding up the Function.
+	tailTimeout = 3 * time.Second
 )
 
 // logReader reads the end of a container's log.
@@ -44,6 +47,8 @@ type podLogs struct {
 
 // Tail implements logReader.
 func (p podLogs) Tail(ctx context.Context, namespace, pod, container string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, tailTimeout)
+	defer cancel()
 	stream, err := p.kube.CoreV1().Pods(namespace).GetLogs(pod, &corev1.PodLogOptions{
 		Container: container,
 		TailLines: new(int64(tailLines)),

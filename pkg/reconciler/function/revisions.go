@@ -79,11 +79,11 @@ func describeMissing(wanted, names []string) string {
 		return ""
 	}
 	slices.Sort(names)
-	have := "it has none yet"
+	have := "it has none yet, and gets none before that is corrected. Remove spec.traffic, or have it say latestRevision: true"
 	if len(names) > 0 {
-		have = "it has " + strings.Join(names, ", ")
+		have = "it has " + strings.Join(names, ", ") + ". Name one of these, or say latestRevision: true. Requests go where they went before"
 	}
-	return fmt.Sprintf("spec.traffic names what is no revision of the function: %s; %s. Nothing was changed.", strings.Join(missing, ", "), have)
+	return fmt.Sprintf("spec.traffic names what is no revision of the function: %s; %s.", strings.Join(missing, ", "), have)
 }
 
 // restoreTemplate gives the Service the revision template that was deployed last,

@@ -35,11 +35,11 @@ import (
 const (
 	// pinnedTag changes with the wrapper, the Dockerfile, or the way in which they
 	// are hashed: every Function is built anew.
-	pinnedTag = "5c1d0c8a82558974f72543642b42a2bf"
+	pinnedTag = "3d08f4dc305d67ed32f15095b7e18136"
 
 	// pinnedTemplate changes with what Kiln writes into Services: every Function
 	// gets a new revision.
-	pinnedTemplate = "45cdfeeca62d54de16e5b19ac36b5f20"
+	pinnedTemplate = "083311276a5ffaa9469859d02214f91c"
 )
 
 // TestUpgradeKeepsImagesAndRevisions wants that nobody changes these without

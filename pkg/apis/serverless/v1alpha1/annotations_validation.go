@@ -38,6 +38,9 @@ const (
 	sidecarGroup     = "queue.sidecar.serving.knative.dev"
 	featuresGroup    = "features.knative.dev"
 
+	// progressDeadline is how long a revision may take to become ready.
+	progressDeadline = "serving.knative.dev/progress-deadline"
+
 	kpaClass = "kpa." + autoscalingGroup
 	hpaClass = "hpa." + autoscalingGroup
 
@@ -73,6 +76,9 @@ var annotationChecks = map[string]func(string) error{
 	autoscalingGroup + "/target-utilization-percentage":      checkNumber(1, 100),
 	autoscalingGroup + "/targetUtilizationPercentage":        checkNumber(1, 100),
 	autoscalingGroup + "/window":                             checkSeconds(6*time.Second, time.Hour),
+
+	// Kubernetes takes no deadline of 0.
+	progressDeadline: checkSeconds(time.Second, config.MaxTimeout),
 
 	sidecarGroup + "/cpu-resource-request":               checkQuantity,
 	sidecarGroup + "/cpu-resource-limit":                 checkQuantity,
@@ -118,7 +124,7 @@ func whyReserved(key string) string {
 	switch {
 	case prefix == autoscalingGroup, prefix == featuresGroup:
 		return ""
-	case prefix == sidecarGroup && annotationChecks[key] != nil:
+	case key == progressDeadline, prefix == sidecarGroup && annotationChecks[key] != nil:
 		return ""
 	case strings.HasSuffix(prefix, ".alpha.kubernetes.io"), strings.HasSuffix(prefix, ".beta.kubernetes.io"),
 		prefix == "kubernetes.io" && strings.HasPrefix(name, "config."):

@@ -147,7 +147,7 @@ func typeName(t reflect.Type) string {
 	switch t {
 	case reflect.TypeFor[metav1.Duration]():
 		return "duration"
-	case reflect.TypeFor[metav1.Time]():
+	case reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime]():
 		return "time"
 	case reflect.TypeFor[apis.URL]():
 		return "string"

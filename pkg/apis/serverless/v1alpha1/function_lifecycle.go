@@ -68,6 +68,9 @@ const (
 	// ReasonCheckingRegistry (Unknown): the registry is asked whether it holds the
 	// image already. The build starts when it does not, or does not answer.
 	ReasonCheckingRegistry = "CheckingRegistry"
+	// ReasonBuildQueued (Unknown): as many builds run as config-build allows; this
+	// one waits for its turn. The message tells its place.
+	ReasonBuildQueued = "BuildQueued"
 	// ReasonTaskRunsDeleted (Unknown): earlier builds of the Function are being
 	// deleted; the next starts when they are gone.
 	ReasonTaskRunsDeleted = "TaskRunsDeleted"
@@ -75,8 +78,17 @@ const (
 	ReasonTaskRunCreated = "TaskRunCreated"
 	// ReasonTaskRunRunning (Unknown): the build runs.
 	ReasonTaskRunRunning = "TaskRunRunning"
+	// ReasonTaskRunNotCreated (Unknown): the build's TaskRun could not be created for
+	// now; the message says why.
+	ReasonTaskRunNotCreated = "TaskRunNotCreated"
+	// ReasonBuildRetrying (Unknown): the build failed through no fault of the
+	// Function; the message says why, and when it is started again.
+	ReasonBuildRetrying = "BuildRetrying"
 	// ReasonTaskRunFailed (False): the build failed; the message says what to fix.
 	ReasonTaskRunFailed = "TaskRunFailed"
+	// ReasonQuotaExceeded (False): a ResourceQuota of the namespace keeps the
+	// build's pod from being created. Tekton tries again every minute.
+	ReasonQuotaExceeded = "QuotaExceeded"
 	// ReasonBuildTimeout (False): the build took longer than config-build allows.
 	ReasonBuildTimeout = "BuildTimeout"
 	// ReasonBuildOutOfMemory (False): the build needed more memory than it may use.
@@ -87,11 +99,21 @@ const (
 	ReasonImagePullFailed = "ImagePullFailed"
 	// ReasonRegistryUnauthorized (False): the registry refused the build's credentials.
 	ReasonRegistryUnauthorized = "RegistryUnauthorized"
+	// ReasonRegistryUnavailable (False): the registry to push to was not reached, or
+	// failed.
+	ReasonRegistryUnavailable = "RegistryUnavailable"
+	// ReasonRegistryFull (False): the registry has no room for the image.
+	ReasonRegistryFull = "RegistryFull"
+	// ReasonPackageRegistryUnavailable (False): the registry of packages was not
+	// reached, or failed.
+	ReasonPackageRegistryUnavailable = "PackageRegistryUnavailable"
 	// ReasonCredentialsFailed (False): the credentials of the registry could not be
 	// brought to the namespace.
 	ReasonCredentialsFailed = "CredentialsFailed"
-	// ReasonPodEvicted (False): the node evicted the build's pod.
+	// ReasonPodEvicted (False): the build's pod was evicted from its node.
 	ReasonPodEvicted = "PodEvicted"
+	// ReasonPodDeleted (False): the build's pod was deleted, or went with its node.
+	ReasonPodDeleted = "PodDeleted"
 )
 
 // Reasons of the condition Running.

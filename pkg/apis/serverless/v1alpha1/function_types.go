@@ -74,7 +74,9 @@ type FunctionSpec struct {
 	Runtime string `json:"runtime,omitempty"`
 
 	// Source is the function's code. For Node it is a module that exports
-	// main: (event, context) => result.
+	// main: (event, context) => result. It is the one kind of source there is so
+	// far: code from Git repositories and archives is to come, in fields of their
+	// own, and of all kinds one will have to be chosen.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1048576
 	// +kubebuilder:validation:Pattern=`[^\s\v\p{Z}\x{85}\x{feff}]`
@@ -92,7 +94,7 @@ type FunctionSpec struct {
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=256
-	// +kubebuilder:validation:XValidation:rule="self.all(e, !(e.name in ['', 'PORT', 'K_SERVICE', 'K_CONFIGURATION', 'K_REVISION', 'FUNC_NAME', 'FUNC_NAMESPACE', 'FUNC_RUNTIME']))",message="Knative sets PORT, K_SERVICE, K_CONFIGURATION and K_REVISION, Kiln sets FUNC_NAME, FUNC_NAMESPACE and FUNC_RUNTIME"
+	// +kubebuilder:validation:XValidation:rule="self.all(e, !(e.name in ['', 'PORT', 'K_SERVICE', 'K_CONFIGURATION', 'K_REVISION', 'FUNC_NAME', 'FUNC_NAMESPACE', 'FUNC_RUNTIME', 'FUNC_TIMEOUT', 'FUNC_MEMORY_LIMIT']))",message="Knative sets PORT, K_SERVICE, K_CONFIGURATION and K_REVISION, Kiln sets FUNC_NAME, FUNC_NAMESPACE, FUNC_RUNTIME, FUNC_TIMEOUT and FUNC_MEMORY_LIMIT"
 	// +kubebuilder:validation:XValidation:rule="self.all(e, !has(e.valueFrom) || has(e.valueFrom.secretKeyRef) != has(e.valueFrom.configMapKeyRef) && !has(e.valueFrom.fieldRef) && !has(e.valueFrom.resourceFieldRef) && !has(e.valueFrom.fileKeyRef) && (!has(e.value) || size(e.value) == 0))",message="a variable has a value, or it has valueFrom with either secretKeyRef or configMapKeyRef"
 	// +kubebuilder:validation:XValidation:rule="self.all(e, !has(e.valueFrom) || !has(e.valueFrom.secretKeyRef) || has(e.valueFrom.secretKeyRef.name) && size(e.valueFrom.secretKeyRef.name) > 0 && size(e.valueFrom.secretKeyRef.key) > 0)",message="secretKeyRef needs a name and a key"
 	// +kubebuilder:validation:XValidation:rule="self.all(e, !has(e.valueFrom) || !has(e.valueFrom.configMapKeyRef) || has(e.valueFrom.configMapKeyRef.name) && size(e.valueFrom.configMapKeyRef.name) > 0 && size(e.valueFrom.configMapKeyRef.key) > 0)",message="configMapKeyRef needs a name and a key"
@@ -145,13 +147,15 @@ type FunctionSpec struct {
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
 
 	// MinReplicas is the least number of pods that are kept running; 0 lets the
-	// function scale to zero while nobody calls it.
+	// function scale to zero while nobody calls it. Left out, it is the
+	// default-min-replicas of config-functions.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
 	MinReplicas *int32 `json:"minReplicas,omitempty"`
 
-	// MaxReplicas is the greatest number of pods; 0 means no limit.
+	// MaxReplicas is the greatest number of pods; 0 means no limit. Left out, it is
+	// the default-max-replicas of config-functions.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
@@ -172,7 +176,7 @@ type FunctionSpec struct {
 	TimeoutSeconds *int64 `json:"timeoutSeconds,omitempty"`
 
 	// Resources are the compute resources that each of the function's pods
-	// requests and may use at most.
+	// requests and may use at most. What is left out is as config-functions says.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.claims) || size(self.claims) == 0",message="claims are not supported"
 	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || ['cpu', 'memory', 'ephemeral-storage'].all(k, !(k in self.requests) || type(self.requests[k]) == int || isQuantity(self.requests[k]))",message="requests are quantities such as 100m or 64Mi"
@@ -187,10 +191,13 @@ type FunctionSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('serverless.kiln.dev/') && !k.startsWith('serving.knative.dev/') && !k.startsWith('autoscaling.knative.dev/') && !k.startsWith('networking.knative.dev/'))",message="Kiln and Knative set labels of their prefixes"
 	Labels map[string]string `json:"labels,omitempty"`
 
-	// Annotations are added to the function's pods.
+	// Annotations are added to the function's pods. Of Knative's own, those of
+	// autoscaling.knative.dev, features.knative.dev and
+	// queue.sidecar.serving.knative.dev can be set, and
+	// serving.knative.dev/progress-deadline for functions that start slowly.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
-	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('serverless.kiln.dev/') && !k.startsWith('serving.knative.dev/') && !k.startsWith('networking.knative.dev/'))",message="Kiln and Knative set annotations of their prefixes"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k == 'serving.knative.dev/progress-deadline' || !k.startsWith('serverless.kiln.dev/') && !k.startsWith('serving.knative.dev/') && !k.startsWith('networking.knative.dev/'))",message="Kiln and Knative set annotations of their prefixes"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !(k in ['autoscaling.knative.dev/min-scale', 'autoscaling.knative.dev/minScale', 'autoscaling.knative.dev/max-scale', 'autoscaling.knative.dev/maxScale']))",message="use minReplicas and maxReplicas"
 	Annotations map[string]string `json:"annotations,omitempty"`
 
@@ -358,6 +365,11 @@ type FunctionStatus struct {
 	// +optional
 	Address *duckv1.Addressable `json:"address,omitempty"`
 
+	// AcceptedGeneration is the newest generation whose spec was found to be valid.
+	// It stays so when the configuration becomes stricter.
+	// +optional
+	AcceptedGeneration int64 `json:"acceptedGeneration,omitempty"`
+
 	// Image is the reference by digest of the image that was built last with
 	// success and is, or is about to be, deployed.
 	// +optional
@@ -451,9 +463,19 @@ type BuildStatus struct {
 	// +optional
 	Rebuild string `json:"rebuild,omitempty"`
 
+	// CredentialsVersion tells two versions of the registry's credentials that
+	// builds were given apart; it is "" where there were none.
+	// +optional
+	CredentialsVersion string `json:"credentialsVersion,omitempty"`
+
 	// Attempts counts how often this build was started.
 	// +optional
 	Attempts int32 `json:"attempts,omitempty"`
+
+	// QueuedTime is when the build began to wait for its turn. It is absent while
+	// the build does not wait.
+	// +optional
+	QueuedTime *metav1.MicroTime `json:"queuedTime,omitempty"`
 
 	// StartTime is when the build's TaskRun was started.
 	// +optional
@@ -462,6 +484,13 @@ type BuildStatus struct {
 	// CompletionTime is when the build's TaskRun ended.
 	// +optional
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
+
+	// Log holds the last lines of the log of the step that installs dependencies, as
+	// far as they could be read when the build succeeded: at most 4 KiB, with what
+	// Kiln knows for a secret replaced by [redacted]. A build that failed has them in
+	// its failure.
+	// +optional
+	Log string `json:"log,omitempty"`
 
 	// Failure tells why the build failed; it is absent otherwise.
 	// +optional
@@ -476,6 +505,11 @@ type BuildFailure struct {
 	// Message says what went wrong and what to fix.
 	// +optional
 	Message string `json:"message,omitempty"`
+
+	// Transient says that the same build may succeed later: that something failed
+	// which is not the Function's. Kiln tries such a build again, some times.
+	// +optional
+	Transient bool `json:"transient,omitempty"`
 
 	// Log holds the last lines of the build's log, at most 4 KiB, with what Kiln
 	// knows for a secret replaced by [redacted].

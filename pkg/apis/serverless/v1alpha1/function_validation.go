@@ -34,6 +34,7 @@ import (
 	"knative.dev/pkg/kmeta"
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
+	"github.com/kiln-dev/kiln/pkg/apis/scheduling"
 	"github.com/kiln-dev/kiln/pkg/runtimes"
 )
 
@@ -77,8 +78,8 @@ func (fs *FunctionSpec) Validate(ctx context.Context) *apis.FieldError {
 		Also(validateEnvFrom(fs.EnvFrom).ViaField("envFrom")).
 		Also(validateSecretMounts(fs.SecretMounts).ViaField("secretMounts")).
 		Also(validateObjectName(fs.ServiceAccountName, "serviceAccountName")).
-		Also(validateNodeSelector(fs.NodeSelector).ViaField("nodeSelector")).
-		Also(validateTolerations(fs.Tolerations).ViaField("tolerations")).
+		Also(scheduling.ValidateNodeSelector(fs.NodeSelector).ViaField("nodeSelector")).
+		Also(scheduling.ValidateTolerations(fs.Tolerations).ViaField("tolerations")).
 		Also(fs.validateReplicas()).
 		Also(fs.validateLimits()).
 		Also(validateResources(fs.Resources).ViaField("resources")).

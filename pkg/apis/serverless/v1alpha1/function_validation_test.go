@@ -398,6 +398,10 @@ func TestValidateAnnotations(t *testing.T) {
 		"bad key":                 {map[string]string{"a b": ""}, `invalid key name "a b": spec.annotations`},
 		"Kiln's":                  {map[string]string{"serverless.kiln.dev/rebuild": "1"}, "Kiln sets annotations of this prefix"},
 		"Serving's":               {map[string]string{"serving.knative.dev/creator": "me"}, "Knative sets annotations of this prefix"},
+		"a deadline":              {map[string]string{"serving.knative.dev/progress-deadline": "20m"}, ""},
+		"a deadline of 0":         {map[string]string{"serving.knative.dev/progress-deadline": "0s"}, "from 1s to 24h0m0s"},
+		"a deadline, no duration": {map[string]string{"serving.knative.dev/progress-deadline": "600"}, "from 1s to 24h0m0s"},
+		"a deadline in parts":     {map[string]string{"serving.knative.dev/progress-deadline": "1500ms"}, "whole number of seconds"},
 		"networking's":            {map[string]string{"networking.knative.dev/ingress-class": "x"}, "Knative sets annotations of this prefix"},
 		"of AppArmor":             {map[string]string{"container.apparmor.security.beta.kubernetes.io/function": "unconfined"}, "Kubernetes reads more"},
 		"of a mirror pod":         {map[string]string{"kubernetes.io/config.mirror": "x"}, "Kubernetes reads more"},
@@ -442,11 +446,15 @@ func TestValidateAnnotations(t *testing.T) {
 		"too large":               {map[string]string{"a": strings.Repeat("x", 128<<10)}, "they are 131073 bytes, more than the limit of 131072: spec.annotations"},
 		"each as large as can be": {map[string]string{"a": strings.Repeat("x", 128<<10-1)}, ""},
 	}
+	crd := newCRD(t)
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			fn := validFunction()
 			fn.Spec.Annotations = test.annotations
 			fn.Spec.MinReplicas, fn.Spec.MaxReplicas = new(int32(3)), new(int32(5))
+			if errs := crd.validate(t, unstructured(t, fn)); test.want == "" && len(errs) > 0 {
+				t.Errorf("the CRD denies what the webhook takes: %v", errs.ToAggregate())
+			}
 			switch err := fn.Validate(withConfig(t)); {
 			case test.want == "" && err != nil:
 				t.Errorf("unexpected: %v", err)

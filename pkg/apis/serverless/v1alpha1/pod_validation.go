@@ -27,6 +27,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"knative.dev/pkg/apis"
 
+	"github.com/kiln-dev/kiln/pkg/apis/scheduling"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/runtimes"
 )
@@ -34,7 +35,8 @@ import (
 // Environment variables that are not the author's to set.
 var (
 	knativeEnv = []string{"PORT", "K_SERVICE", "K_CONFIGURATION", "K_REVISION"}
-	kilnEnv    = []string{runtimes.EnvFunctionName, runtimes.EnvFunctionNamespace, runtimes.EnvFunctionRuntime}
+	kilnEnv    = []string{runtimes.EnvFunctionName, runtimes.EnvFunctionNamespace, runtimes.EnvFunctionRuntime,
+		runtimes.EnvFunctionTimeout, runtimes.EnvFunctionMemoryLimit}
 )
 
 func validateEnv(env []corev1.EnvVar) (errs *apis.FieldError) {
@@ -201,52 +203,6 @@ func overlap(a, b string) bool {
 	return strings.HasPrefix(a+"/", b+"/") || strings.HasPrefix(b+"/", a+"/")
 }
 
-func validateNodeSelector(selector map[string]string) (errs *apis.FieldError) {
-	for _, key := range slices.Sorted(maps.Keys(selector)) {
-		errs = errs.Also(validateLabel(key, selector[key]))
-	}
-	return errs
-}
-
-func validateTolerations(tolerations []corev1.Toleration) (errs *apis.FieldError) {
-	for i, toleration := range tolerations {
-		errs = errs.Also(validateToleration(toleration).ViaIndex(i))
-	}
-	return errs
-}
-
-// validateToleration says what Kubernetes would say of the pods.
-func validateToleration(t corev1.Toleration) (errs *apis.FieldError) {
-	if t.Key != "" {
-		if problems := validation.IsQualifiedName(t.Key); len(problems) > 0 {
-			errs = errs.Also(apis.ErrInvalidValue(t.Key, "key", problems...))
-		}
-	} else if t.Operator != corev1.TolerationOpExists {
-		errs = errs.Also(apis.ErrInvalidValue(t.Operator, "operator", "it must be Exists where there is no key"))
-	}
-	switch t.Operator {
-	case corev1.TolerationOpEqual, "":
-		if problems := validation.IsValidLabelValue(t.Value); len(problems) > 0 {
-			errs = errs.Also(apis.ErrInvalidValue(t.Value, "value", problems...))
-		}
-	case corev1.TolerationOpExists:
-		if t.Value != "" {
-			errs = errs.Also(apis.ErrInvalidValue(t.Value, "value", "it must be empty where the operator is Exists"))
-		}
-	default:
-		errs = errs.Also(apis.ErrInvalidValue(t.Operator, "operator", "use Equal or Exists"))
-	}
-	switch t.Effect {
-	case "", corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute:
-	default:
-		errs = errs.Also(apis.ErrInvalidValue(t.Effect, "effect", "use NoSchedule, PreferNoSchedule or NoExecute"))
-	}
-	if t.TolerationSeconds != nil && t.Effect != corev1.TaintEffectNoExecute {
-		errs = errs.Also(apis.ErrInvalidValue(t.Effect, "effect", "it must be NoExecute where there are tolerationSeconds"))
-	}
-	return errs
-}
-
 func validateResources(resources corev1.ResourceRequirements) (errs *apis.FieldError) {
 	if len(resources.Claims) > 0 {
 		errs = errs.Also(apis.ErrDisallowedFields("claims"))
@@ -300,17 +256,7 @@ func validateLabels(labels map[string]string) (errs *apis.FieldError) {
 		if owner := prefixOwner(key); owner != "" {
 			errs = errs.Also(apis.ErrInvalidKeyName(key, apis.CurrentField, owner+" sets labels of this prefix"))
 		}
-		errs = errs.Also(validateLabel(key, labels[key]))
-	}
-	return errs
-}
-
-func validateLabel(key, value string) (errs *apis.FieldError) {
-	if problems := validation.IsQualifiedName(key); len(problems) > 0 {
-		errs = errs.Also(apis.ErrInvalidKeyName(key, apis.CurrentField, problems...))
-	}
-	if problems := validation.IsValidLabelValue(value); len(problems) > 0 {
-		errs = errs.Also(apis.ErrInvalidValue(value, apis.CurrentField, problems...).ViaKey(key))
+		errs = errs.Also(scheduling.ValidateLabel(key, labels[key]))
 	}
 	return errs
 }

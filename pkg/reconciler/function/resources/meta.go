@@ -23,6 +23,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"knative.dev/pkg/kmeta"
 
@@ -47,6 +48,18 @@ func objectMeta(fn *v1alpha1.Function, name string) metav1.ObjectMeta {
 			serverless.FunctionNameLabelKey: fn.Name,
 			serverless.FunctionUIDLabelKey:  string(fn.UID),
 		},
+	}
+}
+
+// restricted returns what the restricted Pod Security Standard asks of a
+// container, and a root filesystem that cannot be written.
+func restricted() *corev1.SecurityContext {
+	return &corev1.SecurityContext{
+		AllowPrivilegeEscalation: new(false),
+		Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		ReadOnlyRootFilesystem:   new(true),
+		RunAsNonRoot:             new(true),
+		SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 	}
 }
 

@@ -137,6 +137,10 @@ func TestMakeTaskRun(t *testing.T) {
 				Results: []pipelinev1.TaskResult{
 					{Name: "IMAGE_URL", Type: "string", Description: "The image that was pushed."},
 					{Name: "IMAGE_DIGEST", Type: "string", Description: "The digest of the image that was pushed."},
+					{
+						Name: "BASE_IMAGE_ARTIFACT_INPUTS", Type: "object", Description: "The image that it is built upon.",
+						Properties: map[string]pipelinev1.PropertySpec{"uri": {Type: "string"}, "digest": {Type: "string"}},
+					},
 				},
 				Steps: []pipelinev1.Step{{
 					Name:    "install",
@@ -209,7 +213,7 @@ func TestMakeTaskRunWithSecrets(t *testing.T) {
 	cfg := testConfig()
 	cfg.Build.PackageRegistrySecret = "packages"
 	build := testBuild()
-	build.Credentials = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "registry", ResourceVersion: "7"}}
+	build.Credentials, build.CredentialsVersion = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "registry"}}, "7"
 	fn := function(func(fn *v1alpha1.Function) {
 		fn.Spec.Build = &v1alpha1.BuildSpec{Env: []v1alpha1.BuildEnvVar{{Name: "B", Value: "it's $(B)"}, {Name: "A", Value: "a"}}}
 	})
@@ -265,6 +269,24 @@ func TestMakeTaskRunWithSecrets(t *testing.T) {
 	}
 	if env, ok := got.Annotations["serverless.kiln.dev/build-env"]; ok {
 		t.Errorf("a build that installs nothing has the environment %q", env)
+	}
+}
+
+// TestMakeTaskRunScheduling wants that builds run where config-build says.
+func TestMakeTaskRunScheduling(t *testing.T) {
+	cfg := testConfig()
+	cfg.Build.PriorityClassName = "builds"
+	cfg.Build.NodeSelector = map[string]string{"pool": "builds"}
+	cfg.Build.Tolerations = []corev1.Toleration{{Key: "builds", Operator: corev1.TolerationOpExists}}
+	template := MakeTaskRun(function(), cfg, testBuild()).Spec.PodTemplate
+	if template.PriorityClassName == nil || *template.PriorityClassName != "builds" {
+		t.Errorf("the priority class is %v", template.PriorityClassName)
+	}
+	if diff := cmp.Diff(cfg.Build.NodeSelector, template.NodeSelector); diff != "" {
+		t.Errorf("node selector (-want, +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(cfg.Build.Tolerations, template.Tolerations); diff != "" {
+		t.Errorf("tolerations (-want, +got):\n%s", diff)
 	}
 }
 
@@ -338,8 +360,16 @@ func TestPushStep(t *testing.T) {
 	results := []string{
 		"--image-digest-file=$(results.IMAGE_DIGEST.path)",
 		"--image-url-file=$(results.IMAGE_URL.path)",
+		"--base-image-file=$(results.BASE_IMAGE_ARTIFACT_INPUTS.path)",
+		"--label=org.opencontainers.image.title=greeter",
+		"--label=serverless.kiln.dev/function-namespace=default",
+		"--label=serverless.kiln.dev/function-name=greeter",
+		"--label=serverless.kiln.dev/image-tag=" + tag,
+		"--label=serverless.kiln.dev/runtime=nodejs24",
+		"--label=serverless.kiln.dev/source-hash=sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
 	}
 	common := append([]string{
+		"--base=node:24",
 		"--context=/kiln-build",
 		"--destination=push.example.com/fn/default/greeter:" + tag,
 	}, results...)
@@ -348,7 +378,6 @@ func TestPushStep(t *testing.T) {
 		without      string
 		dependencies Dependencies
 		wantSteps    []string
-		wantBase     string
 		wantArgs     []string
 	}{
 		"dependencies": {
@@ -359,8 +388,7 @@ func TestPushStep(t *testing.T) {
 		"dependencies that are there": {
 			dependencies: Dependencies{Tag: "deps-1", Digest: "sha256:456"},
 			wantSteps:    []string{"push"},
-			wantBase:     "push.example.com/fn/default/greeter@sha256:456",
-			wantArgs:     []string{"--layout=/kiln-build/layout.json"},
+			wantArgs:     []string{"--dependencies=push.example.com/fn/default/greeter@sha256:456", "--layout=/kiln-build/layout.json"},
 		},
 		"nothing to run": {
 			without:   "Dockerfile",
@@ -386,11 +414,8 @@ func TestPushStep(t *testing.T) {
 			if diff := cmp.Diff(tc.wantSteps, steps); diff != "" {
 				t.Errorf("steps (-want, +got):\n%s", diff)
 			}
-			push, base := spec.Steps[len(spec.Steps)-1], "--base=node:24"
-			if tc.wantBase != "" {
-				base = "--base=" + tc.wantBase
-			}
-			if diff := cmp.Diff(slices.Concat([]string{base}, common, tc.wantArgs, insecure), push.Args); diff != "" {
+			push := spec.Steps[len(spec.Steps)-1]
+			if diff := cmp.Diff(slices.Concat(common, tc.wantArgs, insecure), push.Args); diff != "" {
 				t.Errorf("args (-want, +got):\n%s", diff)
 			}
 			wantRestricted(t, push.SecurityContext)
@@ -462,6 +487,7 @@ func TestMakeService(t *testing.T) {
 						{Name: "FUNC_NAME", Value: "greeter"},
 						{Name: "FUNC_NAMESPACE", Value: "default"},
 						{Name: "FUNC_RUNTIME", Value: "nodejs24"},
+						{Name: "FUNC_MEMORY_LIMIT", Value: "128Mi"},
 						{Name: "GREETING", Value: "hello"},
 					},
 					Resources: corev1.ResourceRequirements{
@@ -517,11 +543,14 @@ func TestMakeServiceWithEverything(t *testing.T) {
 		"autoscaling.knative.dev/window":    "6s",
 		"autoscaling.knative.dev/min-scale": "1", // minReplicas wins
 		"autoscaling.knative.dev/max-scale": "3",
+
+		"serving.knative.dev/progress-deadline": "20m",
 	}
 	spec := &want.Spec.Template.Spec
 	spec.ContainerConcurrency, spec.TimeoutSeconds = new(int64(7)), new(int64(30))
 	spec.ServiceAccountName, spec.AutomountServiceAccountToken = "robot", nil
 	spec.NodeSelector, spec.Tolerations = fn.Spec.NodeSelector, fn.Spec.Tolerations
+	spec.Containers[0].Env = slices.Insert(spec.Containers[0].Env, 3, corev1.EnvVar{Name: "FUNC_TIMEOUT", Value: "30"})
 	spec.Containers[0].EnvFrom = fn.Spec.EnvFrom
 	spec.Containers[0].VolumeMounts = append(spec.Containers[0].VolumeMounts,
 		corev1.VolumeMount{Name: "secret-0", MountPath: "/a", ReadOnly: true},
@@ -615,7 +644,11 @@ func everythingSaid(fn *v1alpha1.Function) {
 	fn.Spec.ServiceAccountName = "robot"
 	fn.Spec.Concurrency = new(int64(7))
 	fn.Spec.TimeoutSeconds = new(int64(30))
-	fn.Spec.Annotations = map[string]string{"autoscaling.knative.dev/window": "6s", "autoscaling.knative.dev/min-scale": "9"}
+	fn.Spec.Annotations = map[string]string{
+		"autoscaling.knative.dev/window":        "6s",
+		"autoscaling.knative.dev/min-scale":     "9",
+		"serving.knative.dev/progress-deadline": "20m",
+	}
 }
 
 func TestMergeServiceChanges(t *testing.T) {

@@ -129,6 +129,16 @@ func MergeRoute(desired, existing *servingv1.Service) (*servingv1.Service, Chang
 	return merged, RouteChange
 }
 
+// KeepRoute has the desired Service reached as the existing one is.
+func KeepRoute(desired, existing *servingv1.Service) {
+	desired.Spec.RouteSpec = existing.Spec.RouteSpec
+	if visibility, ok := existing.Labels[netapi.VisibilityLabelKey]; ok {
+		desired.Labels[netapi.VisibilityLabelKey] = visibility
+	} else {
+		delete(desired.Labels, netapi.VisibilityLabelKey)
+	}
+}
+
 func wishOf(svc *servingv1.Service) string {
 	return svc.Annotations[serverless.WishHashAnnotationKey]
 }
@@ -227,14 +237,8 @@ func podSpec(fn *v1alpha1.Function, image string, pullSecrets []string) corev1.P
 				},
 				SuccessThreshold: 1,
 			},
-			SecurityContext: &corev1.SecurityContext{
-				AllowPrivilegeEscalation: new(false),
-				Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-				ReadOnlyRootFilesystem:   new(true),
-				RunAsNonRoot:             new(true),
-				SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-			},
-			VolumeMounts: append([]corev1.VolumeMount{{Name: tmpVolumeName, MountPath: tmpPath}}, secretVolumeMounts(mounts)...),
+			SecurityContext: restricted(),
+			VolumeMounts:    append([]corev1.VolumeMount{{Name: tmpVolumeName, MountPath: tmpPath}}, secretVolumeMounts(mounts)...),
 		}},
 		Volumes: append([]corev1.Volume{{
 			Name: tmpVolumeName,
@@ -300,9 +304,16 @@ func traffic(fn *v1alpha1.Function) []servingv1.TrafficTarget {
 
 // env returns what the function is told about itself, and what its author says.
 func env(fn *v1alpha1.Function) []corev1.EnvVar {
-	return append([]corev1.EnvVar{
+	told := []corev1.EnvVar{
 		{Name: runtimes.EnvFunctionName, Value: fn.Name},
 		{Name: runtimes.EnvFunctionNamespace, Value: fn.Namespace},
 		{Name: runtimes.EnvFunctionRuntime, Value: fn.Spec.Runtime},
-	}, fn.Spec.Env...)
+	}
+	if seconds := fn.Spec.TimeoutSeconds; seconds != nil {
+		told = append(told, corev1.EnvVar{Name: runtimes.EnvFunctionTimeout, Value: strconv.FormatInt(*seconds, 10)})
+	}
+	if limit, ok := fn.Spec.Resources.Limits[corev1.ResourceMemory]; ok {
+		told = append(told, corev1.EnvVar{Name: runtimes.EnvFunctionMemoryLimit, Value: limit.String()})
+	}
+	return append(told, fn.Spec.Env...)
 }

@@ -17,6 +17,8 @@ limitations under the License.
 package resources
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"maps"
 	"path"
 	"slices"
@@ -54,6 +56,11 @@ const (
 	// ImageDigestResult is the result of a build that tells its image's digest.
 	ImageDigestResult = "IMAGE_DIGEST"
 
+	// BaseImageResult is the result of a build that tells its base image, as an
+	// object with a uri and a digest. Tekton Chains takes results whose names end
+	// so for what went into the build.
+	BaseImageResult = "BASE_IMAGE_ARTIFACT_INPUTS"
+
 	contextVolumeName = "context"
 	contextPath       = "/kiln-build"
 	layersVolumeName  = "layers"
@@ -80,7 +87,7 @@ type Build struct {
 	// Attempt counts how often this build was started.
 	Attempt int32
 
-	// BaseImage is the image to build upon.
+	// BaseImage is the image to build upon: by digest, where that is known.
 	BaseImage string
 
 	// Files is the build context, by file name.
@@ -117,6 +124,9 @@ func MakeTaskRun(fn *v1alpha1.Function, cfg *config.Config, build Build) *pipeli
 		Spec: pipelinev1.TaskRunSpec{
 			Timeout: &metav1.Duration{Duration: buildTimeout(fn, cfg.Build)},
 			PodTemplate: &pod.PodTemplate{
+				PriorityClassName:            priorityClass(cfg.Build),
+				NodeSelector:                 cfg.Build.NodeSelector,
+				Tolerations:                  cfg.Build.Tolerations,
 				AutomountServiceAccountToken: new(false),
 				EnableServiceLinks:           new(false),
 				SecurityContext: &corev1.PodSecurityContext{
@@ -127,6 +137,10 @@ func MakeTaskRun(fn *v1alpha1.Function, cfg *config.Config, build Build) *pipeli
 				Results: []pipelinev1.TaskResult{
 					{Name: ImageURLResult, Type: pipelinev1.ResultsTypeString, Description: "The image that was pushed."},
 					{Name: ImageDigestResult, Type: pipelinev1.ResultsTypeString, Description: "The digest of the image that was pushed."},
+					{
+						Name: BaseImageResult, Type: pipelinev1.ResultsTypeObject, Description: "The image that it is built upon.",
+						Properties: map[string]pipelinev1.PropertySpec{"uri": {Type: pipelinev1.ParamTypeString}, "digest": {Type: pipelinev1.ParamTypeString}},
+					},
 				},
 				Steps:   buildSteps(fn, cfg, build),
 				Volumes: buildVolumes(fn, cfg, build),
@@ -145,13 +159,22 @@ func MakeTaskRun(fn *v1alpha1.Function, cfg *config.Config, build Build) *pipeli
 	if build.Rebuild != "" {
 		tr.Annotations[serverless.RebuildAnnotationKey] = build.Rebuild
 	}
-	if build.Credentials != nil {
-		tr.Annotations[serverless.BuildCredentialsAnnotationKey] = build.Credentials.ResourceVersion
+	if build.CredentialsVersion != "" {
+		tr.Annotations[serverless.BuildCredentialsAnnotationKey] = build.CredentialsVersion
 	}
 	if env := buildEnv(fn, build); len(env) > 0 {
 		tr.Annotations[serverless.BuildEnvAnnotationKey] = runtimes.EnvFile(env)
 	}
 	return tr
+}
+
+// priorityClass returns the priority class of the build's pod; nil is the
+// cluster's default.
+func priorityClass(cfg *config.Build) *string {
+	if cfg.PriorityClassName == "" {
+		return nil
+	}
+	return &cfg.PriorityClassName
 }
 
 // BuildLabels returns the labels of the TaskRun that builds the image of the
@@ -217,18 +240,21 @@ func installStep(fn *v1alpha1.Function, cfg *config.Config, build Build) pipelin
 // pushStep returns the step that puts what was installed, and the function's
 // files, upon the base image and pushes the result.
 func pushStep(fn *v1alpha1.Function, cfg *config.Config, build Build) pipelinev1.Step {
-	base := build.BaseImage
-	if build.Dependencies.Digest != "" {
-		base = cfg.Registry.PushRepository(fn.Namespace, fn.Name) + "@" + build.Dependencies.Digest
-	}
 	args := []string{
-		"--base=" + base,
+		"--base=" + build.BaseImage,
 		"--context=" + contextPath,
 		"--destination=" + cfg.Registry.PushImage(fn.Namespace, fn.Name, build.Tag),
 		"--image-digest-file=$(results." + ImageDigestResult + ".path)",
 		"--image-url-file=$(results." + ImageURLResult + ".path)",
+		"--base-image-file=$(results." + BaseImageResult + ".path)",
+	}
+	for _, label := range imageLabels(fn, build) {
+		args = append(args, "--label="+label)
 	}
 	mounts := contextMounts(build.Files)
+	if build.Dependencies.Digest != "" {
+		args = append(args, "--dependencies="+cfg.Registry.PushRepository(fn.Namespace, fn.Name)+"@"+build.Dependencies.Digest)
+	}
 	if build.installs() {
 		args = append(args, "--layers="+layersPath)
 		if build.Dependencies.Tag != "" {
@@ -261,13 +287,22 @@ func pushStep(fn *v1alpha1.Function, cfg *config.Config, build Build) pipelinev1
 			},
 			Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("512Mi")},
 		},
-		SecurityContext: &corev1.SecurityContext{
-			RunAsNonRoot:             new(true),
-			ReadOnlyRootFilesystem:   new(true),
-			AllowPrivilegeEscalation: new(false),
-			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-			SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-		},
+		SecurityContext: restricted(),
+	}
+}
+
+// imageLabels returns the labels of the image. They tell of what is in its tag as
+// well, so that the same inputs make the same image: the generation is not, and is
+// another tag of the image.
+func imageLabels(fn *v1alpha1.Function, build Build) []string {
+	source := sha256.Sum256([]byte(fn.Spec.Source))
+	return []string{
+		"org.opencontainers.image.title=" + fn.Name,
+		serverless.FunctionNamespaceLabelKey + "=" + fn.Namespace,
+		serverless.FunctionNameLabelKey + "=" + fn.Name,
+		serverless.ImageTagLabelKey + "=" + build.Tag,
+		serverless.RuntimeLabelKey + "=" + fn.Spec.Runtime,
+		serverless.SourceHashLabelKey + "=sha256:" + hex.EncodeToString(source[:]),
 	}
 }
 

@@ -1,0 +1,621 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package queue
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+
+// world is a queue with a clock that stands still, and who was woken.
+type world struct {
+	*testing.T
+	*Queue
+
+	mu    sync.Mutex
+	time  time.Time
+	woken []string
+	last  load
+}
+
+// newWorld returns an open queue.
+func newWorld(t *testing.T, limits Limits) *world {
+	w := closedWorld(t, limits)
+	if err := w.Open(nil, func() ([]Build, error) { return nil, nil }); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func closedWorld(t *testing.T, limits Limits) *world {
+	w := &world{T: t, time: noon}
+	w.Queue = New(limits, func(function types.NamespacedName) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.woken = append(w.woken, function.String())
+	})
+	// Each look at the clock is a little later.
+	w.now = func() time.Time {
+		w.time = w.time.Add(time.Microsecond)
+		return w.time
+	}
+	return w
+}
+
+func key(namespace, name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: namespace, Name: name}
+}
+
+func buildOf(function types.NamespacedName) types.NamespacedName {
+	return types.NamespacedName{Namespace: function.Namespace, Name: function.Name + "-1"}
+}
+
+// start has a Function ask and, where it may, start.
+func (w *world) start(namespace, name string, tickets ...Ticket) Place {
+	w.Helper()
+	function := key(namespace, name)
+	var ticket Ticket
+	if len(tickets) > 0 {
+		ticket = tickets[0]
+	}
+	if place := w.Ask(function, ticket); !place.Granted {
+		return place
+	}
+	return w.Start(function, ticket, buildOf(function))
+}
+
+func (w *world) end(namespace, name string) {
+	w.End(buildOf(key(namespace, name)))
+}
+
+// wantWoken wants that these were woken since the last time.
+func (w *world) wantWoken(want ...string) {
+	w.Helper()
+	got := slices.Sorted(slices.Values(w.woken))
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		w.Errorf("woken (-want +got):\n%s", diff)
+	}
+	w.woken = nil
+}
+
+func (w *world) wantStarted(namespace, name string) {
+	w.Helper()
+	if place := w.start(namespace, name); !place.Granted {
+		w.Errorf("%s/%s waits at %d, want that it starts", namespace, name, place.Number)
+	}
+}
+
+func (w *world) wantWaiting(number int, namespace, name string, ticket ...Ticket) {
+	w.Helper()
+	if place := w.start(namespace, name, ticket...); place.Granted || place.Number != number {
+		w.Errorf("%s/%s is at %+v, want number %d", namespace, name, place, number)
+	}
+}
+
+func TestFirstComeFirstServed(t *testing.T) {
+	w := newWorld(t, Limits{Cluster: 2})
+	w.wantStarted("a", "1")
+	w.wantStarted("a", "2")
+	w.wantWaiting(1, "a", "4")
+	w.wantWaiting(2, "a", "3")
+	w.wantWaiting(3, "a", "5")
+	w.wantWaiting(2, "a", "3") // to ask again changes nothing
+	w.wantWoken()
+	w.end("a", "1")
+	w.wantWoken("a/4", "a/3", "a/5") // the others have moved up
+	w.wantWaiting(1, "a", "3")
+	w.wantStarted("a", "4")
+	w.end("a", "1")
+	w.end("a", "unknown")
+	w.wantWoken()
+}
+
+func TestNoLimits(t *testing.T) {
+	w := newWorld(t, Limits{})
+	for i := range 100 {
+		w.wantStarted("a", strconv.Itoa(i))
+	}
+	w.wantWoken()
+}
+
+func TestLimitOfNamespace(t *testing.T) {
+	for name, limits := range map[string]Limits{
+		"both":          {Cluster: 3, Namespace: 1},
+		"namespace's":   {Namespace: 1},
+		"both the same": {Cluster: 1, Namespace: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, limits)
+			w.wantStarted("a", "1")
+			w.wantWaiting(1, "a", "2")
+			if limits.Cluster != 1 {
+				w.wantStarted("b", "1")
+				w.wantWoken()
+			}
+			w.end("a", "1")
+			w.wantWoken("a/2")
+		})
+	}
+}
+
+func TestFewestFirst(t *testing.T) {
+	w := newWorld(t, Limits{Cluster: 3})
+	w.wantStarted("a", "1")
+	w.wantStarted("a", "2")
+	w.wantStarted("b", "1")
+	w.wantWaiting(1, "a", "3")
+	w.wantWaiting(1, "b", "2") // b has fewer
+	w.wantWaiting(3, "b", "3") // then as many as a, which came first
+	w.wantWaiting(1, "c", "1")
+	w.end("a", "1")
+	w.wantWoken("c/1")
+	w.end("a", "2")
+	w.wantWoken("a/3", "b/3") // now a has the fewest
+}
+
+func TestServedLongestAgo(t *testing.T) {
+	w := newWorld(t, Limits{Cluster: 1})
+	w.wantStarted("z", "1")
+	for _, name := range []string{"1", "2", "3"} {
+		w.start("a", name)
+		w.start("b", name)
+	}
+	var order []string
+	for ns, name := "z", "1"; len(order) < 6; {
+		w.woken = nil
+		w.end(ns, name)
+		for function := range w.granted {
+			ns, name = function.Namespace, function.Name
+		}
+		order = append(order, ns+name)
+		w.wantStarted(ns, name)
+	}
+	if diff := cmp.Diff([]string{"a1", "b1", "a2", "b2", "a3", "b3"}, order); diff != "" {
+		t.Errorf("order (-want +got):\n%s", diff)
+	}
+}
+
+// TestPositions wants that what is told grows no longer than the logarithm.
+func TestPositions(t *testing.T) {
+	w := newWorld(t, Limits{Cluster: 1})
+	w.wantStarted("a", "0000")
+	const n = 1000
+	for i := range n {
+		w.wantWaiting(round(i+1), "a", fmt.Sprintf("%04d", i+1))
+	}
+	told := map[string]int{}
+	for i := range n {
+		w.end("a", fmt.Sprintf("%04d", i))
+		for _, function := range w.woken {
+			told[function]++
+		}
+		w.woken = nil
+		w.wantStarted("a", fmt.Sprintf("%04d", i+1))
+	}
+	for function, times := range told {
+		if times > 12 {
+			t.Errorf("%s was woken %d times", function, times)
+		}
+	}
+	if len(told) != n {
+		t.Errorf("%d were woken, want %d", len(told), n)
+	}
+	for number, want := range map[int]int{1: 1, 4: 4, 5: 8, 8: 8, 9: 16, 16: 16, 17: 32, 5000: 8192} {
+		if got := round(number); got != want {
+			t.Errorf("round(%d) = %d, want %d", number, got, want)
+		}
+	}
+}
+
+// TestPositionsAreTurns wants that positions are the order in which Functions of
+// many namespaces are served, where one build runs at a time.
+func TestPositionsAreTurns(t *testing.T) {
+	w := newWorld(t, Limits{Cluster: 1})
+	w.wantStarted("z", "0")
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range 40 {
+		w.start(fmt.Sprint("team-", random.IntN(random.IntN(6)+1)), strconv.Itoa(i))
+	}
+	expected := map[types.NamespacedName]int{}
+	s := w.survey()
+	for at, line := range s.lines {
+		for i, f := range line.line {
+			expected[f.function] = s.ahead(at, i)
+		}
+	}
+	last := key("z", "0")
+	for turn := range 40 {
+		w.End(buildOf(last))
+		last = slices.Collect(maps.Keys(w.granted))[0]
+		if expected[last] != turn {
+			t.Errorf("%s was told that %d go first, and %d went", last, expected[last], turn)
+		}
+		w.Start(last, Ticket{}, buildOf(last))
+	}
+}
+
+func TestYields(t *testing.T) {
+	w := newWorld(t, Limits{Cluster: 1})
+	w.wantStarted("z", "1")
+	w.wantWaiting(1, "a", "auto-1", Ticket{Yields: true})
+	w.wantWaiting(2, "b", "auto-2", Ticket{Yields: true})
+	w.wantWaiting(1, "a", "edit")
+	w.wantWaiting(4, "b", "auto-3", Ticket{Yields: true})
+	w.wantWaiting(1, "a", "auto-1", Ticket{Yields: true}) // worse is not told
+	w.end("z", "1")
+	w.wantWoken("a/edit", "b/auto-2", "b/auto-3")
+	w.wantStarted("a", "edit")
+	// Somebody edits a Function that was to be rebuilt.
+	w.wantWaiting(1, "b", "auto-3")
+	w.end("a", "edit")
+	w.wantWoken("b/auto-3")
+	w.wantStarted("b", "auto-3")
+	// Nobody waits for ever.
+	w.time = w.time.Add(yieldPatience)
+	w.wantWaiting(1, "a", "edit-2")
+	w.end("b", "auto-3")
+	w.wantWoken("a/auto-1")
+}
+
+func TestRelease(t *testing.T) {
+	w := newWorld(t, Limits{Cluster: 1})
+	w.wantStarted("a", "1")
+	w.start("a", "2")
+	w.start("a", "3")
+	w.start("a", "4")
+	w.Release(key("a", "3"))
+	w.wantWoken("a/4") // has moved up
+	w.end("a", "1")
+	w.wantWoken("a/2", "a/4")
+	w.Release(key("a", "2")) // does not want it any more
+	w.wantWoken("a/4")
+	w.Release(key("a", "4"))
+	w.Release(key("a", "4"))
+	w.Release(key("a", "unknown"))
+	w.wantWoken()
+	w.wantStarted("b", "1")
+}
+
+func TestLimitsAreLive(t *testing.T) {
+	w := newWorld(t, Limits{Cluster: 1})
+	w.wantStarted("a", "1")
+	w.start("a", "2")
+	w.start("a", "3")
+	w.start("a", "4")
+	w.SetLimits(Limits{Cluster: 3})
+	w.wantWoken("a/2", "a/3", "a/4")
+	w.wantStarted("a", "2")
+	w.wantStarted("a", "3")
+	w.SetLimits(Limits{Cluster: 1})
+	w.end("a", "1")
+	w.end("a", "2")
+	w.wantWoken()
+	w.end("a", "3")
+	w.wantWoken("a/4")
+}
+
+// TestSeen wants that builds count whoever has started them, once.
+func TestSeen(t *testing.T) {
+	w := newWorld(t, Limits{Cluster: 2})
+	other := Build{Name: key("a", "other"), Function: key("a", "1")}
+	w.See(other)
+	w.See(other)
+	w.wantStarted("b", "1")
+	w.See(Build{Name: buildOf(key("b", "1")), Function: key("b", "1")})
+	w.wantWaiting(1, "c", "1")
+	w.End(other.Name)
+	w.wantWoken("c/1")
+}
+
+// TestStalled wants that a namespace whose quota keeps builds from running has
+// its share, and no more than that.
+func TestStalled(t *testing.T) {
+	for name, limits := range map[string]Limits{"both": {Cluster: 2, Namespace: 2}, "cluster's": {Cluster: 2}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, limits)
+			for _, name := range []string{"1", "2"} {
+				w.wantStarted("a", name)
+				w.See(Build{Name: buildOf(key("a", name)), Function: key("a", name), Stalled: true})
+			}
+			w.wantWaiting(1, "a", "3")
+			w.wantStarted("b", "1")
+			w.wantStarted("b", "2")
+			w.wantWaiting(2, "b", "3")
+		})
+	}
+}
+
+// TestOwnBuild wants that a Function whose build may be gone is to look, and that
+// a build which is gone makes place for whose turn it is.
+func TestOwnBuild(t *testing.T) {
+	w := newWorld(t, Limits{Cluster: 1})
+	w.wantStarted("a", "1")
+	w.wantWaiting(1, "b", "1")
+	a := key("a", "1")
+	if place := w.Ask(a, Ticket{}); !place.Granted {
+		t.Errorf("the Function is at %+v", place)
+	}
+	if place := w.Start(a, Ticket{}, key("a", "1-2")); place.Granted || place.Number != 1 {
+		t.Errorf("the Function whose build is gone is at %+v", place)
+	}
+	w.wantWoken("b/1")
+}
+
+func TestOpen(t *testing.T) {
+	w := closedWorld(t, Limits{Cluster: 2})
+	w.wantWaiting(1, "a", "late")
+	w.See(Build{Name: key("a", "known"), Function: key("a", "known")})
+	failure := errors.New("no connection")
+	if err := w.Open(nil, func() ([]Build, error) { return nil, failure }); !errors.Is(err, failure) {
+		t.Errorf("Open() = %v", err)
+	}
+	w.wantWoken()
+	open := func() error {
+		return w.Open(map[types.NamespacedName]Ticket{
+			key("a", "second"): {Since: noon.Add(-time.Minute)},
+			key("a", "first"):  {Since: noon.Add(-time.Hour)},
+		}, func() ([]Build, error) {
+			return []Build{{Name: key("a", "known"), Function: key("a", "known")}}, nil
+		})
+	}
+	if err := open(); err != nil {
+		t.Fatal(err)
+	}
+	w.wantWoken("a/first", "a/second") // its turn; and is told
+	w.wantWaiting(1, "a", "second")
+	w.wantWaiting(1, "a", "late") // what was told stays
+	if place := w.Ask(key("a", "second"), Ticket{}); !place.Since.Equal(noon.Add(-time.Minute)) {
+		t.Errorf("waits since %s", place.Since)
+	}
+
+	w.Leave(func(types.NamespacedName) bool { return true })
+	w.End(key("a", "known"))
+	w.wantWoken()
+	w.wantWaiting(1, "a", "in flight")
+	w.Release(key("a", "in flight"))
+	if err := open(); err != nil {
+		t.Fatal(err)
+	}
+	w.wantWoken("a/first", "a/second")
+}
+
+// TestNeverSeen wants that a build that was gone before anyone could see it does
+// not count for ever.
+func TestNeverSeen(t *testing.T) {
+	w := newWorld(t, Limits{Cluster: 1})
+	w.wantStarted("a", "1")
+	w.wantWaiting(1, "b", "1")
+	w.time = w.time.Add(unseenPatience)
+	w.wantStarted("b", "1")
+	w.See(Build{Name: buildOf(key("b", "1")), Function: key("b", "1")})
+	w.time = w.time.Add(unseenPatience)
+	w.wantWaiting(1, "c", "1")
+}
+
+// TestInvariants has Functions and builds do what they may, in any order, and
+// wants that the limits hold at each step, that nobody waits while there is
+// room, and that in the end everybody has had a turn.
+func TestInvariants(t *testing.T) {
+	for seed := range uint64(200) {
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) { playAny(t, rand.New(rand.NewPCG(seed, 0))) })
+	}
+}
+
+func playAny(t *testing.T, random *rand.Rand) {
+	limits := Limits{Cluster: int32(random.IntN(6)), Namespace: int32(random.IntN(4))}
+	w := newWorld(t, limits)
+	wanting := map[types.NamespacedName]Ticket{}
+	building := map[types.NamespacedName]bool{}
+	try := func(function types.NamespacedName) {
+		ticket, ok := wanting[function]
+		if !ok || building[function] {
+			w.Release(function)
+			return
+		}
+		if place := w.Ask(function, ticket); !place.Granted {
+			return
+		}
+		switch random.IntN(10) {
+		case 0: // Something has failed. It is tried again.
+			w.Release(function)
+			w.woken = append(w.woken, function.String())
+		default:
+			if w.Start(function, ticket, buildOf(function)).Granted {
+				building[function] = true
+				delete(wanting, function)
+			}
+		}
+	}
+	drain := func() {
+		for len(w.woken) > 0 {
+			i := random.IntN(len(w.woken))
+			namespace, name, _ := strings.Cut(w.woken[i], "/")
+			w.woken = slices.Delete(w.woken, i, i+1)
+			try(key(namespace, name))
+			checkInvariants(w, limits, building)
+		}
+	}
+	for i := range 300 {
+		function := key(fmt.Sprint("team-", random.IntN(4)), strconv.Itoa(random.IntN(30)))
+		switch random.IntN(8) {
+		case 0, 1, 2, 3:
+			wanting[function] = Ticket{Yields: random.IntN(4) == 0}
+			try(function)
+		case 4: // It is deleted, or edited back.
+			delete(wanting, function)
+			w.Release(function)
+		case 5, 6:
+			for function := range building {
+				delete(building, function)
+				w.End(buildOf(function))
+				break
+			}
+		case 7:
+			if i%10 == 0 {
+				limits = Limits{Cluster: int32(random.IntN(6)), Namespace: int32(random.IntN(4))}
+				w.SetLimits(limits)
+			}
+		}
+		checkInvariants(w, limits, nil)
+		if random.IntN(2) == 0 {
+			drain()
+		}
+	}
+	// Those that are there are served, whoever comes after them.
+	for rounds := 0; len(wanting) > 0; rounds++ {
+		if rounds > 1000 {
+			t.Fatalf("%d are never served: %v", len(wanting), wanting)
+		}
+		drain()
+		for function := range wanting {
+			try(function)
+		}
+		for function := range building {
+			delete(building, function)
+			w.End(buildOf(function))
+		}
+	}
+	drain()
+	for function := range building {
+		w.End(buildOf(function))
+	}
+	if len(w.granted)+len(w.running)+len(w.waiting)+len(w.lines) > 0 {
+		t.Errorf("there is left: granted %v, running %v, waiting %v, lines %v", w.granted, w.running, w.waiting, w.lines)
+	}
+}
+
+// checkInvariants checks what is true at any time. More may run than the limits
+// say only when these have come down, and then there are never more than before.
+func checkInvariants(w *world, limits Limits, building map[types.NamespacedName]bool) {
+	w.Helper()
+	l := w.load()
+	if room := (limits.Cluster == 0 || l.total < limits.Cluster) && w.next(l) != nil; room {
+		w.Fatalf("there is room, and somebody waits: %+v, %v", l, w.waiting)
+	}
+	for namespace, n := range l.by {
+		if most := limits.perNamespace(); most > 0 && n > most && n > w.last.by[namespace] {
+			w.Fatalf("%d of %s run, the limit is %d", n, namespace, most)
+		}
+	}
+	if limits.Cluster > 0 && l.total > limits.Cluster && l.total > w.last.total {
+		w.Fatalf("%d run, the limit is %d", l.total, limits.Cluster)
+	}
+	w.last = l
+	if building != nil && len(w.running) != len(building) {
+		w.Fatalf("%d builds count, and %d run", len(w.running), len(building))
+	}
+	for function := range w.granted {
+		if _, both := w.waiting[function]; both {
+			w.Fatalf("%s waits and is granted", function)
+		}
+	}
+	total := 0
+	for lane, line := range w.lines {
+		total += len(line)
+		if len(line) == 0 || !slices.IsSortedFunc(line, (*waiting).compare) {
+			w.Fatalf("lane %+v is %v", lane, line)
+		}
+	}
+	if total != len(w.waiting) {
+		w.Fatalf("%d in lines, %d wait", total, len(w.waiting))
+	}
+}
+
+// TestStarvation wants that one of a namespace is served soon, whatever others do.
+func TestStarvation(t *testing.T) {
+	w := newWorld(t, Limits{Cluster: 2})
+	const flood = 5000
+	for i := range flood {
+		w.start("flood", fmt.Sprintf("%04d", i))
+	}
+	place := w.start("small", "only")
+	if place.Granted || place.Number > 2 {
+		t.Errorf("the one waits at %+v", place)
+	}
+	w.woken = nil
+	w.end("flood", "0000")
+	if !slices.Contains(w.woken, "small/only") {
+		t.Errorf("woken are %v", w.woken)
+	}
+}
+
+// TestConcurrency is for the race detector.
+func TestConcurrency(t *testing.T) {
+	const functions, limit = 200, 3
+	work := make(chan types.NamespacedName, 100*functions)
+	q := New(Limits{Cluster: limit}, func(function types.NamespacedName) { work <- function })
+	var mu sync.Mutex
+	runs, most := 0, 0
+	done := make(chan struct{}, functions)
+	var started sync.Map
+	for range 8 {
+		go func() {
+			for function := range work {
+				if _, ok := started.Load(function); ok || !q.Ask(function, Ticket{}).Granted {
+					continue
+				}
+				if _, again := started.LoadOrStore(function, true); again {
+					continue
+				}
+				if !q.Start(function, Ticket{}, buildOf(function)).Granted {
+					started.Delete(function)
+					continue
+				}
+				go func() {
+					mu.Lock()
+					runs++
+					most = max(most, runs)
+					mu.Unlock()
+					q.See(Build{Name: buildOf(function), Function: function})
+					time.Sleep(time.Millisecond)
+					mu.Lock()
+					runs--
+					mu.Unlock()
+					done <- struct{}{}
+					q.End(buildOf(function))
+				}()
+			}
+		}()
+	}
+	for i := range functions {
+		work <- key(fmt.Sprint("team-", i%7), fmt.Sprint(i))
+	}
+	if err := q.Open(nil, func() ([]Build, error) { return nil, nil }); err != nil {
+		t.Fatal(err)
+	}
+	for range functions {
+		<-done
+	}
+	if most != limit {
+		t.Errorf("%d ran at once, want %d", most, limit)
+	}
+}

@@ -1,0 +1,273 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package function
+
+import (
+	"errors"
+	"flag"
+	"slices"
+	"strings"
+	"testing"
+
+	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
+
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	ktesting "github.com/kiln-dev/kiln/pkg/reconciler/testing"
+)
+
+// long has the tests that search for faults search for long.
+var long = flag.Bool("long", false, "search for faults for long")
+
+// chapter is a part of the life of a Function.
+type chapter struct {
+	name string
+	// does is what a user does.
+	does func(*simulation)
+	// until is when the next chapter begins; nil is when nothing happens any more.
+	until func(*simulation) bool
+}
+
+// life is all that is done to a Function.
+var life = []chapter{
+	{name: "create", does: func(s *simulation) { s.create() }},
+	{name: "edit the source", does: func(s *simulation) { s.edit(withSource(sourceB)) }},
+	{name: "edit the source again", does: func(s *simulation) { s.edit(withSource(slowSource)) }, until: isBuilding},
+	{name: "edit while that is built", does: func(s *simulation) { s.edit(withSource("module.exports = { main: () => 'D' }")) }},
+	{name: "edit back: the image is there", does: func(s *simulation) { s.edit(withSource(sourceB)) }},
+	{name: "rebuild", does: func(s *simulation) { s.edit(withRebuild("1")) }},
+	{name: "break the source", does: func(s *simulation) { s.edit(withSource(brokenSource)) }},
+	{name: "fix it", does: func(s *simulation) { s.edit(withSource("module.exports = { main: () => 'E' }")) }},
+	{name: "crash as soon as it runs", does: func(s *simulation) { s.edit(withSource(crashingSource)) }},
+	{name: "fix that, and the environment", does: func(s *simulation) { s.edit(withSource(sourceA), withEnv("A", "1")) }},
+	{name: "edit the environment", does: func(s *simulation) { s.edit(withEnv("B", "2")) }},
+	{name: "send half of the requests to the first revision", does: func(s *simulation) {
+		s.edit(withTraffic(
+			v1alpha1.TrafficTarget{RevisionName: "greeter-00001", Percent: new(int64(50))},
+			v1alpha1.TrafficTarget{LatestRevision: new(true), Percent: new(int64(50))}))
+	}},
+	{name: "name a revision that there is not", does: func(s *simulation) {
+		s.edit(withTraffic(v1alpha1.TrafficTarget{RevisionName: "greeter-00099", Percent: new(int64(100))}))
+	}},
+	{name: "to the newest again, and to everybody", does: func(s *simulation) {
+		s.edit(withTraffic(), func(fn *v1alpha1.Function) { fn.Spec.Visibility = v1alpha1.VisibilityPublic })
+	}},
+	{name: "the registry refuses a build", does: func(s *simulation) {
+		s.setPassword("wrong")
+		s.edit(withSource("module.exports = { main: () => 'F' }"))
+	}},
+	{name: "the credentials are corrected", does: func(s *simulation) { s.setPassword("right") }},
+	{name: "edit, to delete while that is built", does: func(s *simulation) { s.edit(withSource(slowSource + " again")) }, until: isBuilding},
+	{name: "delete", does: func(s *simulation) { s.delete() }},
+	{name: "create the same again", does: func(s *simulation) { s.create() }},
+	{name: "delete it, and create another at once", does: func(s *simulation) { s.delete(); s.create(withSource(sourceB), withEnv("A", "1")) }},
+}
+
+func isBuilding(s *simulation) bool {
+	return slices.ContainsFunc(objects[*pipelinev1.TaskRun](s), func(tr *pipelinev1.TaskRun) bool {
+		return !stateOf(tr).Ended() && tr.Status.PodName != ""
+	})
+}
+
+// disturbances are what can go wrong with a call of the controller's. All end in
+// what there would have been without.
+var disturbances = []struct {
+	name string
+	do   func(s *simulation, call ktesting.Call) (runtime.Object, error)
+}{{
+	name: "the controller dies after it",
+	do: func(_ *simulation, call ktesting.Call) (runtime.Object, error) {
+		_, _ = call()
+		panic(death{})
+	},
+}, {
+	name: "its answer is lost",
+	do: func(_ *simulation, call ktesting.Call) (runtime.Object, error) {
+		if _, err := call(); err != nil {
+			return nil, err
+		}
+		return nil, errTimeout
+	},
+}, {
+	name: "it fails",
+	do: func(*simulation, ktesting.Call) (runtime.Object, error) {
+		return nil, apierrs.NewInternalError(errors.New("etcdserver: leader changed"))
+	},
+}, {
+	name: "everybody else goes on before it",
+	do: func(s *simulation, call ktesting.Call) (runtime.Object, error) {
+		for s.standIns() {
+		}
+		return call()
+	},
+}}
+
+// views are how the caches of the controller are after a disturbance.
+var views = []struct {
+	name string
+	// ago is how many changes they miss when the controller has started anew.
+	ago int
+	// late and slow are those of process.
+	late lateness
+	slow bool
+}{
+	{name: "fresh caches"},
+	{name: "caches one change behind", ago: 1, slow: true},
+	{name: "caches two changes behind", ago: 2, slow: true},
+	{name: "caches five changes behind", ago: 5, slow: true},
+	{name: "caches twelve changes behind", ago: 12, slow: true},
+	{name: "late caches", late: allLate, slow: true},
+	{name: "late caches one change behind", ago: 1, late: allLate, slow: true},
+	{name: "late caches three changes behind", ago: 3, late: allLate, slow: true},
+	{name: "late caches eight changes behind", ago: 8, late: allLate, slow: true},
+	{name: "late caches that hear of all at once", ago: 4, late: allLate},
+	{name: "late caches of children", ago: 1, late: childrenLate, slow: true},
+	{name: "late caches of children three changes behind", ago: 3, late: childrenLate, slow: true},
+}
+
+// TestCrash disturbs each single call of the controller's in the life of a
+// Function, and wants that all goes on as if nothing had been. The short run
+// disturbs each call in one way, the long run each in all.
+func TestCrash(t *testing.T) {
+	story := tell(t)
+	ways := len(disturbances) * len(views)
+	for i := range disturbances {
+		for j := range views {
+			t.Run(disturbances[i].name+", "+views[j].name, func(t *testing.T) {
+				t.Parallel()
+				for k, chapter := range story {
+					for n := 1; n <= chapter.calls; n++ {
+						if !*long && (chapter.begins.calls+n)%ways != i*len(views)+j {
+							continue
+						}
+						s := chapter.begins.clone()
+						s.disturbCall(s.calls+n, i, j)
+						story.goOn(t, s, k)
+						if t.Failed() {
+							return
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// disturbCall has that call of the controller's disturbed, and its caches changed
+// then.
+func (s *simulation) disturbCall(n, disturbance, view int) {
+	d, v := disturbances[disturbance], views[view]
+	s.disturb = func(what string, call ktesting.Call) (runtime.Object, error) {
+		if s.calls != n {
+			return call()
+		}
+		s.tracef("  %d: %s: %s", s.calls, what, d.name)
+		s.process.late, s.process.slow = v.late, v.slow
+		return d.do(s, call)
+	}
+	s.restart = func() *process {
+		p := s.start(v.ago)
+		p.late, p.slow = v.late, v.slow
+		return p
+	}
+}
+
+// story is what becomes of a Function in whose life nothing goes wrong.
+type story []*told
+
+// told is a chapter, as it went.
+type told struct {
+	// begins is what there is in the beginning.
+	begins *simulation
+	// calls counts what the controller asks the API server for.
+	calls int
+	// ends is what there is in the end, if nothing happens any more then.
+	ends map[string]any
+}
+
+// tell tells the story of the life.
+func tell(t *testing.T) story {
+	t.Helper()
+	var story story
+	s := newSimulation()
+	for _, chapter := range life {
+		now := &told{begins: s.clone()}
+		s.play(chapter)
+		now.calls = s.calls - now.begins.calls
+		if chapter.until == nil {
+			now.ends = s.settled()
+			s.wantQuiet()
+		}
+		if len(s.wrong) > 0 {
+			t.Fatalf("Undisturbed, chapter %q goes wrong:\n%s\n%s", chapter.name,
+				strings.Join(s.wrong, "\n"), strings.Join(s.trace[len(now.begins.trace):], "\n"))
+		}
+		story = append(story, now)
+	}
+	return story
+}
+
+// play plays a chapter.
+func (s *simulation) play(chapter chapter) {
+	s.tracef("# %s", chapter.name)
+	chapter.does(s)
+	var until func() bool
+	if chapter.until != nil {
+		until = func() bool { return chapter.until(s) }
+	}
+	s.run(until)
+}
+
+// goOn plays the chapter, and those after it until there were two ends to compare
+// with the story.
+func (story story) goOn(t *testing.T, s *simulation, i int) {
+	t.Helper()
+	begun := len(s.trace)
+	for ends := 0; i < len(life) && ends < 2; i++ {
+		s.play(life[i])
+		diff := ""
+		if want := story[i].ends; want != nil {
+			ends++
+			diff = differences(want, s.settled())
+			s.wantQuiet()
+		}
+		if diff != "" || len(s.wrong) > 0 {
+			t.Errorf("chapter %q goes wrong: %s\nThe end (-want +got):\n%s\nWhat happened:\n%s", life[i].name,
+				strings.Join(s.wrong, "\n"), diff, strings.Join(s.trace[begun:], "\n"))
+			return
+		}
+	}
+}
+
+// wantQuiet wants that the controller writes nothing any more, even when it has
+// just been started.
+func (s *simulation) wantQuiet() {
+	for _, when := range []string{"woken", "started"} {
+		s.tracef("## nothing is to be written when the controller is %s", when)
+		if when == "started" {
+			s.process = s.start(0)
+		}
+		s.process.woken = true
+		writes := s.writes
+		s.run(nil)
+		if s.writes != writes {
+			s.wrongf("there was something to write for a controller that was %s", when)
+		}
+	}
+}

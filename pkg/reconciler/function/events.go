@@ -1,0 +1,68 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package function
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/record"
+	kubeclient "knative.dev/pkg/client/injection/kube/client"
+	"knative.dev/pkg/controller"
+	"knative.dev/pkg/logging"
+	"knative.dev/pkg/logging/logkey"
+)
+
+const (
+	// component is who events are from.
+	component = "function-controller"
+
+	// reasonInternalError is the reason of the event that the generated reconciler
+	// emits for each error, as often as a reconcile is tried.
+	reasonInternalError = "InternalError"
+)
+
+// withEventRecorder returns a context with the recorder that the reconciler
+// uses, too. It ends with the context.
+func withEventRecorder(ctx context.Context) context.Context {
+	if controller.GetEventRecorder(ctx) != nil {
+		return ctx
+	}
+	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
+	logger := logging.FromContext(ctx).Named("events")
+	broadcaster.StartEventWatcher(func(event *corev1.Event) {
+		logger.Infow(event.Message, "type", event.Type, "reason", event.Reason, "kind", event.InvolvedObject.Kind,
+			logkey.Key, event.InvolvedObject.Namespace+"/"+event.InvolvedObject.Name)
+	})
+	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: kubeclient.Get(ctx).CoreV1().Events("")})
+	return controller.WithEventRecorder(ctx, edgeRecorder{broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component})})
+}
+
+// edgeRecorder leaves out the events of failed tries. What a user can do
+// something about is told by a condition, and by one event when it changes; the
+// rest is tried again, and logged.
+type edgeRecorder struct{ record.EventRecorder }
+
+// Event implements record.EventRecorder.
+func (r edgeRecorder) Event(object runtime.Object, eventType, reason, message string) {
+	if reason != reasonInternalError {
+		r.EventRecorder.Event(object, eventType, reason, message)
+	}
+}

@@ -1,0 +1,980 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package function
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/google/go-cmp/cmp"
+	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
+	"go.uber.org/zap"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgotesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/record"
+	netapi "knative.dev/networking/pkg/apis/networking"
+	"knative.dev/pkg/apis"
+	duckv1 "knative.dev/pkg/apis/duck/v1"
+	"knative.dev/pkg/controller"
+	"knative.dev/pkg/kmeta"
+	"knative.dev/pkg/logging"
+	pkgreconciler "knative.dev/pkg/reconciler"
+	"knative.dev/serving/pkg/apis/serving"
+	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
+
+	"github.com/kiln-dev/kiln/pkg/apis/config"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/builds/queue"
+	functionreconciler "github.com/kiln-dev/kiln/pkg/client/injection/reconciler/serverless/v1alpha1/function"
+	"github.com/kiln-dev/kiln/pkg/images"
+	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
+	ktesting "github.com/kiln-dev/kiln/pkg/reconciler/testing"
+)
+
+// credentialsName is the name of the Secret with the credentials of the registry.
+const credentialsName = "registry-credentials"
+
+// In a source, these words decide what becomes of it.
+const (
+	// brokenSource cannot be built.
+	brokenSource = "BROKEN"
+	// slowSource takes longer to be built than anybody waits.
+	slowSource = "SLOW"
+	// crashingSource is built, and ends as soon as it is started.
+	crashingSource = "CRASHES"
+)
+
+// simulation is a cluster in which nothing happens by itself, and everything in
+// the order that a test wants: one Function, its controller, and stand-ins for
+// users, Tekton, Serving, the registry and the collector of garbage.
+type simulation struct {
+	server *ktesting.APIServer
+	config *config.Config
+
+	// pushed is what the registry holds: digests by tag.
+	pushed map[string]string
+	// crashing are the digests of images that end as soon as they are started.
+	crashing map[string]bool
+	// verdicts tell how TaskRuns that run will end.
+	verdicts map[types.UID]verdict
+	// templates counts, by Service, how many revision templates there were.
+	templates map[types.UID]int
+
+	// process is the controller, as long as it lives.
+	process *process
+	// calls counts what the controller has asked the API server for, and writes
+	// those of them that would change something.
+	calls, writes int
+	// starting says that the controller is not yet at work; it goes on trying until
+	// it is.
+	starting bool
+	// disturb may take the place of a call of the controller's.
+	disturb func(what string, call ktesting.Call) (runtime.Object, error)
+	// restart starts the process that follows one that has died.
+	restart func() *process
+
+	// trace tells what has happened, and wrong is what should not have.
+	trace, wrong []string
+}
+
+// verdict is how a TaskRun will end.
+type verdict int
+
+const (
+	succeeds verdict = iota
+	breaks
+	hangs
+	isRefused
+	crashes
+)
+
+func newSimulation() *simulation {
+	s := &simulation{
+		config:    testConfig(func(cfg *config.Config) { cfg.Registry.Credentials = credentialsName }),
+		pushed:    map[string]string{},
+		crashing:  map[string]bool{},
+		verdicts:  map[types.UID]verdict{},
+		templates: map[types.UID]int{},
+	}
+	s.server = ktesting.NewAPIServer(config.ToContext(context.Background(), s.config))
+	s.server.Now = noon.Time
+	s.server.OnChange = s.check
+	s.setPassword("right")
+	s.process = s.start(0)
+	return s
+}
+
+// clone returns a copy that goes its own way.
+func (s *simulation) clone() *simulation {
+	clone := *s
+	clone.disturb, clone.restart = nil, nil
+	clone.server = s.server.Clone()
+	clone.server.OnChange = clone.check
+	clone.pushed = maps.Clone(s.pushed)
+	clone.crashing = maps.Clone(s.crashing)
+	clone.verdicts = maps.Clone(s.verdicts)
+	clone.templates = maps.Clone(s.templates)
+	clone.trace = slices.Clone(s.trace)
+	clone.wrong = slices.Clone(s.wrong)
+	clone.process = clone.resume(s.process)
+	return &clone
+}
+
+func (s *simulation) tracef(format string, args ...any) {
+	s.trace = append(s.trace, fmt.Sprintf(format, args...))
+}
+
+func (s *simulation) wrongf(format string, args ...any) {
+	s.wrong = append(s.wrong, fmt.Sprintf(format, args...))
+	s.tracef("WRONG: "+format, args...)
+}
+
+// check finds fault with a change in the moment it is made.
+func (s *simulation) check(change ktesting.Change) {
+	if _, ok := change.Latest().(*pipelinev1.TaskRun); !ok || change.Old != nil {
+		return
+	}
+	live := map[types.UID][]string{}
+	for _, tr := range objects[*pipelinev1.TaskRun](s) {
+		if owner := metav1.GetControllerOf(tr); owner != nil && !stateOf(tr).Ended() {
+			live[owner.UID] = append(live[owner.UID], tr.Name)
+		}
+	}
+	for uid, names := range live {
+		if len(names) > 1 {
+			s.wrongf("%s has %d TaskRuns that run: %v", uid, len(names), names)
+		}
+	}
+}
+
+// objects returns all objects of a kind. They are not to be changed.
+func objects[T ktesting.Object](s *simulation) (found []T) {
+	for _, obj := range s.server.Objects() {
+		if o, ok := obj.(T); ok {
+			found = append(found, o)
+		}
+	}
+	return found
+}
+
+// The controller.
+
+// process is what a controller has in memory, and what wakes it.
+type process struct {
+	caches     *ktesting.Caches
+	reconciler controller.Reconciler
+	queue      *queue.Queue
+	lookups    *asked[images.Lookup, images.Found]
+	taggings   *asked[images.Tagging, struct{}]
+
+	// woken says that something happened that the controller is told of, failed
+	// that it is to try again, and asleep that it asked to be woken some time later.
+	woken, failed, asleep bool
+
+	// late caches hear of what happened only when nothing else can happen; others
+	// hear of it before anything else does.
+	late lateness
+	// slow has them hear of one change at a time.
+	slow bool
+}
+
+// lateness tells which caches are late: by itself, none.
+type lateness int
+
+const (
+	_ lateness = iota
+	// childrenLate says all but those of Functions.
+	childrenLate
+	allLate
+)
+
+// start starts a controller whose caches show what there was that many changes
+// ago. As any, it looks after each Function that they show.
+func (s *simulation) start(ago int) *process {
+	p := &process{
+		caches: ktesting.NewCaches(s.server, childSelector, max(0, len(s.server.Changes())-ago)),
+		woken:  true,
+	}
+	// Who does not know the credentials rightly starts another build, and is right
+	// to start it again.
+	for told := true; told; {
+		_, told = p.caches.Secrets.Deliver()
+	}
+	s.connect(p)
+	return p
+}
+
+// unlogged is a context in which the controller logs nothing.
+var unlogged = logging.WithLogger(context.Background(), zap.NewNop().Sugar())
+
+var childSelector = func() labels.Selector {
+	selector, err := labels.Parse(ChildSelector)
+	if err != nil {
+		panic(err)
+	}
+	return selector
+}()
+
+// resume returns a copy of the process, for a clone of its simulation.
+func (s *simulation) resume(original *process) *process {
+	p := *original
+	p.caches = original.caches.CloneFor(s.server)
+	lookups, taggings := original.lookups, original.taggings
+	s.connect(&p)
+	p.lookups.jobs, p.taggings.jobs = lookups.clone(), taggings.clone()
+	return &p
+}
+
+// connect gives the process what it is made of.
+func (s *simulation) connect(p *process) {
+	clients := s.server.Clients(func(action clientgotesting.Action, call ktesting.Call) (runtime.Object, error) {
+		return s.call(describeAction(action), call)
+	})
+	p.lookups = &asked[images.Lookup, images.Found]{do: s.find, wake: func() { p.woken = true }}
+	p.taggings = &asked[images.Tagging, struct{}]{do: s.tag, wake: func() { p.woken = true }}
+	p.queue = queue.New(queue.Limits{Cluster: 1}, func(types.NamespacedName) { p.woken = true })
+	r := &Reconciler{
+		kiln: clients.Kiln, kube: clients.Kube, tekton: clients.Tekton, serving: clients.Serving,
+		configMapLister: p.caches.ConfigMapLister(), taskRunLister: p.caches.TaskRunLister(), serviceLister: p.caches.ServiceLister(),
+		podLister: p.caches.PodLister(), mountEventLister: p.caches.EventLister(),
+		logs:     simulatedLogs{s},
+		secrets:  simulatedSecrets{p.caches},
+		lookups:  p.lookups,
+		taggings: p.taggings,
+		queue:    p.queue,
+	}
+	generated := functionreconciler.NewReconciler(unlogged, zap.NewNop().Sugar(), clients.Kiln, p.caches.FunctionLister(),
+		&record.FakeRecorder{}, r, controller.Options{ConfigStore: fixedStore{s.config}, SkipStatusUpdates: true})
+	leader := &queueLeader{leader: generated.(leader), ctx: unlogged, queue: p.queue, functions: p.caches.FunctionLister(), tekton: clients.Tekton}
+	s.starting = true
+	defer func() { s.starting = false }()
+	if err := leader.Promote(pkgreconciler.UniversalBucket(), func(pkgreconciler.Bucket, types.NamespacedName) {}); err != nil {
+		panic(err)
+	}
+	p.reconciler = leader
+}
+
+func describeAction(action clientgotesting.Action) string {
+	what := action.GetVerb() + " " + action.GetResource().Resource
+	if sub := action.GetSubresource(); sub != "" {
+		what += "/" + sub
+	}
+	switch action := action.(type) {
+	case clientgotesting.CreateActionImpl:
+		what += " " + action.Object.(ktesting.Object).GetName()
+	case clientgotesting.UpdateActionImpl:
+		what += " " + action.Object.(ktesting.Object).GetName()
+	case interface{ GetName() string }:
+		what += " " + action.GetName()
+	}
+	return what
+}
+
+// call does what the controller asks for, unless it is disturbed.
+func (s *simulation) call(what string, call ktesting.Call) (runtime.Object, error) {
+	if s.starting {
+		return call()
+	}
+	s.calls++
+	if !strings.HasPrefix(what, "get ") && !strings.HasPrefix(what, "list ") {
+		s.writes++
+	}
+	disturb := s.disturb
+	if disturb == nil {
+		disturb = func(_ string, call ktesting.Call) (runtime.Object, error) { return call() }
+	}
+	obj, err := disturb(what, call)
+	if err == nil {
+		s.tracef("  %d: %s", s.calls, what)
+	} else {
+		s.tracef("  %d: %s: %v", s.calls, what, err)
+	}
+	return obj, err
+}
+
+// death ends a process in the middle of a call.
+type death struct{}
+
+// reconcile has the controller look after the Function. It is followed by another
+// where it dies.
+func (s *simulation) reconcile() {
+	p := s.process
+	p.woken, p.failed, p.asleep = false, false, false
+	defer func() {
+		if r := recover(); r != nil {
+			if _, ok := r.(death); !ok {
+				panic(r)
+			}
+			s.tracef("  the controller dies")
+			s.process = s.restart()
+		}
+	}()
+	s.tracef("reconcile %s", key)
+	err := p.reconciler.Reconcile(unlogged, key)
+	later, _ := controller.IsRequeueKey(err)
+	switch {
+	case err == nil, controller.IsSkipKey(err):
+	case later:
+		p.asleep = true
+	case !controller.IsPermanentError(err):
+		s.tracef("  error: %v", err)
+		p.failed = true
+	default:
+		s.tracef("  error, not to be tried again: %v", err)
+	}
+}
+
+// deliver tells the caches of what has happened, those that are late or the
+// others: of one change each, or of all. It says whether there was anything to
+// tell.
+func (s *simulation) deliver(late bool) bool {
+	told := false
+	p := s.process
+	for _, c := range p.caches.All() {
+		isLate := p.late == allLate || p.late == childrenLate && c != p.caches.Functions
+		if c != p.caches.Secrets && isLate != late || c == p.caches.Secrets && late {
+			continue
+		}
+		for {
+			change, ok := c.Deliver()
+			if !ok {
+				break
+			}
+			told = true
+			s.process.hear(change)
+			if s.process.slow {
+				break
+			}
+		}
+	}
+	return told
+}
+
+// hear does what the handlers of NewController do.
+func (p *process) hear(change ktesting.Change) {
+	wake := func(any) {
+		owner := metav1.GetControllerOf(change.Latest())
+		p.woken = p.woken || owner != nil && owner.Name == name || change.Latest().GetLabels()[serverless.FunctionNameLabelKey] == name
+	}
+	handler := controller.HandleAll(wake)
+	switch change.Latest().(type) {
+	case *v1alpha1.Function:
+		p.woken = true
+		handler = releaseDeleted(p.queue)
+	case *corev1.Secret:
+		p.woken = true
+	case *pipelinev1.TaskRun:
+		handler = countBuilds(p.queue, wake)
+	}
+	switch {
+	case change.New == nil:
+		handler.OnDelete(change.Old)
+	case change.Old == nil:
+		handler.OnAdd(change.New, false)
+	default:
+		handler.OnUpdate(change.Old, change.New)
+	}
+}
+
+// asked is a registry that answers when the simulation lets it.
+type asked[Request comparable, Answer any] struct {
+	do   func(Request) Answer
+	wake func()
+	jobs map[types.NamespacedName]*job[Request, Answer]
+}
+
+type job[Request, Answer any] struct {
+	request       Request
+	answer        Answer
+	done, awaited bool
+}
+
+func (a *asked[Request, Answer]) Ask(key types.NamespacedName, request Request) {
+	if j := a.jobs[key]; j != nil && j.request == request {
+		return
+	}
+	if a.jobs == nil {
+		a.jobs = map[types.NamespacedName]*job[Request, Answer]{}
+	}
+	a.jobs[key] = &job[Request, Answer]{request: request}
+}
+
+func (a *asked[Request, Answer]) Answer(key types.NamespacedName, request Request, await bool) (answer Answer, ok bool) {
+	j := a.jobs[key]
+	if j == nil || j.request != request {
+		return answer, false
+	}
+	j.awaited = j.awaited || await
+	return j.answer, j.done
+}
+
+func (a *asked[Request, Answer]) Acknowledge(key types.NamespacedName) {
+	if j := a.jobs[key]; j != nil && j.done {
+		delete(a.jobs, key)
+	}
+}
+
+func (a *asked[Request, Answer]) Forget(key types.NamespacedName) {
+	delete(a.jobs, key)
+}
+
+func (a *asked[Request, Answer]) ForgetAll(isMeant func(types.NamespacedName) bool) {
+	maps.DeleteFunc(a.jobs, func(key types.NamespacedName, _ *job[Request, Answer]) bool { return isMeant(key) })
+}
+
+func (a *asked[Request, Answer]) clone() map[types.NamespacedName]*job[Request, Answer] {
+	jobs := map[types.NamespacedName]*job[Request, Answer]{}
+	for key, j := range a.jobs {
+		jobs[key] = new(*j)
+	}
+	return jobs
+}
+
+// step does what was asked for, if anything was.
+func (a *asked[Request, Answer]) step() bool {
+	for _, j := range a.jobs {
+		if j.done {
+			continue
+		}
+		j.answer, j.done = a.do(j.request), true
+		if j.awaited {
+			a.wake()
+		}
+		return true
+	}
+	return false
+}
+
+func (s *simulation) find(lookup images.Lookup) images.Found {
+	if image := s.pushed[lookup.Tag]; image != "" {
+		return images.Found{Image: image}
+	}
+	return images.Found{Base: digestB}
+}
+
+func (s *simulation) tag(tagging images.Tagging) struct{} {
+	s.pushed[tagging.Tag] = tagging.Digest
+	return struct{}{}
+}
+
+// simulatedLogs are the logs of builds that fail.
+type simulatedLogs struct{ *simulation }
+
+func (l simulatedLogs) Tail(_ context.Context, _, pod, container string) (log string, err error) {
+	_, err = l.call("get pods/log "+pod, func() (runtime.Object, error) {
+		if !slices.ContainsFunc(objects[*pipelinev1.TaskRun](l.simulation), func(tr *pipelinev1.TaskRun) bool { return tr.Status.PodName == pod }) {
+			return nil, apierrs.NewNotFound(corev1.Resource("pods"), pod)
+		}
+		return nil, nil
+	})
+	if container == "step-"+resources.PushStepName {
+		return "failed to push image: UNAUTHORIZED: authentication required", err
+	}
+	return "npm error code E404", err
+}
+
+// simulatedSecrets shows the Secrets that the namespace has.
+type simulatedSecrets struct{ *ktesting.Caches }
+
+func (c simulatedSecrets) Ensure(_ context.Context, name, namespace string) (*corev1.Secret, error) {
+	secret, err := c.SecretLister().Secrets(namespace).Get(name)
+	if apierrs.IsNotFound(err) {
+		return nil, nil
+	}
+	return secret, err
+}
+
+func (simulatedSecrets) Version(secret *corev1.Secret) string { return secret.ResourceVersion }
+
+// The stand-ins. Each takes one step at a time, and says whether there was any
+// to take.
+
+// finalizer is on each TaskRun that has a pod, which outlives its deletion by a
+// moment.
+const finalizer = "chains.tekton.dev"
+
+// runBuilds stands in for Tekton: it runs the next TaskRun, ends it, or lets it
+// go.
+func (s *simulation) runBuilds() bool {
+	for _, tr := range objects[*pipelinev1.TaskRun](s) {
+		switch {
+		case tr.DeletionTimestamp != nil:
+			s.finalize(tr, "let go")
+			return true
+		case stateOf(tr).Ended():
+			continue
+		case len(tr.Finalizers) == 0:
+			s.finalize(tr, "held", finalizer)
+			return true
+		}
+		if condition := tr.Status.GetCondition(apis.ConditionSucceeded); condition == nil || condition.Reason == podPending {
+			verdict, ok := s.judge(tr)
+			if ok {
+				s.verdicts[tr.UID] = verdict
+				s.updateTaskRun(tr, taskRunRunning)
+				return true
+			}
+			if condition == nil {
+				s.updateTaskRun(tr, succeededCondition(corev1.ConditionUnknown, podPending, "a volume is not there"))
+				return true
+			}
+			continue
+		}
+		if s.verdicts[tr.UID] == hangs {
+			continue
+		}
+		s.endBuild(tr, s.verdicts[tr.UID])
+		return true
+	}
+	return false
+}
+
+// finalize sets the finalizers of the TaskRun.
+func (s *simulation) finalize(tr *pipelinev1.TaskRun, what string, finalizers ...string) {
+	tr = tr.DeepCopy()
+	tr.Finalizers = finalizers
+	s.tracef("TaskRun %s: %s", tr.Name, what)
+	must(s.server.Update(tr))
+}
+
+// judge tells how the TaskRun will end, once its pod can start.
+func (s *simulation) judge(tr *pipelinev1.TaskRun) (verdict, bool) {
+	verdict := succeeds
+	for _, volume := range tr.Spec.TaskSpec.Volumes {
+		if volume.ConfigMap != nil {
+			cm := get[*corev1.ConfigMap](s, tr.Namespace, volume.ConfigMap.Name)
+			if cm == nil {
+				return 0, false
+			}
+			for _, file := range cm.Data {
+				switch {
+				case strings.Contains(file, brokenSource):
+					verdict = breaks
+				case strings.Contains(file, slowSource):
+					verdict = hangs
+				case strings.Contains(file, crashingSource):
+					verdict = crashes
+				}
+			}
+		}
+		if volume.Secret != nil && (volume.Secret.Optional == nil || !*volume.Secret.Optional) {
+			secret := get[*corev1.Secret](s, tr.Namespace, volume.Secret.SecretName)
+			if secret == nil {
+				return 0, false
+			}
+			if string(secret.Data["password"]) == "wrong" {
+				verdict = isRefused
+			}
+		}
+	}
+	return verdict, true
+}
+
+func (s *simulation) endBuild(tr *pipelinev1.TaskRun, verdict verdict) {
+	switch verdict {
+	case breaks:
+		s.updateTaskRun(tr, taskRunFailed("Failed", "exit code 1"), withFailedStep)
+		return
+	case isRefused:
+		s.updateTaskRun(tr, taskRunFailed("Failed", "exit code 1"), func(tr *pipelinev1.TaskRun) {
+			withFailedStep(tr)
+			tr.Status.Steps[0].Name, tr.Status.Steps[0].Container = resources.PushStepName, "step-"+resources.PushStepName
+		})
+		return
+	}
+	tag := imageTagOf(tr)
+	digest := fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(tag+"\n"+tr.Annotations[serverless.RebuildAnnotationKey])))
+	s.pushed[tag] = digest
+	s.crashing[digest] = verdict == crashes
+	s.updateTaskRun(tr, taskRunSucceeded(digest))
+}
+
+// imageTagOf returns the tag that the TaskRun pushes to, whatever its labels say.
+func imageTagOf(tr *pipelinev1.TaskRun) string {
+	for _, step := range tr.Spec.TaskSpec.Steps {
+		for _, arg := range step.Args {
+			if destination, ok := strings.CutPrefix(arg, "--destination="); ok {
+				return destination[strings.LastIndex(destination, ":")+1:]
+			}
+		}
+	}
+	panic("the TaskRun pushes nothing")
+}
+
+func (s *simulation) updateTaskRun(tr *pipelinev1.TaskRun, options ...taskRunOption) {
+	tr = tr.DeepCopy()
+	for _, option := range options {
+		option(tr)
+	}
+	if tr.Status.CompletionTime != nil {
+		// So long ago that what is to be done some time after it is due.
+		tr.Status.CompletionTime = new(metav1.Unix(0, 0))
+	}
+	s.tracef("TaskRun %s: %s", tr.Name, tr.Status.GetCondition(apis.ConditionSucceeded).Reason)
+	must(s.server.UpdateStatus(tr))
+}
+
+// serve stands in for Serving: it makes the next revision of a Service, finds it
+// ready, or says so.
+func (s *simulation) serve() bool {
+	for _, svc := range objects[*servingv1.Service](s) {
+		if svc.DeletionTimestamp != nil {
+			continue
+		}
+		name := fmt.Sprintf("%s-%05d", svc.Name, s.templates[svc.UID])
+		revision := get[*servingv1.Revision](s, svc.Namespace, name)
+		if !isOf(svc, revision) {
+			name = fmt.Sprintf("%s-%05d", svc.Name, s.templates[svc.UID]+1)
+			if get[*servingv1.Revision](s, svc.Namespace, name) != nil {
+				// An earlier Service of that name has left it, to be collected.
+				continue
+			}
+			s.templates[svc.UID]++
+			s.createRevision(svc, name)
+			return true
+		}
+		state := revision.Status.GetCondition(servingv1.RevisionConditionReady)
+		if s.updateService(svc, s.statusOf(svc, revision)) {
+			return true
+		}
+		if state.IsUnknown() {
+			revision = revision.DeepCopy()
+			_, digest, _ := strings.Cut(revision.Spec.Containers[0].Image, "@")
+			ready := apis.Condition{Type: servingv1.RevisionConditionReady, Status: corev1.ConditionTrue}
+			if s.crashing[digest] {
+				ready.Status, ready.Reason, ready.Message = corev1.ConditionFalse, "ExitCode1", "Container failed."
+			}
+			revision.Status.SetConditions(apis.Conditions{ready})
+			s.tracef("Revision %s: %s", revision.Name, ready.Status)
+			must(s.server.UpdateStatus(revision))
+			return true
+		}
+	}
+	return false
+}
+
+// isOf says whether the revision was made of the Service's template, as it is.
+func isOf(svc *servingv1.Service, revision *servingv1.Revision) bool {
+	if revision == nil || !metav1.IsControlledBy(revision, svc) {
+		return false
+	}
+	return equality.Semantic.DeepEqual(revision.Spec, svc.Spec.Template.Spec) &&
+		equality.Semantic.DeepEqual(revision.Annotations, svc.Spec.Template.Annotations) &&
+		containsAll(revision.Labels, svc.Spec.Template.Labels) && len(revision.Labels) == len(svc.Spec.Template.Labels)+1
+}
+
+func containsAll(all, some map[string]string) bool {
+	for key, value := range some {
+		if all[key] != value {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *simulation) createRevision(svc *servingv1.Service, name string) {
+	revision := &servingv1.Revision{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: svc.Namespace,
+			OwnerReferences: []metav1.OwnerReference{*kmeta.NewControllerRef(svc)},
+			Labels:          maps.Clone(svc.Spec.Template.Labels),
+			Annotations:     maps.Clone(svc.Spec.Template.Annotations),
+		},
+		Spec: *svc.Spec.Template.Spec.DeepCopy(),
+	}
+	revision.Labels = cmpOrEmpty(revision.Labels)
+	revision.Labels[serving.ServiceLabelKey] = svc.Name
+	stored, err := s.server.Create(revision)
+	if err != nil {
+		panic(err)
+	}
+	revision = stored.DeepCopyObject().(*servingv1.Revision)
+	revision.Status.SetConditions(apis.Conditions{{Type: servingv1.RevisionConditionReady, Status: corev1.ConditionUnknown}})
+	s.tracef("Revision %s: created", name)
+	must(s.server.UpdateStatus(revision))
+}
+
+// statusOf returns what Serving says of a Service whose newest revision that is.
+func (s *simulation) statusOf(svc *servingv1.Service, revision *servingv1.Revision) servingv1.ServiceStatus {
+	status := *svc.Status.DeepCopy()
+	status.ObservedGeneration = svc.Generation
+	status.LatestCreatedRevisionName = revision.Name
+	configured := apis.Condition{Type: servingv1.ServiceConditionConfigurationsReady, Status: corev1.ConditionUnknown}
+	switch state := revision.Status.GetCondition(servingv1.RevisionConditionReady); {
+	case state.IsTrue():
+		configured.Status = corev1.ConditionTrue
+		status.LatestReadyRevisionName = revision.Name
+	case state.IsFalse():
+		configured.Status, configured.Reason = corev1.ConditionFalse, revisionFailed
+		configured.Message = fmt.Sprintf("Revision %q failed with message: %s.", revision.Name, state.Message)
+	}
+	host := fmt.Sprintf("%s.%s.svc.cluster.local", svc.Name, svc.Namespace)
+	status.Address = &duckv1.Addressable{URL: &apis.URL{Scheme: "http", Host: host}}
+	if svc.Labels[netapi.VisibilityLabelKey] != serving.VisibilityClusterLocal {
+		host = fmt.Sprintf("%s.%s.example.com", svc.Name, svc.Namespace)
+	}
+	status.URL = &apis.URL{Scheme: "http", Host: host}
+	traffic, routed := s.route(svc, status)
+	if routed.IsTrue() {
+		status.Traffic = traffic
+	}
+	ready := configured
+	if configured.IsTrue() && !routed.IsTrue() {
+		ready = routed
+	}
+	ready.Type = servingv1.ServiceConditionReady
+	status.SetConditions(apis.Conditions{configured, ready, routed})
+	return status
+}
+
+// route tells where requests go.
+func (s *simulation) route(svc *servingv1.Service, status servingv1.ServiceStatus) ([]servingv1.TrafficTarget, apis.Condition) {
+	routed := apis.Condition{Type: servingv1.ServiceConditionRoutesReady, Status: corev1.ConditionTrue}
+	var traffic []servingv1.TrafficTarget
+	for _, target := range svc.Spec.Traffic {
+		if target.RevisionName == "" {
+			target.RevisionName = status.LatestReadyRevisionName
+		}
+		switch {
+		case target.RevisionName == "":
+			routed.Status = corev1.ConditionUnknown
+		case get[*servingv1.Revision](s, svc.Namespace, target.RevisionName) == nil:
+			routed.Status, routed.Reason = corev1.ConditionFalse, v1alpha1.ReasonRevisionMissing
+			routed.Message = fmt.Sprintf("Revision %q referenced in traffic not found.", target.RevisionName)
+		}
+		traffic = append(traffic, target)
+	}
+	return traffic, routed
+}
+
+func (s *simulation) updateService(svc *servingv1.Service, status servingv1.ServiceStatus) bool {
+	if equality.Semantic.DeepEqual(withoutTimes(svc.Status), withoutTimes(status)) {
+		return false
+	}
+	svc = svc.DeepCopy()
+	svc.Status = status
+	s.tracef("Service %s: %s %s", svc.Name, status.LatestCreatedRevisionName, status.GetCondition(servingv1.ServiceConditionReady).Status)
+	must(s.server.UpdateStatus(svc))
+	return true
+}
+
+func withoutTimes(status servingv1.ServiceStatus) servingv1.ServiceStatus {
+	status.Conditions = slices.Clone(status.Conditions)
+	for i := range status.Conditions {
+		status.Conditions[i].LastTransitionTime = apis.VolatileTime{}
+	}
+	return status
+}
+
+func cmpOrEmpty(m map[string]string) map[string]string {
+	if m == nil {
+		return map[string]string{}
+	}
+	return m
+}
+
+// get returns the object of that name, or nil. It is not to be changed.
+func get[T ktesting.Object](s *simulation, namespace, name string) (none T) {
+	for _, obj := range objects[T](s) {
+		if obj.GetNamespace() == namespace && obj.GetName() == name {
+			return obj
+		}
+	}
+	return none
+}
+
+// must panics at what cannot happen.
+func must(_ any, err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// The course of things.
+
+// maxSteps is more than it ever takes until nothing happens any more.
+const maxSteps = 1000
+
+// standIns has the next of what others do happen, and says whether there was any.
+func (s *simulation) standIns() bool {
+	return s.runBuilds() || s.serve() || s.server.CollectGarbage()
+}
+
+// step has the next thing happen, and says whether there was any.
+func (s *simulation) step() bool {
+	p := s.process
+	switch {
+	case s.deliver(false):
+	case p.woken:
+		s.reconcile()
+	case p.lookups.step(), p.taggings.step(), s.standIns(), s.deliver(true):
+	case p.failed, p.asleep:
+		s.reconcile()
+	default:
+		return false
+	}
+	return true
+}
+
+// run has things happen until that is so, or until nothing happens any more.
+func (s *simulation) run(until func() bool) {
+	for range maxSteps {
+		if until != nil && until() || !s.step() {
+			return
+		}
+	}
+	s.wrongf("it does not come to rest: after %d steps something is still going on", maxSteps)
+}
+
+// The users.
+
+func (s *simulation) function() *v1alpha1.Function {
+	return get[*v1alpha1.Function](s, namespace, name)
+}
+
+// create creates the Function.
+func (s *simulation) create(options ...functionOption) {
+	fn := &v1alpha1.Function{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}, Spec: v1alpha1.FunctionSpec{Source: sourceA}}
+	for _, option := range options {
+		option(fn)
+	}
+	s.tracef("user: create")
+	must(s.server.Create(fn))
+}
+
+// edit changes the Function.
+func (s *simulation) edit(options ...functionOption) {
+	fn := s.function().DeepCopy()
+	for _, option := range options {
+		option(fn)
+	}
+	s.tracef("user: edit: %s", strings.Join(strings.Fields(cmp.Diff(s.function().Spec, fn.Spec)), " "))
+	must(s.server.Update(fn))
+}
+
+// delete deletes the Function.
+func (s *simulation) delete() {
+	s.tracef("user: delete")
+	must(nil, s.server.Delete(s.server.RefOf(s.function()), metav1.DeleteOptions{}))
+}
+
+// setPassword sets the password by which builds push.
+func (s *simulation) setPassword(password string) {
+	s.tracef("user: password %s", password)
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: credentialsName, Namespace: namespace},
+		Data:       map[string][]byte{"password": []byte(password)},
+	}
+	if existing := get[*corev1.Secret](s, namespace, credentialsName); existing != nil {
+		must(s.server.Update(secret))
+		return
+	}
+	must(s.server.Create(secret))
+}
+
+// What there is.
+
+// settled is what there is when nothing happens any more, without what may differ
+// for good reason.
+func (s *simulation) settled() map[string]any {
+	found := map[string]any{}
+	for _, obj := range s.server.Objects() {
+		obj := obj.DeepCopyObject().(ktesting.Object)
+		obj.SetResourceVersion("")
+		if _, ok := obj.(*v1alpha1.Function); !ok {
+			// What was created once more than needed, for a Function that was gone
+			// already, was collected.
+			obj.SetUID("")
+		}
+		owners := obj.GetOwnerReferences()
+		for i := range owners {
+			if owners[i].Kind != "Function" {
+				owners[i].UID = ""
+			}
+		}
+		switch obj := obj.(type) {
+		case *v1alpha1.Function:
+			for i := range obj.Status.Conditions {
+				obj.Status.Conditions[i].LastTransitionTime = apis.VolatileTime{}
+			}
+			if obj.Status.Build != nil {
+				obj.Status.Build.CredentialsVersion = ""
+			}
+		case *pipelinev1.TaskRun:
+			obj.Status = pipelinev1.TaskRunStatus{}
+			delete(obj.Annotations, serverless.BuildCredentialsAnnotationKey)
+		case *servingv1.Service:
+			obj.Status = servingv1.ServiceStatus{}
+		case *servingv1.Revision:
+			obj.Status = servingv1.RevisionStatus{}
+		}
+		found[s.server.RefOf(obj).String()] = obj
+	}
+	return found
+}
+
+// differences tells what there is that should not be, and the other way round.
+func differences(want, got map[string]any) string {
+	if equality.Semantic.DeepEqual(want, got) {
+		return ""
+	}
+	var told []string
+	refs := slices.Concat(slices.Collect(maps.Keys(want)), slices.Collect(maps.Keys(got)))
+	slices.Sort(refs)
+	for _, ref := range slices.Compact(refs) {
+		if want[ref] == nil || got[ref] == nil {
+			told = append(told, fmt.Sprintf("%s: wanted: %t, there: %t", ref, want[ref] != nil, got[ref] != nil))
+			continue
+		}
+		before, after := lines(want[ref]), lines(got[ref])
+		for _, line := range before {
+			if !slices.Contains(after, line) {
+				told = append(told, fmt.Sprintf("- %s: %s", ref, line))
+			}
+		}
+		for _, line := range after {
+			if !slices.Contains(before, line) {
+				told = append(told, fmt.Sprintf("+ %s: %s", ref, line))
+			}
+		}
+	}
+	return strings.Join(told, "\n")
+}
+
+func lines(value any) []string {
+	text, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		panic(err)
+	}
+	return strings.Split(string(text), "\n")
+}
+
+var errTimeout = errors.New("context deadline exceeded (Client.Timeout exceeded while awaiting headers)")

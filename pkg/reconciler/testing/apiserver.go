@@ -1,0 +1,413 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package testing
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"time"
+
+	pipelineclientset "github.com/tektoncd/pipeline/pkg/client/clientset/versioned"
+	fakepipelineclientset "github.com/tektoncd/pipeline/pkg/client/clientset/versioned/fake"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	fakekubeclientset "k8s.io/client-go/kubernetes/fake"
+	clientgotesting "k8s.io/client-go/testing"
+	"knative.dev/pkg/apis"
+	servingclientset "knative.dev/serving/pkg/client/clientset/versioned"
+	fakeservingclientset "knative.dev/serving/pkg/client/clientset/versioned/fake"
+
+	clientset "github.com/kiln-dev/kiln/pkg/client/clientset/versioned"
+	fakeclientset "github.com/kiln-dev/kiln/pkg/client/clientset/versioned/fake"
+)
+
+// Object is what an APIServer stores.
+type Object interface {
+	metav1.Object
+	runtime.Object
+}
+
+// Ref names an object.
+type Ref struct {
+	schema.GroupResource
+	types.NamespacedName
+}
+
+// String implements fmt.Stringer.
+func (r Ref) String() string {
+	return r.GroupResource.String() + " " + r.NamespacedName.String()
+}
+
+// Change is one write. Old is nil where the object was created, New where it is
+// gone.
+type Change struct {
+	Ref
+	Old, New Object
+}
+
+// Latest returns the object as it is after the change, or was before it went.
+func (c Change) Latest() Object {
+	if c.New == nil {
+		return c.Old
+	}
+	return c.New
+}
+
+// APIServer is an API server in memory. Unlike the trackers of fake clients it
+// knows conflicts of versions, generations, status as a subresource,
+// preconditions, finalizers, owners, immutable ConfigMaps and the webhooks of
+// Tekton, Serving and Kiln. It remembers each change, so that caches can be as
+// late as one likes. It is not for concurrent use.
+type APIServer struct {
+	// Now is when objects are created and deleted.
+	Now time.Time
+
+	// OnChange, if set, is called after each change.
+	OnChange func(Change)
+
+	// admission is the context that webhooks judge in.
+	admission context.Context
+	scheme    *runtime.Scheme
+
+	// objects are not to be changed in place.
+	objects map[Ref]Object
+	changes []Change
+	// births counts how often there was a new object of that name.
+	births map[Ref]int
+}
+
+// NewAPIServer returns an APIServer without objects, whose webhooks judge in the
+// context.
+func NewAPIServer(ctx context.Context) *APIServer {
+	s := &APIServer{
+		admission: apis.WithUserInfo(ctx, &authenticationv1.UserInfo{Username: "controller"}),
+		scheme:    runtime.NewScheme(),
+		objects:   map[Ref]Object{},
+		births:    map[Ref]int{},
+	}
+	for _, add := range addToSchemes {
+		if err := add(s.scheme); err != nil {
+			panic(err)
+		}
+	}
+	return s
+}
+
+// Clone returns a copy that goes its own way, without the original's OnChange.
+func (s *APIServer) Clone() *APIServer {
+	clone := *s
+	clone.OnChange = nil
+	clone.objects = maps.Clone(s.objects)
+	clone.changes = slices.Clone(s.changes)
+	clone.births = maps.Clone(s.births)
+	return &clone
+}
+
+// Clients are the clients of one process.
+type Clients struct {
+	Kiln    clientset.Interface
+	Kube    kubernetes.Interface
+	Tekton  pipelineclientset.Interface
+	Serving servingclientset.Interface
+}
+
+// Call does what a client asks for.
+type Call func() (runtime.Object, error)
+
+// Clients returns clients whose calls go through intercept, which may do the
+// call or not, and may answer something else.
+func (s *APIServer) Clients(intercept func(clientgotesting.Action, Call) (runtime.Object, error)) Clients {
+	kiln, kube := &fakeclientset.Clientset{}, &fakekubeclientset.Clientset{}
+	tekton, serving := &fakepipelineclientset.Clientset{}, &fakeservingclientset.Clientset{}
+	for _, fake := range []*clientgotesting.Fake{&kiln.Fake, &kube.Fake, &tekton.Fake, &serving.Fake} {
+		fake.AddReactor("*", "*", func(action clientgotesting.Action) (bool, runtime.Object, error) {
+			obj, err := intercept(action, func() (runtime.Object, error) { return s.do(action) })
+			return true, obj, err
+		})
+	}
+	return Clients{Kiln: kiln, Kube: kube, Tekton: tekton, Serving: serving}
+}
+
+func (s *APIServer) do(action clientgotesting.Action) (runtime.Object, error) {
+	ref := Ref{action.GetResource().GroupResource(), types.NamespacedName{Namespace: action.GetNamespace()}}
+	switch action := action.(type) {
+	case clientgotesting.GetActionImpl:
+		ref.Name = action.Name
+		if obj, ok := s.objects[ref]; ok {
+			return obj.DeepCopyObject(), nil
+		}
+		return nil, apierrs.NewNotFound(ref.GroupResource, ref.Name)
+	case clientgotesting.ListActionImpl:
+		return s.list(ref, action.Kind)
+	case clientgotesting.CreateActionImpl:
+		return result(s.Create(action.Object.(Object)))
+	case clientgotesting.UpdateActionImpl:
+		if action.Subresource == "status" {
+			return result(s.UpdateStatus(action.Object.(Object)))
+		}
+		return result(s.Update(action.Object.(Object)))
+	case clientgotesting.DeleteActionImpl:
+		ref.Name = action.Name
+		return nil, s.Delete(ref, action.DeleteOptions)
+	}
+	panic(fmt.Sprintf("the API server in memory does not know how to %s %s", action.GetVerb(), ref.GroupResource))
+}
+
+// result returns a copy for the caller.
+func result(obj Object, err error) (runtime.Object, error) {
+	if err != nil {
+		return nil, err
+	}
+	return obj.DeepCopyObject(), nil
+}
+
+func (s *APIServer) list(in Ref, kind schema.GroupVersionKind) (runtime.Object, error) {
+	kind.Kind += "List"
+	list, err := s.scheme.New(kind)
+	if err != nil {
+		return nil, err
+	}
+	var found []runtime.Object
+	for _, obj := range s.Objects() {
+		if s.RefOf(obj).GroupResource == in.GroupResource && (in.Namespace == "" || obj.GetNamespace() == in.Namespace) {
+			found = append(found, obj.DeepCopyObject())
+		}
+	}
+	return list, meta.SetList(list, found)
+}
+
+// RefOf names the object.
+func (s *APIServer) RefOf(obj Object) Ref {
+	kinds, _, err := s.scheme.ObjectKinds(obj)
+	if err != nil {
+		panic(err)
+	}
+	resource, _ := meta.UnsafeGuessKindToResource(kinds[0])
+	return Ref{resource.GroupResource(), types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}}
+}
+
+// Objects returns all objects there are, in the order of their names. They are
+// not to be changed.
+func (s *APIServer) Objects() []Object {
+	refs := slices.SortedFunc(maps.Keys(s.objects), func(a, b Ref) int {
+		return cmp.Compare(a.String(), b.String())
+	})
+	objects := make([]Object, 0, len(refs))
+	for _, ref := range refs {
+		objects = append(objects, s.objects[ref])
+	}
+	return objects
+}
+
+// Changes returns all changes there were. They are not to be changed.
+func (s *APIServer) Changes() []Change {
+	return s.changes
+}
+
+// Create stores a new object, and returns what is stored.
+func (s *APIServer) Create(obj Object) (Object, error) {
+	ref := s.RefOf(obj)
+	if _, ok := s.objects[ref]; ok {
+		return nil, apierrs.NewAlreadyExists(ref.GroupResource, ref.Name)
+	}
+	obj = obj.DeepCopyObject().(Object)
+	if err := admitted(apis.WithinCreate(s.admission), obj); err != nil {
+		return nil, err
+	}
+	if status := part(obj, "Status"); status.IsValid() {
+		status.SetZero()
+	}
+	s.births[ref]++
+	obj.SetUID(types.UID(fmt.Sprintf("%s-%s-%d", ref.Resource, ref.Name, s.births[ref])))
+	obj.SetGeneration(1)
+	obj.SetCreationTimestamp(metav1.NewTime(s.Now))
+	return s.store(ref, obj), nil
+}
+
+// Update changes all of an object but its status, and returns what is stored.
+func (s *APIServer) Update(obj Object) (Object, error) {
+	stored, err := s.existing(obj)
+	if err != nil {
+		return nil, err
+	}
+	obj = obj.DeepCopyObject().(Object)
+	if status := part(obj, "Status"); status.IsValid() {
+		status.Set(part(stored.DeepCopyObject().(Object), "Status"))
+	}
+	keepSystemFields(obj, stored)
+	if err := admitted(apis.WithinUpdate(s.admission, stored.DeepCopyObject()), obj); err != nil {
+		return nil, err
+	}
+	if cm, ok := stored.(*corev1.ConfigMap); ok && cm.Immutable != nil && *cm.Immutable &&
+		!maps.Equal(cm.Data, obj.(*corev1.ConfigMap).Data) {
+		return nil, apierrs.NewInvalid(corev1.SchemeGroupVersion.WithKind("ConfigMap").GroupKind(), cm.Name, nil)
+	}
+	if spec := part(obj, "Spec"); spec.IsValid() && !equality.Semantic.DeepEqual(spec.Interface(), part(stored, "Spec").Interface()) {
+		obj.SetGeneration(stored.GetGeneration() + 1)
+	}
+	return s.replace(stored, obj), nil
+}
+
+// UpdateStatus changes the status of an object, and nothing else, and returns
+// what is stored.
+func (s *APIServer) UpdateStatus(obj Object) (Object, error) {
+	stored, err := s.existing(obj)
+	if err != nil {
+		return nil, err
+	}
+	updated := stored.DeepCopyObject().(Object)
+	part(updated, "Status").Set(part(obj.DeepCopyObject().(Object), "Status"))
+	return s.replace(stored, updated), nil
+}
+
+// Delete deletes the object, as soon as it has no finalizers.
+func (s *APIServer) Delete(ref Ref, options metav1.DeleteOptions) error {
+	obj, ok := s.objects[ref]
+	if !ok {
+		return apierrs.NewNotFound(ref.GroupResource, ref.Name)
+	}
+	if p := options.Preconditions; p != nil && (p.UID != nil && *p.UID != obj.GetUID() ||
+		p.ResourceVersion != nil && *p.ResourceVersion != obj.GetResourceVersion()) {
+		return conflict(ref)
+	}
+	if len(obj.GetFinalizers()) == 0 {
+		s.remove(ref)
+		return nil
+	}
+	if obj.GetDeletionTimestamp() == nil {
+		obj = obj.DeepCopyObject().(Object)
+		obj.SetDeletionTimestamp(new(metav1.NewTime(s.Now)))
+		s.store(ref, obj)
+	}
+	return nil
+}
+
+// CollectGarbage deletes one object that has lost all its owners, and says
+// whether there was any.
+func (s *APIServer) CollectGarbage() bool {
+	alive := map[types.UID]bool{}
+	for _, obj := range s.objects {
+		alive[obj.GetUID()] = true
+	}
+	for _, obj := range s.Objects() {
+		owners := obj.GetOwnerReferences()
+		if len(owners) == 0 || obj.GetDeletionTimestamp() != nil ||
+			slices.ContainsFunc(owners, func(owner metav1.OwnerReference) bool { return alive[owner.UID] }) {
+			continue
+		}
+		// What is there cannot be missing.
+		return s.Delete(s.RefOf(obj), metav1.DeleteOptions{}) == nil
+	}
+	return false
+}
+
+// existing returns what is stored under the object's name, unless the object is
+// of another version of it.
+func (s *APIServer) existing(obj Object) (Object, error) {
+	ref := s.RefOf(obj)
+	stored, ok := s.objects[ref]
+	if !ok {
+		return nil, apierrs.NewNotFound(ref.GroupResource, ref.Name)
+	}
+	if uid := obj.GetUID(); uid != "" && uid != stored.GetUID() {
+		return nil, conflict(ref)
+	}
+	if version := obj.GetResourceVersion(); version != "" && version != stored.GetResourceVersion() {
+		return nil, conflict(ref)
+	}
+	return stored, nil
+}
+
+func conflict(ref Ref) error {
+	return apierrs.NewConflict(ref.GroupResource, ref.Name, errors.New("the object has been modified"))
+}
+
+// replace stores the object unless nothing has changed.
+func (s *APIServer) replace(stored, obj Object) Object {
+	if equality.Semantic.DeepEqual(stored, obj) {
+		return stored
+	}
+	ref := s.RefOf(obj)
+	if obj.GetDeletionTimestamp() != nil && len(obj.GetFinalizers()) == 0 {
+		s.remove(ref)
+		return obj
+	}
+	return s.store(ref, obj)
+}
+
+func (s *APIServer) store(ref Ref, obj Object) Object {
+	obj.SetResourceVersion(strconv.Itoa(len(s.changes) + 1))
+	old := s.objects[ref]
+	s.objects[ref] = obj
+	s.record(Change{Ref: ref, Old: old, New: obj})
+	return obj
+}
+
+func (s *APIServer) remove(ref Ref) {
+	old := s.objects[ref]
+	delete(s.objects, ref)
+	s.record(Change{Ref: ref, Old: old})
+}
+
+func (s *APIServer) record(change Change) {
+	s.changes = append(s.changes, change)
+	if s.OnChange != nil {
+		s.OnChange(change)
+	}
+}
+
+// admitted does what the webhooks of Tekton, Serving and Kiln do.
+func admitted(ctx context.Context, obj Object) error {
+	if d, ok := obj.(apis.Defaultable); ok {
+		d.SetDefaults(ctx)
+	}
+	if v, ok := obj.(apis.Validatable); ok {
+		if err := v.Validate(ctx).Filter(apis.ErrorLevel); err != nil {
+			return apierrs.NewBadRequest("admission webhook denied the request: " + err.Error())
+		}
+	}
+	return nil
+}
+
+// keepSystemFields keeps what clients cannot change.
+func keepSystemFields(obj, stored Object) {
+	obj.SetUID(stored.GetUID())
+	obj.SetResourceVersion(stored.GetResourceVersion())
+	obj.SetGeneration(stored.GetGeneration())
+	obj.SetCreationTimestamp(stored.GetCreationTimestamp())
+	obj.SetDeletionTimestamp(stored.GetDeletionTimestamp())
+}
+
+// part returns the object's field of that name, if it has one.
+func part(obj Object, name string) reflect.Value {
+	return reflect.ValueOf(obj).Elem().FieldByName(name)
+}

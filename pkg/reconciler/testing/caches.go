@@ -1,0 +1,188 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package testing
+
+import (
+	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
+	pipelinelisters "github.com/tektoncd/pipeline/pkg/client/listers/pipeline/v1"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
+	servinglisters "knative.dev/serving/pkg/client/listers/serving/v1"
+
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	listers "github.com/kiln-dev/kiln/pkg/client/listers/serverless/v1alpha1"
+)
+
+// Caches are what the informers of one process hold of an APIServer: of
+// Functions and Secrets all, of other kinds what the selector selects. Each is as
+// late as one lets it be.
+type Caches struct {
+	Functions  *Cache
+	ConfigMaps *Cache
+	TaskRuns   *Cache
+	Services   *Cache
+	Pods       *Cache
+	Events     *Cache
+	Secrets    *Cache
+}
+
+// NewCaches returns caches that hold what there was after the first changes.
+func NewCaches(server *APIServer, selector labels.Selector, changes int) *Caches {
+	newCache := func(kind Object, selector labels.Selector) *Cache {
+		c := &Cache{
+			Indexer:  cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}),
+			server:   server,
+			kind:     server.RefOf(kind),
+			selector: selector,
+		}
+		for c.position < changes {
+			c.next()
+		}
+		return c
+	}
+	return &Caches{
+		Functions:  newCache(&v1alpha1.Function{}, labels.Everything()),
+		ConfigMaps: newCache(&corev1.ConfigMap{}, selector),
+		TaskRuns:   newCache(&pipelinev1.TaskRun{}, selector),
+		Services:   newCache(&servingv1.Service{}, selector),
+		Pods:       newCache(&corev1.Pod{}, selector),
+		Events:     newCache(&corev1.Event{}, labels.Everything()),
+		Secrets:    newCache(&corev1.Secret{}, labels.Everything()),
+	}
+}
+
+// CloneFor returns a copy that follows another APIServer, a clone of the first.
+func (c *Caches) CloneFor(server *APIServer) *Caches {
+	clone := &Caches{}
+	all := clone.pointers()
+	for i, original := range c.pointers() {
+		copied := **original
+		copied.server = server
+		copied.Indexer = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+		must(copied.Replace((*original).List(), ""))
+		*all[i] = &copied
+	}
+	return clone
+}
+
+func (c *Caches) pointers() []**Cache {
+	return []**Cache{&c.Functions, &c.ConfigMaps, &c.TaskRuns, &c.Services, &c.Pods, &c.Events, &c.Secrets}
+}
+
+// All returns the caches, always in the same order.
+func (c *Caches) All() []*Cache {
+	var all []*Cache
+	for _, p := range c.pointers() {
+		all = append(all, *p)
+	}
+	return all
+}
+
+// FunctionLister lists the Functions that are known.
+func (c *Caches) FunctionLister() listers.FunctionLister {
+	return listers.NewFunctionLister(c.Functions)
+}
+
+// ConfigMapLister lists the ConfigMaps that are known.
+func (c *Caches) ConfigMapLister() corev1listers.ConfigMapLister {
+	return corev1listers.NewConfigMapLister(c.ConfigMaps)
+}
+
+// TaskRunLister lists the TaskRuns that are known.
+func (c *Caches) TaskRunLister() pipelinelisters.TaskRunLister {
+	return pipelinelisters.NewTaskRunLister(c.TaskRuns)
+}
+
+// ServiceLister lists the Services that are known.
+func (c *Caches) ServiceLister() servinglisters.ServiceLister {
+	return servinglisters.NewServiceLister(c.Services)
+}
+
+// PodLister lists the Pods that are known.
+func (c *Caches) PodLister() corev1listers.PodLister {
+	return corev1listers.NewPodLister(c.Pods)
+}
+
+// EventLister lists the Events that are known.
+func (c *Caches) EventLister() corev1listers.EventLister {
+	return corev1listers.NewEventLister(c.Events)
+}
+
+// SecretLister lists the Secrets that are known.
+func (c *Caches) SecretLister() corev1listers.SecretLister {
+	return corev1listers.NewSecretLister(c.Secrets)
+}
+
+// Cache is what one informer holds.
+type Cache struct {
+	cache.Indexer
+
+	server   *APIServer
+	kind     Ref
+	selector labels.Selector
+
+	// position counts the changes that the cache has seen.
+	position int
+}
+
+// Deliver tells the cache of the next change that concerns it, and returns that,
+// as the cache sees it. It says whether there was any.
+func (c *Cache) Deliver() (Change, bool) {
+	for c.position < len(c.server.changes) {
+		if change, ok := c.next(); ok {
+			return change, true
+		}
+	}
+	return Change{}, false
+}
+
+func (c *Cache) next() (Change, bool) {
+	change := c.server.changes[c.position]
+	c.position++
+	if change.GroupResource != c.kind.GroupResource {
+		return change, false
+	}
+	if !c.selects(change.Old) {
+		change.Old = nil
+	}
+	switch {
+	case c.selects(change.New):
+		change.New = change.New.DeepCopyObject().(Object)
+		must(c.Update(change.New))
+	case change.Old != nil:
+		change.New = nil
+		must(c.Delete(change.Old))
+	default:
+		return change, false
+	}
+	return change, true
+}
+
+func (c *Cache) selects(obj Object) bool {
+	return obj != nil && c.selector.Matches(labels.Set(obj.GetLabels()))
+}
+
+// must panics at what cannot happen.
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
