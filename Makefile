@@ -43,8 +43,9 @@ endif
 ko_flags := --sbom=none
 # Sets the shell's variable relay to the image of the pod that calls functions.
 build_relay = relay=$$(ko build $(ko_flags) ./test/images/relay 2>build/relay.log) || { cat build/relay.log; exit 1; };
-# Sets the shell's variable registries to the image of registries with credentials.
-build_registries = registries=$$(ko build $(ko_flags) ./test/images/registries 2>build/registries.log) || { cat build/registries.log; exit 1; };
+# Sets the shell's variables registries and htpasswd to the images of registries with credentials.
+build_registries = registries=$$(ko build $(ko_flags) ./test/images/registries 2>build/registries.log) || { cat build/registries.log; exit 1; }; \
+	htpasswd=$$(ko build $(ko_flags) github.com/kiln-dev/kiln/third_party/htpasswd 2>build/htpasswd.log) || { cat build/htpasswd.log; exit 1; };
 wait = kubectl wait --timeout=3m
 
 ##@ Try it
@@ -100,10 +101,15 @@ lint: ## Run golangci-lint, which must be installed.
 .PHONY: test-unit
 test-unit: ## Run the unit tests with the race detector. Needs no cluster.
 	@go test -race ./...
+	@cd third_party/kaniko && go test ./...
+
+.PHONY: test-faults
+test-faults: ## Search for faults for long: minutes, where test-unit takes seconds. Needs no cluster.
+	@go test -count=1 -timeout=1h -run='^TestCrash$$' ./pkg/reconciler/function -args -long
 
 .PHONY: test-e2e
 test-e2e: install ## Run the end-to-end tests on the cluster. TEST=Name runs one.
-	@$(on_cluster) $(build_relay) $(build_registries) go test -tags=e2e -count=1 -v -timeout=40m -parallel=$(E2E_PARALLEL) $(if $(TEST),-run='$(TEST)') ./test/e2e/... -relay-image="$$relay" -registries-image="$$registries"
+	@$(on_cluster) $(build_relay) $(build_registries) go test -tags=e2e -count=1 -v -timeout=40m -parallel=$(E2E_PARALLEL) $(if $(TEST),-run='$(TEST)') ./test/e2e/... -relay-image="$$relay" -registries-image="$$registries" -htpasswd-image="$$htpasswd"
 
 # Builds share the node's cores: more at once only wait for each other.
 E2E_PARALLEL := 4
@@ -113,6 +119,14 @@ E2E_PARALLEL := 4
 .PHONY: bench-latency
 bench-latency: install ## Measure the time from apply to Ready, and where it goes. ROUNDS=5
 	@$(on_cluster) go run ./test/performance/latency -rounds=$(or $(ROUNDS),5)
+
+.PHONY: bench-burst
+bench-burst: install ## Apply 100 Functions at once; fail if more are built at once than may be. FUNCTIONS=100
+	@$(on_cluster) go run ./test/performance/burst -functions=$(or $(FUNCTIONS),100)
+
+.PHONY: bench-runtimes
+bench-runtimes: ## Measure what the wrappers cost, beside bare servers and others. Needs npm. ROUNDS=20
+	@mkdir -p build/bench && go build -o build/bench/runtimes ./test/performance/runtimes && build/bench/runtimes -rounds=$(or $(ROUNDS),20)
 
 ##@ Development
 

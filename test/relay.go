@@ -141,6 +141,23 @@ func (r *Relay) Call(ctx context.Context, request api.Request) (api.Answer, erro
 	return exchange[api.Answer](ctx, r, http.MethodPost, api.CallPath, request, "")
 }
 
+// unrouted is what the ingress of the local cluster answers, with status 404, for
+// a host that it does not know.
+const unrouted = "404 page not found\n"
+
+// CallFunction sends one request to a Function that is ready. The ingress of the
+// local cluster calls a route ready a fixed time after it was handed on, and not
+// when it has taken effect, which on a busy node may be later: it is asked until
+// it has.
+func (r *Relay) CallFunction(ctx context.Context, request api.Request) (api.Answer, error) {
+	for {
+		answer, err := r.Call(ctx, request)
+		if err != nil || answer.Status != http.StatusNotFound || answer.Body != unrouted {
+			return answer, err
+		}
+	}
+}
+
 // Kill sends SIGKILL to all processes of a container of the relay's node.
 func (r *Relay) Kill(ctx context.Context, containerID string) (api.Killed, error) {
 	return exchange[api.Killed](ctx, r, http.MethodPost, api.KillPath, api.Kill{ContainerID: containerID}, "")

@@ -187,7 +187,7 @@ func call(ctx context.Context, relay *test.Relay, fn *v1alpha1.Function, body st
 	request := api.Request{Method: "POST", URL: fn.Status.URL.String(), ContentType: "application/json", Body: body}
 	fmt.Fprintf(w, "\nThe request, sent by a pod in the cluster:\n\n  %s %s\n  Content-Type: %s\n\n  %s\n",
 		request.Method, request.URL, request.ContentType, request.Body)
-	answer, err := relay.Call(ctx, request)
+	answer, err := relay.CallFunction(ctx, request)
 	if err != nil {
 		return err
 	}

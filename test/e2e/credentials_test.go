@@ -32,6 +32,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -56,6 +58,8 @@ const (
 	imagesPort   = 31500
 	packagesPort = 31501
 	controlPort  = 31502
+	storePort    = 31503
+	passwordPort = 31504
 )
 
 // registries is a pod with a registry of images that wants a password, and one of
@@ -69,12 +73,13 @@ type registries struct {
 // ends. The tests that use it run alone: the places of images are the cluster's.
 func (e *env) startRegistries() *registries {
 	e.Helper()
-	if registriesImage == "" {
-		e.Fatal("-registries-image is not set; make test-e2e sets it")
+	if registriesImage == "" || htpasswdImage == "" {
+		e.Fatal("-registries-image and -htpasswd-image are not both set; make test-e2e sets them")
 	}
 	pods := clients.Kube.CoreV1().Pods(toolNamespace)
 	ports := []string{
 		"-images-port=" + strconv.Itoa(imagesPort), "-packages-port=" + strconv.Itoa(packagesPort), "-control-port=" + strconv.Itoa(controlPort),
+		"-store-port=" + strconv.Itoa(storePort), "-password-port=" + strconv.Itoa(passwordPort),
 	}
 	pod, err := pods.Create(e.ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "registries-"},
@@ -85,15 +90,11 @@ func (e *env) startRegistries() *registries {
 			TerminationGracePeriodSeconds: new(int64(1)),
 			// Who must pull from 127.0.0.1 has to run on the same node.
 			ActiveDeadlineSeconds: new(int64(time.Hour.Seconds())),
-			Containers: []corev1.Container{{
-				Name: "registries", Image: registriesImage, Args: ports,
-				ReadinessProbe: &corev1.Probe{
-					PeriodSeconds: 1,
-					ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt32(controlPort)}},
-				},
-				SecurityContext: &corev1.SecurityContext{RunAsUser: new(int64(0))},
-				VolumeMounts:    []corev1.VolumeMount{{Name: "data", MountPath: "/data"}},
-			}},
+			Containers: []corev1.Container{
+				registryContainer("registries", registriesImage, controlPort, ports...),
+				registryContainer("htpasswd", htpasswdImage, passwordPort,
+					fmt.Sprintf("-addr=127.0.0.1:%d", storePort), fmt.Sprintf("-control=:%d", passwordPort)),
+			},
 			Volumes: []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
 		},
 	}, metav1.CreateOptions{})
@@ -125,6 +126,20 @@ func (e *env) startRegistries() *registries {
 	}
 	e.setRegistry(r)
 	return r
+}
+
+// registryContainer returns a container that is ready when its port for control
+// answers, and sees where the images are kept.
+func registryContainer(name, image string, control int32, args ...string) corev1.Container {
+	return corev1.Container{
+		Name: name, Image: image, Args: args,
+		ReadinessProbe: &corev1.Probe{
+			PeriodSeconds: 1,
+			ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt32(control)}},
+		},
+		SecurityContext: &corev1.SecurityContext{RunAsUser: new(int64(0))},
+		VolumeMounts:    []corev1.VolumeMount{{Name: "data", MountPath: "/data"}},
+	}
 }
 
 // after returns a context for what is done when the test has ended.
@@ -169,11 +184,36 @@ func (e *env) setRegistry(r *registries) {
 	})
 }
 
-// want sets what one of the registries wants.
+// want sets what one of the registries wants: password or token; or how the one
+// of images is, which is up, down or full.
 func (r *registries) want(what, secret string) {
 	r.Helper()
 	if answer := r.control("/"+what, secret); answer.Status != http.StatusOK {
 		r.Fatalf("failed to set the %s: %+v", what, answer)
+	}
+}
+
+// untilTag waits until the registry of images has a tag of the Function's image.
+func (r *registries) untilTag(fn *v1alpha1.Function, tag, password string) {
+	r.Helper()
+	_, repository, _ := strings.Cut(fn.Status.Image, "/")
+	repository, digest, _ := strings.Cut(repository, "@")
+	url := fmt.Sprintf("http://kiln:%s@%s:%d/v2/%s/manifests/%s", password, r.address, imagesPort, repository, tag)
+	for {
+		answer, err := relay.Call(r.ctx, api.Request{
+			Method: http.MethodGet, URL: url, Accept: fmt.Sprintf("%s, %s", types.OCIManifestSchema1, types.DockerManifestSchema2),
+		})
+		if err != nil {
+			r.Fatalf("failed to wait for tag %s: %v", tag, err)
+		}
+		if answer.Status == http.StatusNotFound {
+			continue
+		}
+		sum := sha256.Sum256([]byte(answer.Body))
+		if got := "sha256:" + hex.EncodeToString(sum[:]); answer.Status != http.StatusOK || got != digest {
+			r.Errorf("tag %s is of %s (status %d), want %s", tag, got, answer.Status, digest)
+		}
+		return
 	}
 }
 
@@ -291,7 +331,8 @@ func TestRegistryCredentials(t *testing.T) {
 		t.Errorf("the image is %s, want it to be pulled from %s", got, want)
 	}
 
-	// Rotation. The next build needs it; nothing else happens.
+	// Rotation. The next build needs it, and the node that pulls what that has
+	// pushed; nothing else happens.
 	r.want("password", "second")
 	r.editSource("second")
 	r.untilCopy(e, "second")
@@ -378,18 +419,26 @@ func TestPackageRegistry(t *testing.T) {
 		return fmt.Errorf("BuildReady is %v, want it to tell of Secret %s", condition, packagesSecret)
 	})
 	npmrc := fmt.Sprintf("registry=http://%[1]s:%[2]d/\n//%[1]s:%[2]d/:_authToken=%[3]s\n", r.address, packagesPort, token)
+	pipConf := fmt.Sprintf("[global]\nindex-url = http://any:%[3]s@%[1]s:%[2]d/simple\ntrusted-host = %[1]s\n", r.address, packagesPort, token)
 	secrets := clients.Kube.CoreV1().Secrets(e.namespace)
 	if _, err := secrets.Create(e.ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: packagesSecret},
-		StringData: map[string]string{".npmrc": npmrc},
+		StringData: map[string]string{".npmrc": npmrc, "pip.conf": pipConf},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	python := function("import kiln_private\ndef main(event, context): return kiln_private.MARKER\n")
+	python.Name, python.Spec.Runtime, python.Spec.Deps = "python", "python313", "kiln-private==1.0.0"
+	python.Spec.Build = &v1alpha1.BuildSpec{SecretName: packagesSecret}
+	python = e.create(python)
 	fn = e.until(fn, test.Ready)
 	e.wantHashes(fn)
+	e.wantAnswer(e.until(python, test.Ready), "{}", "kiln-private-wheel")
 
-	if found := r.find("kiln-private-marker"); len(found) == 0 {
-		t.Error("the package is not found in the image: nothing would be")
+	for _, marker := range []string{"kiln-private-marker", "kiln-private-wheel"} {
+		if found := r.find(marker); len(found) == 0 {
+			t.Errorf("the package with %s is not found in the image: nothing would be", marker)
+		}
 	}
 	for _, absent := range append(slices.Collect(maps.Values(hostile)), token, "kiln-packages", "kiln-env", "kiln-credentials", "kiln-broken") {
 		if found := r.find(absent); len(found) > 0 {
@@ -402,14 +451,17 @@ func TestPackageRegistry(t *testing.T) {
 	fn = e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Build.Env = nil })
 	fn = e.edit(fn, setEnv("A", "b"))
 	e.until(fn, test.Ready)
-	e.wantBuilds(1)
-	e.wantRevisions(2)
+	e.wantBuilds(2)
+	e.wantRevisions(3)
 }
 
 // wantHashes wants that the installation has seen each hostile value as it is.
 func (e *env) wantHashes(fn *v1alpha1.Function) {
 	e.Helper()
-	answer := e.call(fn, "{}")
+	answer, err := relay.CallFunction(e.ctx, request(fn, "{}"))
+	if err != nil {
+		e.Fatal(err)
+	}
 	seen := map[string]string{}
 	if err := json.Unmarshal([]byte(answer.Body), &seen); err != nil {
 		e.Fatalf("the function answered %+v: %v", answer, err)
@@ -420,26 +472,4 @@ func (e *env) wantHashes(fn *v1alpha1.Function) {
 			e.Errorf("the hash of %s is %q, want %q", name, got, want)
 		}
 	}
-}
-
-// TestBuildTimeout wants that a build ends when the Function says.
-func TestBuildTimeout(t *testing.T) {
-	e := newEnv(t)
-	r := e.startRegistries()
-	r.want("password", "any")
-	r.createSource("any")
-	fn := function(answering("never"))
-	fn.Spec.Deps = `{"dependencies": {"kiln-slow": "1.0.0"}}`
-	fn.Spec.Build = &v1alpha1.BuildSpec{
-		Timeout: &metav1.Duration{Duration: 15 * time.Second},
-		Env:     []v1alpha1.BuildEnvVar{{Name: "NPM_CONFIG_REGISTRY", Value: fmt.Sprintf("http://%s:%d/", r.address, packagesPort)}},
-	}
-	fn, condition := e.untilCondition(e.create(fn), apis.Condition{
-		Type:   v1alpha1.FunctionConditionBuildReady,
-		Status: corev1.ConditionFalse,
-		Reason: v1alpha1.ReasonBuildTimeout,
-	})
-	wantWords(t, condition.Message, "15s")
-	e.wantPhase(fn, v1alpha1.FunctionFailed)
-	e.wantBuilds(1)
 }

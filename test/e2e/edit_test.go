@@ -136,6 +136,7 @@ func TestDependenciesInstalledOnce(t *testing.T) {
 	fn = e.until(e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Source = strings.Replace(fn.Spec.Source, "first", "second", 1) }), test.Ready)
 	e.wantSteps(fn, "push")
 	e.wantAnswerSoon(fn, "second 3600000")
+	e.wantPackages(fn, e.wantTypeHints(fn), "pkg:npm/ms@2.1.3")
 
 	fn = e.until(e.edit(fn, func(fn *v1alpha1.Function) { fn.Annotations = map[string]string{serverless.RebuildAnnotationKey: "1"} }), func(fn *v1alpha1.Function) error {
 		if fn.Status.Build == nil || fn.Status.Build.Rebuild != "1" {

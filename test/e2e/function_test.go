@@ -80,7 +80,10 @@ func TestErrorOfFunction(t *testing.T) {
 };
 `)), test.Ready)
 
-	answer := e.call(fn, `{"fail": true}`)
+	answer, err := relay.CallFunction(e.ctx, request(fn, `{"fail": true}`))
+	if err != nil {
+		t.Fatal(err)
+	}
 	if answer.Status != http.StatusInternalServerError || strings.Contains(answer.Body, "42") || strings.Contains(answer.Body, "handler.js") {
 		t.Errorf("the function that throws answered %+v, want status 500 and no detail", answer)
 	}
@@ -217,13 +220,12 @@ func TestConcurrentCalls(t *testing.T) {
 	e := newEnv(t)
 	fn := e.until(e.create(function("module.exports = { main: (event) => event.data.id };\n")), test.Ready)
 
-	e.call(fn, `{"id": "first"}`)
 	const calls = 20
 	answers := make(chan error, calls)
 	for id := range calls {
 		go func() {
 			want := fmt.Sprintf("call-%d", id)
-			answer, err := relay.Call(e.ctx, request(fn, fmt.Sprintf(`{"id": %q}`, want)))
+			answer, err := relay.CallFunction(e.ctx, request(fn, fmt.Sprintf(`{"id": %q}`, want)))
 			if err == nil && (answer.Status != http.StatusOK || answer.Body != want) {
 				err = fmt.Errorf("call %d: %+v", id, answer)
 			}

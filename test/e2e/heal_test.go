@@ -326,6 +326,37 @@ func TestServiceWhileFailed(t *testing.T) {
 	e.wantBuilds(3)
 }
 
+// TestServiceWhileForbidden wants that the service heals while a quota forbids
+// the TaskRun of the next build, and that the build starts once it is lifted.
+func TestServiceWhileForbidden(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	fn := e.until(e.create(function(answering("old"))), test.Ready)
+	quotas := clients.Kube.CoreV1().ResourceQuotas(e.namespace)
+	if _, err := quotas.Create(e.ctx, &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Name: "no-builds"},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"count/taskruns.tekton.dev": resource.MustParse("0")}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	fn = e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Source = answering("new") })
+	fn, condition := e.untilCondition(fn, buildFailed)
+	wantWords(t, condition.Message, "exceeded quota", "no-builds")
+
+	deleteService(e, fn)
+	e.wantAnswerSoon(fn, "old")
+	publishService(e, fn)
+	editService(e, fn)
+	e.wantAnswerSoon(fn, "old")
+
+	if err := quotas.Delete(e.ctx, "no-builds", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	fn = e.until(fn, test.Healed)
+	e.wantAnswerSoon(fn, "new")
+	e.wantBuilds(2)
+}
+
 // TestConfigMapDeletedWhileBuilding wants that the build gets what it needs,
 // whether or not its pod had already mounted the ConfigMap.
 func TestConfigMapDeletedWhileBuilding(t *testing.T) {
@@ -337,32 +368,6 @@ func TestConfigMapDeletedWhileBuilding(t *testing.T) {
 	fn = e.until(fn, test.Healed)
 	e.wantAnswer(fn, "{}", "healed")
 	e.wantBuilds(1)
-}
-
-// TestBuildCancelled wants that a cancelled build stays cancelled until
-// somebody asks for another.
-func TestBuildCancelled(t *testing.T) {
-	t.Parallel()
-	e := newEnv(t)
-	fn := e.create(function(answering("second try")))
-	first := e.untilBuild(fn, nil)
-	edit(e, clients.Pipeline.TektonV1().TaskRuns(e.namespace), first.Name, func(tr *pipelinev1.TaskRun) {
-		tr.Spec.Status = pipelinev1.TaskRunSpecStatusCancelled
-	})
-	fn, _ = e.untilCondition(fn, apis.Condition{
-		Type:   v1alpha1.FunctionConditionBuildReady,
-		Status: corev1.ConditionFalse,
-		Reason: v1alpha1.ReasonBuildCancelled,
-	})
-	e.wantPhase(fn, v1alpha1.FunctionFailed)
-	e.wantBuilds(1)
-
-	fn = e.edit(fn, func(fn *v1alpha1.Function) {
-		fn.Annotations = map[string]string{serverless.RebuildAnnotationKey: "1"}
-	})
-	fn = e.until(fn, test.Healed)
-	e.wantAnswer(fn, "{}", "second try")
-	e.wantBuilds(2)
 }
 
 // untilBuild waits for a TaskRun that check is content with; any, if it is nil.

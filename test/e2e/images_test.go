@@ -202,8 +202,28 @@ func (e *env) wantTag(fn *v1alpha1.Function, tag, image string) {
 	}
 }
 
-// digest asks the registry, from inside the cluster, for the digest of a tag.
+// digest asks the registry for the digest of a tag.
 func (e *env) digest(fn *v1alpha1.Function, tag string) string {
+	e.Helper()
+	digest, _, err := containerregistry.SHA256(strings.NewReader(e.fromRegistry(fn, "manifests/"+tag)))
+	if err != nil {
+		e.Fatal(err)
+	}
+	return digest.String()
+}
+
+// fromRegistry returns what the Function's repository has at that path, as it is
+// seen from inside the cluster.
+func (e *env) fromRegistry(fn *v1alpha1.Function, path string) string {
+	e.Helper()
+	answer := e.askRegistry(fn, path)
+	if answer.Status != http.StatusOK {
+		e.Fatalf("the registry answers %+v for %s", answer, path)
+	}
+	return answer.Body
+}
+
+func (e *env) askRegistry(fn *v1alpha1.Function, path string) api.Answer {
 	e.Helper()
 	cm, err := clients.Kube.CoreV1().ConfigMaps(test.SystemNamespace).Get(e.ctx, config.RegistryConfigName, metav1.GetOptions{})
 	if err != nil {
@@ -223,21 +243,14 @@ func (e *env) digest(fn *v1alpha1.Function, tag string) string {
 	}
 	answer, err := relay.Call(e.ctx, api.Request{
 		Method: http.MethodGet,
-		URL:    fmt.Sprintf("%s://%s/v2/%s/manifests/%s", repository.Scheme(), repository.RegistryStr(), repository.RepositoryStr(), tag),
-		Accept: fmt.Sprintf("%s, %s", types.OCIManifestSchema1, types.DockerManifestSchema2),
+		URL:    fmt.Sprintf("%s://%s/v2/%s/%s", repository.Scheme(), repository.RegistryStr(), repository.RepositoryStr(), path),
+		Accept: fmt.Sprintf("%s, %s, %s", types.OCIManifestSchema1, types.DockerManifestSchema2, types.OCIImageIndex),
 	})
 	if err != nil {
 		e.Fatal(err)
 	}
 	if answer.Status == http.StatusUnauthorized {
-		e.Skip("the registry shows its tags to nobody without credentials")
+		e.Skip("the registry shows what it has to nobody without credentials")
 	}
-	if answer.Status != http.StatusOK {
-		e.Fatalf("the registry answers %+v for tag %s", answer, tag)
-	}
-	digest, _, err := containerregistry.SHA256(strings.NewReader(answer.Body))
-	if err != nil {
-		e.Fatal(err)
-	}
-	return digest.String()
+	return answer
 }

@@ -179,7 +179,10 @@ func TestExamples(t *testing.T) {
 	e.kubectl("wait", "--for=condition=Ready", "fn", "--all", "--timeout=5m")
 	for name, tc := range tests {
 		fn := e.until(&v1alpha1.Function{ObjectMeta: metav1.ObjectMeta{Name: name}}, test.Ready)
-		answer := e.call(fn, tc.body)
+		answer, err := relay.CallFunction(e.ctx, request(fn, tc.body))
+		if err != nil {
+			t.Fatal(err)
+		}
 		if answer.Status/100 != 2 || answer.Body != tc.answer {
 			t.Errorf("%s answered %+v, want %q", name, answer, tc.answer)
 		}

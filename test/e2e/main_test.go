@@ -44,8 +44,9 @@ var (
 	clients    *test.Clients
 	relay      *test.Relay
 	relayImage string
-	// registriesImage is of a pod that the tests of credentials start.
-	registriesImage string
+	// registriesImage and htpasswdImage are of a pod that the tests of credentials
+	// start.
+	registriesImage, htpasswdImage string
 	// toolNamespace is where the relay runs, and what else the tests need. It
 	// admits privileged pods.
 	toolNamespace string
@@ -53,6 +54,7 @@ var (
 
 func TestMain(m *testing.M) {
 	flag.StringVar(&relayImage, "relay-image", "", "the image of test/images/relay, as ko build prints it")
+	flag.StringVar(&htpasswdImage, "htpasswd-image", "", "the image of third_party/htpasswd, as ko build prints it")
 	flag.StringVar(&registriesImage, "registries-image", "", "the image of test/images/registries, as ko build prints it")
 	flag.Parse()
 

@@ -119,9 +119,10 @@ func untilMetric(e *env, pod *corev1.Pod, want string) {
 }
 
 // TestTakeover kills the leader of two controllers while it builds, and wants the
-// other one to go on with that build.
+// other one to go on with that build, but not with one whose source was edited
+// while nobody led: that is built once, as it is now.
 func TestTakeover(t *testing.T) {
-	e := newEnv(t)
+	e, other := newEnv(t), newEnv(t)
 	e.restore(func(e *env) {
 		scaleController(e, 1)
 		controllerPod(e)
@@ -135,8 +136,11 @@ func TestTakeover(t *testing.T) {
 	kill := newKill(e, pods[slices.IndexFunc(pods, isOf(first))])
 
 	fn := e.create(function(answering(alive)))
+	edited := other.create(function(answering("before")))
 	e.untilBuild(fn, (*pipelinev1.TaskRun).HasStarted)
+	other.untilBuild(edited, (*pipelinev1.TaskRun).HasStarted)
 	kill()
+	edited = other.edit(edited, func(fn *v1alpha1.Function) { fn.Spec.Source = answering("after") })
 	next := untilLed(e, func(leader string) bool { return leader != first })
 	t.Logf("%s led, and %s took over", first, next)
 	fn = e.until(fn, test.Ready)
@@ -144,6 +148,11 @@ func TestTakeover(t *testing.T) {
 	e.until(e.edit(fn, setEnv("AFTER", "takeover")), test.Healed)
 	e.wantBuilds(1)
 	e.wantRevisions(2)
+
+	edited = other.until(edited, test.Ready)
+	other.wantAnswer(edited, "{}", "after")
+	other.until(other.edit(edited, setEnv("AFTER", "takeover")), test.Healed)
+	other.wantBuilds(2)
 }
 
 func scaleController(e *env, replicas int32) {

@@ -196,13 +196,22 @@ func TestEverythingSaid(t *testing.T) {
 		fn.Spec.SecretMounts = []v1alpha1.SecretMount{{SecretName: "api", MountPath: "/secrets/api"}}
 		fn.Spec.ServiceAccountName = "robot"
 		fn.Spec.Concurrency, fn.Spec.TimeoutSeconds = new(int64(5)), new(int64(42))
-		fn.Spec.Annotations = map[string]string{"example.com/note": "blue"}
+		fn.Spec.Annotations = map[string]string{"example.com/note": "blue", "serving.knative.dev/progress-deadline": "20m"}
 	}), test.Ready)
 	e.untilAnswer(prober, `{"env":"s3cret","level":"debug","mounted":"s3cret","identity":true}`)
 	given := e.service(fn).Spec.Template
 	if *given.Spec.ContainerConcurrency != 5 || *given.Spec.TimeoutSeconds != 42 || given.Annotations["example.com/note"] != "blue" {
 		t.Errorf("the revision's concurrency, timeout and annotations are %d, %d and %v, want 5, 42 and blue",
 			*given.Spec.ContainerConcurrency, *given.Spec.TimeoutSeconds, given.Annotations)
+	}
+	deployments, err := clients.Kube.AppsV1().Deployments(e.namespace).List(e.ctx, metav1.ListOptions{
+		LabelSelector: serving.RevisionLabelKey + "=" + fn.Status.LatestReadyRevisionName,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := deployments.Items; len(got) != 1 || *got[0].Spec.ProgressDeadlineSeconds != 1200 {
+		t.Errorf("of %d deployments of the revision, none has 1200 s to become ready", len(got))
 	}
 	editService(e, fn)
 	fn = e.until(fn, test.Healed)

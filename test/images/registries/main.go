@@ -15,12 +15,14 @@ limitations under the License.
 */
 
 // Command registries is two registries that want credentials: one of images,
-// with a user and a password, and one of npm packages, with a token. It also
-// tells whether what it was given holds a text.
+// with a user and a password, and one of packages of npm and pip, with a token. The one of
+// images is that of third_party/htpasswd, which runs beside it, and can be made to
+// be down, or full. It also tells whether what that was given holds a text.
 package main
 
 import (
 	"archive/tar"
+	"archive/zip"
 	"bytes"
 	"compress/gzip"
 	"context"
@@ -36,49 +38,125 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
-
-	"github.com/google/go-containerregistry/pkg/registry"
 )
-
-// user is who may push and pull, and who may ask for packages.
-const user = "kiln"
 
 func main() {
 	imagesPort := flag.Int("images-port", 5000, "the port of the registry of images")
 	packagesPort := flag.Int("packages-port", 5001, "the port of the registry of packages")
-	controlPort := flag.Int("control-port", 5002, "the port that sets credentials, at /password and /token, and finds a text, at /find")
+	controlPort := flag.Int("control-port", 5002, "the port that sets credentials, at /password and /token, and how the images are, at /images, and finds a text, at /find")
+	storePort := flag.Int("store-port", 5003, "the port of this host that keeps the images")
+	passwordPort := flag.Int("password-port", 5004, "the port of this host that sets its password, at /password")
 	folder := flag.String("folder", "/data", "where the images are kept")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	password, token := &secret{}, &secret{}
-	images := registry.New(registry.WithBlobHandler(registry.NewDiskBlobHandler(*folder)), registry.Logger(log.New(io.Discard, "", 0)))
-	ended := make(chan error)
-	for port, handler := range map[int]http.Handler{
-		*imagesPort:   guardImages(images, password),
-		*packagesPort: packages(token),
-		*controlPort:  control(*folder, password, token),
-	} {
-		server := &http.Server{
-			Addr: net.JoinHostPort("", strconv.Itoa(port)), Handler: handler, ReadHeaderTimeout: time.Minute,
-			BaseContext: func(net.Listener) context.Context { return ctx },
+	token := &secret{}
+	listen := func(port int, handler http.Handler) *door {
+		return &door{ctx: ctx, address: net.JoinHostPort("", strconv.Itoa(port)), handler: handler}
+	}
+	store := &images{Handler: forward(*storePort)}
+	store.door = listen(*imagesPort, store)
+	for _, d := range []*door{store.door, listen(*packagesPort, packages(token)), listen(*controlPort, control(*folder, forward(*passwordPort), token, store))} {
+		if err := d.open(); err != nil {
+			log.Fatal(err)
 		}
-		go func() { ended <- server.ListenAndServe() }()
 	}
-	select {
-	case err := <-ended:
-		log.Fatal(err)
-	case <-ctx.Done():
+	<-ctx.Done()
+}
+
+// forward passes requests on to a port of this host. Who answers there is to see
+// the address that was asked for, for what it redirects to.
+func forward(port int) http.Handler {
+	target := &url.URL{Scheme: "http", Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
+	return &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(target)
+		r.Out.Host = r.In.Host
+	}}
+}
+
+// door is a port that can be closed, so that who connects to it is refused.
+type door struct {
+	ctx     context.Context
+	address string
+	handler http.Handler
+
+	mu     sync.Mutex
+	server *http.Server
+}
+
+// open opens the port, unless it is.
+func (d *door) open() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.server != nil {
+		return nil
 	}
+	listener, err := (&net.ListenConfig{}).Listen(d.ctx, "tcp", d.address)
+	if err != nil {
+		return err
+	}
+	d.server = &http.Server{
+		Handler: d.handler, ReadHeaderTimeout: time.Minute,
+		BaseContext: func(net.Listener) context.Context { return d.ctx },
+	}
+	go func(server *http.Server) { log.Println(server.Serve(listener)) }(d.server)
+	return nil
+}
+
+// close closes the port, unless it is.
+func (d *door) close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	server := d.server
+	if d.server = nil; server == nil {
+		return nil
+	}
+	return server.Close()
+}
+
+// images is the registry of images: up, down or full.
+type images struct {
+	http.Handler
+
+	door *door
+	full atomic.Bool
+}
+
+func (i *images) set(how string) error {
+	i.full.Store(how == "full")
+	switch how {
+	case "up", "full":
+		return i.door.open()
+	case "down":
+		return i.door.close()
+	default:
+		return fmt.Errorf("images are up, down or full, not %q", how)
+	}
+}
+
+// ServeHTTP implements http.Handler. A registry that is full answers as the
+// registry of the CNCF does when its disk is.
+func (i *images) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if i.full.Load() && r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusInternalServerError)
+		_, _ = io.WriteString(w, `{"errors":[{"code":"UNKNOWN","message":"unknown error",`+
+			`"detail":{"DriverName":"filesystem","Enclosed":{"Op":"mkdir","Path":"/var/lib/registry/docker","Err":28}}}]}`)
+		return
+	}
+	i.Handler.ServeHTTP(w, r)
 }
 
 // secret is a text that can be changed. It matches nothing until it is set.
@@ -99,25 +177,8 @@ func (s *secret) matches(text string) bool {
 	return s.text != "" && subtle.ConstantTimeCompare([]byte(s.text), []byte(text)) == 1
 }
 
-// guardImages lets pass who knows the password.
-func guardImages(images http.Handler, password *secret) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		name, given, ok := r.BasicAuth()
-		if !ok || name != user || !password.matches(given) {
-			w.Header().Set("WWW-Authenticate", `Basic realm="kiln"`)
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(http.StatusUnauthorized)
-			// Who has gone away is not answered, here and below.
-			_, _ = io.WriteString(w, `{"errors":[{"code":"UNAUTHORIZED","message":"authentication required"}]}`)
-			return
-		}
-		images.ServeHTTP(w, r)
-	})
-}
-
-// packages serves kiln-private, to those who know the token, and never answers
-// who asks for kiln-slow. What kiln-private was installed with it tells, as a
-// hash, in seen.json.
+// packages serves kiln-private, for npm and for pip, to those who know the token.
+// What that of npm was installed with it tells, as a hash, in seen.json.
 func packages(token *secret) http.Handler {
 	archive := mustArchive(map[string]string{
 		"package/package.json": `{"name": "kiln-private", "version": "1.0.0", "scripts": {"install": "node install.js"}}`,
@@ -142,18 +203,30 @@ require('fs').writeFileSync('seen.json', JSON.stringify(seen));
 		})
 	})
 	mux.HandleFunc("GET /kiln-private.tgz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(archive) })
-	guarded := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	const wheel = "kiln_private-1.0.0-py3-none-any.whl"
+	wheelArchive := mustWheel(map[string]string{
+		"kiln_private.py":                       "MARKER = 'kiln-private-wheel'\n",
+		"kiln_private-1.0.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: kiln-private\nVersion: 1.0.0\n",
+		"kiln_private-1.0.0.dist-info/WHEEL":    "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+		"kiln_private-1.0.0.dist-info/RECORD":   "",
+	})
+	mux.HandleFunc("GET /simple/kiln-private/", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = io.WriteString(w, `<a href="/`+wheel+`">`+wheel+`</a>`)
+	})
+	mux.HandleFunc("GET /"+wheel, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(wheelArchive) })
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		if !ok || !token.matches(given) {
+		if !ok {
+			// pip has names and passwords only.
+			_, given, _ = r.BasicAuth()
+		}
+		if !token.matches(given) {
 			http.Error(w, "the token is not right", http.StatusUnauthorized)
 			return
 		}
 		mux.ServeHTTP(w, r)
 	})
-	all := http.NewServeMux()
-	all.HandleFunc("GET /kiln-slow", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
-	all.Handle("/", guarded)
-	return all
 }
 
 // mustArchive returns a package as npm has it.
@@ -176,18 +249,40 @@ func mustArchive(files map[string]string) []byte {
 	return archive.Bytes()
 }
 
-// control sets the credentials and searches.
-func control(folder string, password, token *secret) http.Handler {
-	mux := http.NewServeMux()
-	set := func(s *secret) http.HandlerFunc {
-		return func(_ http.ResponseWriter, r *http.Request) {
-			text, _ := io.ReadAll(r.Body)
-			s.set(string(text))
+// mustWheel returns a package as pip has it.
+func mustWheel(files map[string]string) []byte {
+	archive := &bytes.Buffer{}
+	entries := zip.NewWriter(archive)
+	for name, text := range files {
+		entry, err := entries.Create(name)
+		if err == nil {
+			_, err = io.WriteString(entry, text)
+		}
+		if err != nil {
+			panic(err) // memory does not fail
 		}
 	}
+	if err := entries.Close(); err != nil {
+		panic(err)
+	}
+	return archive.Bytes()
+}
+
+// control sets the credentials and searches.
+func control(folder string, password http.Handler, token *secret, images *images) http.Handler {
+	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
-	mux.HandleFunc("POST /password", set(password))
-	mux.HandleFunc("POST /token", set(token))
+	mux.Handle("POST /password", password)
+	mux.HandleFunc("POST /token", func(_ http.ResponseWriter, r *http.Request) {
+		text, _ := io.ReadAll(r.Body)
+		token.set(string(text))
+	})
+	mux.HandleFunc("POST /images", func(w http.ResponseWriter, r *http.Request) {
+		how, _ := io.ReadAll(r.Body)
+		if err := images.set(string(how)); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+		}
+	})
 	mux.HandleFunc("POST /find", func(w http.ResponseWriter, r *http.Request) {
 		text, _ := io.ReadAll(r.Body)
 		found, err := find(folder, text)

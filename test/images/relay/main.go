@@ -115,7 +115,11 @@ func send(ctx context.Context, in api.Request) api.Answer {
 }
 
 func do(ctx context.Context, in api.Request) (api.Answer, error) {
-	request, err := http.NewRequestWithContext(ctx, in.Method, in.URL, strings.NewReader(in.Body))
+	var sent io.Reader = strings.NewReader(in.Body)
+	if in.Chunked {
+		sent = io.MultiReader(sent) // The client cannot see its length.
+	}
+	request, err := http.NewRequestWithContext(ctx, in.Method, in.URL, sent)
 	if err != nil {
 		return api.Answer{}, err
 	}
@@ -126,15 +130,23 @@ func do(ctx context.Context, in api.Request) (api.Answer, error) {
 	if in.Accept != "" {
 		request.Header.Set("Accept", in.Accept)
 	}
+	for name, value := range in.Headers {
+		request.Header.Set(name, value)
+	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return api.Answer{}, err
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
+	headers := map[string]string{}
+	for name, values := range response.Header {
+		headers[strings.ToLower(name)] = strings.Join(values, ", ")
+	}
 	return api.Answer{
 		Status:      response.StatusCode,
 		ContentType: response.Header.Get("Content-Type"),
+		Headers:     headers,
 		Body:        string(body),
 	}, err
 }

@@ -36,15 +36,16 @@ func TestCall(t *testing.T) {
 	relay := httptest.NewServer(newHandler(t.Context()))
 	defer relay.Close()
 	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Answer", "b")
 		w.WriteHeader(http.StatusTeapot)
-		w.Write([]byte(r.Method + " " + r.Header.Get("Content-Type") + " " + r.Host))
+		w.Write([]byte(r.Method + " " + r.Header.Get("Content-Type") + " " + r.Host + " " + r.Header.Get("X-Ask")))
 	}))
 	defer target.Close()
 
 	var got api.Answer
-	request := api.Request{Method: "PUT", URL: target.URL, Host: "fn.example.com", ContentType: "a/b"}
+	request := api.Request{Method: "PUT", URL: target.URL, Host: "fn.example.com", ContentType: "a/b", Headers: map[string]string{"x-ask": "a"}}
 	exchange(t, http.MethodPost, relay.URL+api.CallPath, request, &got)
-	if got.Status != http.StatusTeapot || got.Body != "PUT a/b fn.example.com" || got.Error != "" {
+	if got.Status != http.StatusTeapot || got.Body != "PUT a/b fn.example.com a" || got.Headers["x-answer"] != "b" || got.Error != "" {
 		t.Errorf("call answered %+v", got)
 	}
 

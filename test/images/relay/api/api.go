@@ -42,14 +42,20 @@ type Request struct {
 	Host        string `json:"host,omitempty"`
 	ContentType string `json:"contentType,omitempty"`
 	Accept      string `json:"accept,omitempty"`
-	Body        string `json:"body,omitempty"`
+	// Headers are further headers.
+	Headers map[string]string `json:"headers,omitempty"`
+	Body    string            `json:"body,omitempty"`
+	// Chunked says that the length of the body is not told beforehand.
+	Chunked bool `json:"chunked,omitempty"`
 }
 
 // Answer is what came of a Request.
 type Answer struct {
 	Status      int    `json:"status,omitempty"`
 	ContentType string `json:"contentType,omitempty"`
-	Body        string `json:"body,omitempty"`
+	// Headers are all headers, by their names in lower case.
+	Headers map[string]string `json:"headers,omitempty"`
+	Body    string            `json:"body,omitempty"`
 	// Error tells why there was no answer.
 	Error string        `json:"error,omitempty"`
 	Took  time.Duration `json:"took"`

@@ -1,0 +1,327 @@
+//go:build e2e
+
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"knative.dev/pkg/apis"
+
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/test"
+)
+
+// The tests of this file let builds fail in each of the ways that docs/builds.md
+// tells of, as far as a cluster can be brought to it.
+
+// installing returns a Function whose dependencies come with a script of node's,
+// which must not need quotes.
+func installing(script string) *v1alpha1.Function {
+	fn := function("module.exports = { main: () => require('ms')('2h').toString() };\n")
+	fn.Spec.Deps = fmt.Sprintf(`{"dependencies": {"ms": "2.1.3"}, "scripts": {"install": "node -e '%s'"}}`, script)
+	return fn
+}
+
+// asleep is longer than any of these tests waits.
+const asleep = "setTimeout(() => 0, 600000)"
+
+// limited limits what the build may use.
+func limited(fn *v1alpha1.Function, name corev1.ResourceName, limit string) *v1alpha1.Function {
+	fn.Spec.Build = &v1alpha1.BuildSpec{
+		Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{name: resource.MustParse(limit)}},
+	}
+	return fn
+}
+
+// untilFailed waits until the build has failed for that reason, and wants these
+// words, and that it is not tried again.
+func (e *env) untilFailed(fn *v1alpha1.Function, reason string, words ...string) *v1alpha1.Function {
+	e.Helper()
+	fn, condition := e.untilCondition(fn, apis.Condition{
+		Type:   v1alpha1.FunctionConditionBuildReady,
+		Status: corev1.ConditionFalse,
+		Reason: reason,
+	})
+	wantWords(e.T, condition.Message, words...)
+	e.wantPhase(fn, v1alpha1.FunctionFailed)
+	if failure := fn.Status.Build.Failure; failure == nil || failure.Reason != reason || failure.Transient {
+		e.Errorf("build.failure is %+v, want %s, which is not transient", failure, reason)
+	}
+	e.wantBuilds(int(fn.Status.Build.Attempts))
+	return fn
+}
+
+// untilRetrying waits until that attempt at the build has failed for that reason,
+// and wants these words.
+func (e *env) untilRetrying(fn *v1alpha1.Function, attempt int32, reason string, words ...string) *v1alpha1.Function {
+	e.Helper()
+	fn = e.until(fn, func(fn *v1alpha1.Function) error {
+		condition, build := fn.Status.GetCondition(v1alpha1.FunctionConditionBuildReady), fn.Status.Build
+		switch {
+		case fn.Generation != fn.Status.ObservedGeneration || build == nil || build.Attempts < attempt || build.Failure == nil:
+			return fmt.Errorf("attempt %d has not failed: BuildReady is %v", attempt, condition)
+		case build.Attempts > attempt || build.Failure.Reason != reason:
+			return test.GiveUp(fmt.Errorf("build is %+v, failure %+v, want attempt %d and %s", build, build.Failure, attempt, reason))
+		default:
+			return nil
+		}
+	})
+	condition := fn.Status.GetCondition(v1alpha1.FunctionConditionBuildReady)
+	if !condition.IsUnknown() || condition.Reason != v1alpha1.ReasonBuildRetrying || !fn.Status.Build.Failure.Transient {
+		e.Errorf("BuildReady is %v, failure %+v, want it to be tried again", condition, fn.Status.Build.Failure)
+	}
+	wantWords(e.T, condition.Message, append(words, fmt.Sprintf("Attempt %d of ", attempt), "the next starts at ", reason)...)
+	e.wantPhase(fn, v1alpha1.FunctionBuilding)
+	return fn
+}
+
+// TestBuildScriptFails wants the exit of a script told in npm's words.
+func TestBuildScriptFails(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.untilFailed(e.create(installing("process.exit(3)")), v1alpha1.ReasonTaskRunFailed, "process.exit(3)")
+}
+
+// TestBuildOutOfMemory wants that a build which needs more memory than the
+// Function grants it says so.
+func TestBuildOutOfMemory(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	greedy := "const all = []; for (;;) all.push(Buffer.alloc(1 << 24, 1))"
+	e.untilFailed(e.create(limited(installing(greedy), corev1.ResourceMemory, "256Mi")),
+		v1alpha1.ReasonBuildOutOfMemory, "spec.build.resources.limits.memory", "max-memory")
+}
+
+// TestBuildTimeout wants that a build ends when the Function says.
+func TestBuildTimeout(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	fn := installing(asleep)
+	fn.Spec.Build = &v1alpha1.BuildSpec{Timeout: &metav1.Duration{Duration: 15 * time.Second}}
+	e.untilFailed(e.create(fn), v1alpha1.ReasonBuildTimeout, "spec.build.timeout", "15s")
+}
+
+// TestBuildTooLarge wants that a build which the kubelet evicts for its own limit
+// says so.
+func TestBuildTooLarge(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.untilFailed(e.create(limited(installing(asleep), corev1.ResourceEphemeralStorage, "20Mi")),
+		v1alpha1.ReasonPodEvicted, "spec.build.resources.limits.ephemeral-storage", "20Mi")
+}
+
+// TestBuildCancelled wants that a build which somebody cancels stays so until it
+// is asked for again.
+func TestBuildCancelled(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	fn := e.create(function(answering("uncancelled")))
+	build := e.untilBuild(fn, nil)
+	edit(e, clients.Pipeline.TektonV1().TaskRuns(e.namespace), build.Name, func(tr *pipelinev1.TaskRun) {
+		tr.Spec.Status = pipelinev1.TaskRunSpecStatusCancelled
+	})
+	fn = e.untilFailed(fn, v1alpha1.ReasonBuildCancelled, "serverless.kiln.dev/rebuild")
+	fn = e.until(e.edit(fn, requestRebuild("now")), test.Healed)
+	e.wantAnswer(fn, "{}", "uncancelled")
+	e.wantBuilds(2)
+}
+
+// TestBuildPodGone wants that a build whose pod is taken away says so, and starts
+// once more; and that what it has installed is told when its pod is gone, too.
+func TestBuildPodGone(t *testing.T) {
+	t.Parallel()
+	pods := func(e *env) typedPods { return clients.Kube.CoreV1().Pods(e.namespace) }
+	for name, row := range map[string]struct {
+		takeAway func(e *env, pod string) error
+		reason   string
+		words    string
+	}{
+		"Deleted": {
+			func(e *env, pod string) error { return pods(e).Delete(e.ctx, pod, metav1.DeleteOptions{}) },
+			v1alpha1.ReasonPodDeleted, "was deleted",
+		},
+		"Evicted": {
+			func(e *env, pod string) error {
+				return pods(e).EvictV1(e.ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: pod, Namespace: e.namespace}})
+			},
+			v1alpha1.ReasonPodEvicted, "Eviction API",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newEnv(t)
+			fn := e.create(installing("setTimeout(() => 0, 8000)"))
+			build := e.untilBuild(fn, isInstalling)
+			if err := row.takeAway(e, build.Status.PodName); err != nil {
+				t.Fatal(err)
+			}
+			fn = e.untilRetrying(fn, 1, row.reason, row.words)
+			fn = e.until(fn, test.Ready)
+			e.wantAnswer(fn, "{}", "7200000")
+			e.wantBuilds(2)
+			wantWords(t, fn.Status.Build.Log, "added 1 package")
+		})
+	}
+}
+
+// TestBuildPodForcedAway wants that a build goes on whose pod is deleted without
+// being ended: Tekton makes another.
+func TestBuildPodForcedAway(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	fn := e.create(installing("setTimeout(() => 0, 4000)"))
+	build := e.untilBuild(fn, isInstalling)
+	now := metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}
+	if err := clients.Kube.CoreV1().Pods(e.namespace).Delete(e.ctx, build.Status.PodName, now); err != nil {
+		t.Fatal(err)
+	}
+	fn = e.until(fn, test.Ready)
+	e.wantAnswer(fn, "{}", "7200000")
+	e.wantBuilds(1)
+}
+
+// isInstalling says whether the first step runs.
+func isInstalling(tr *pipelinev1.TaskRun) bool {
+	return len(tr.Status.Steps) > 0 && tr.Status.Steps[0].Running != nil
+}
+
+// typedPods is a client of pods.
+type typedPods interface {
+	Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error
+	EvictV1(ctx context.Context, eviction *policyv1.Eviction) error
+}
+
+// TestPackageRegistryDown wants that a package registry which is not reached is
+// told, and that an edit need not wait for the next attempt.
+func TestPackageRegistryDown(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	fn := installing("0")
+	fn.Spec.Build = &v1alpha1.BuildSpec{Env: []v1alpha1.BuildEnvVar{
+		{Name: "NPM_CONFIG_REGISTRY", Value: "http://127.0.0.1:1/"},
+		{Name: "NPM_CONFIG_FETCH_RETRIES", Value: "0"},
+	}}
+	fn = e.untilRetrying(e.create(fn), 1, v1alpha1.ReasonPackageRegistryUnavailable, "ECONNREFUSED")
+	fn = e.until(e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Build = nil }), test.Ready)
+	e.wantAnswer(fn, "{}", "7200000")
+	if fn.Status.Build.Attempts != 1 {
+		t.Errorf("it took %d attempts after the edit, want 1", fn.Status.Build.Attempts)
+	}
+}
+
+// TestRegistryDownThenFull wants that a registry which is down, and then full, is
+// told apart and waited for, by a controller that was restarted, too, while the
+// old revision serves.
+func TestRegistryDownThenFull(t *testing.T) {
+	e := newEnv(t)
+	r := e.startRegistries()
+	r.want("password", "any")
+	r.createSource("any")
+	fn := e.until(e.create(function(answering("old"))), test.Ready)
+
+	r.want("images", "down")
+	fn = e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Source = answering("new") })
+	fn = e.untilRetrying(fn, 1, v1alpha1.ReasonRegistryUnavailable, "connection refused", "config-registry")
+	e.wantAnswer(fn, "{}", "old")
+
+	r.want("images", "full")
+	fn = e.untilRetrying(fn, 2, v1alpha1.ReasonRegistryFull, "make room")
+
+	// The next attempt is due in 20 seconds: before a new controller leads, or after.
+	r.want("images", "up")
+	restartController(e)
+	fn = e.until(fn, test.Ready)
+	e.wantAnswerSoon(fn, "new")
+	if fn.Status.Build.Attempts != 3 {
+		t.Errorf("it took %d attempts, want 3", fn.Status.Build.Attempts)
+	}
+	e.wantBuilds(4)
+	e.wantRevisions(2)
+
+	// What needs no build does not wait for the registry, and each version gets its
+	// tag in the end.
+	r.want("images", "full")
+	for _, version := range []string{"3", "4"} {
+		fn = e.until(e.edit(fn, setEnv("VERSION", version)), test.Ready)
+	}
+	r.want("images", "up")
+	for _, tag := range []string{"g4", "g3", "g2"} {
+		r.untilTag(fn, tag, "any")
+	}
+	e.wantBuilds(4)
+}
+
+// TestTektonWebhookDown wants that a build which cannot be created for now says
+// why, while the old revision serves, and is created when it can be.
+func TestTektonWebhookDown(t *testing.T) {
+	e := newEnv(t)
+	fn := e.until(e.create(function(answering("old"))), test.Ready)
+	e.restore(func(e *env) { e.scaleTektonWebhook(1) })
+	e.scaleTektonWebhook(0)
+
+	fn = e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Source = answering("new") })
+	fn, condition := e.untilCondition(fn, apis.Condition{
+		Type:   v1alpha1.FunctionConditionBuildReady,
+		Status: corev1.ConditionUnknown,
+		Reason: v1alpha1.ReasonTaskRunNotCreated,
+	})
+	wantWords(t, condition.Message, "cannot be created for now", "webhook.pipeline.tekton.dev")
+	e.wantPhase(fn, v1alpha1.FunctionBuilding)
+	e.wantAnswer(fn, "{}", "old")
+
+	e.scaleTektonWebhook(1)
+	fn = e.until(fn, test.Ready)
+	e.wantAnswerSoon(fn, "new")
+	e.wantBuilds(2)
+}
+
+// scaleTektonWebhook waits until so many pods of Tekton's webhook are ready, and
+// no others there.
+func (e *env) scaleTektonWebhook(replicas int32) {
+	e.Helper()
+	const tekton, webhook = "tekton-pipelines", "tekton-pipelines-webhook"
+	edit(e, clients.Kube.AppsV1().Deployments(tekton), webhook, func(d *appsv1.Deployment) { d.Spec.Replicas = &replicas })
+	selector := metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=webhook"}
+	err := test.Until(e.ctx, clients.Kube.CoreV1().Pods(tekton), selector, func(found []*corev1.Pod) error {
+		if len(found) != int(replicas) {
+			return fmt.Errorf("there are %d pods, want %d", len(found), replicas)
+		}
+		for _, pod := range found {
+			if statuses := pod.Status.ContainerStatuses; len(statuses) == 0 || !statuses[0].Ready {
+				return errors.New("pod " + pod.Name + " is not ready")
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		e.Fatal(err)
+	}
+}

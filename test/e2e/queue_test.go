@@ -1,0 +1,169 @@
+//go:build e2e
+
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"knative.dev/pkg/apis"
+
+	"github.com/kiln-dev/kiln/pkg/apis/config"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/test"
+)
+
+// TestQueue lets one build run at a time, and wants that two namespaces take
+// turns, and go on to when the controller is replaced meanwhile. It changes what
+// all builds run with, and is not parallel to any other test.
+func TestQueue(t *testing.T) {
+	many, few := newEnv(t), newEnv(t)
+	configure(many, config.BuildConfigName, func(data map[string]string) { data["max-concurrent-builds"] = "1" })
+	var fns []*v1alpha1.Function
+	named := func(name string) *v1alpha1.Function {
+		fn := function(answering(name))
+		fn.Name = name
+		return fn
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		fns = append(fns, many.create(named(name)))
+	}
+	many.untilCondition(fns[2], apis.Condition{Type: v1alpha1.FunctionConditionBuildReady, Status: corev1.ConditionUnknown, Reason: v1alpha1.ReasonBuildQueued})
+	late := few.create(named("late"))
+	few.untilCondition(late, apis.Condition{Type: v1alpha1.FunctionConditionBuildReady, Status: corev1.ConditionUnknown, Reason: v1alpha1.ReasonBuildQueued})
+	restartController(many)
+	for _, fn := range fns {
+		many.until(fn, test.Ready)
+	}
+	few.until(late, test.Ready)
+
+	var runs []*pipelinev1.TaskRun
+	runs = append(runs, many.wantBuilds(3)...)
+	runs = append(runs, few.wantBuilds(1)...)
+	for i, a := range runs {
+		for _, b := range runs[i+1:] {
+			// Kubernetes' times are in whole seconds.
+			if a.CreationTimestamp.Before(b.Status.CompletionTime) && b.CreationTimestamp.Before(a.Status.CompletionTime) {
+				t.Errorf("TaskRuns %s and %s ran at the same time", a.Name, b.Name)
+			}
+		}
+	}
+	if last := runs[2]; last.CreationTimestamp.Before(&runs[3].CreationTimestamp) {
+		t.Errorf("the one of namespace %s was built after all of %s", few.namespace, many.namespace)
+	}
+}
+
+// TestTenEdits edits a Function ten times in ten seconds while it is built, and
+// wants that each edit ends the build before it, and that the last one is built.
+func TestTenEdits(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	fn := e.create(function(answering("edit 0")))
+	pods := clients.Kube.CoreV1().Pods(e.namespace)
+	var pod *corev1.Pod
+	untilObjects(e, pods, func(found []*corev1.Pod) error {
+		if len(found) == 0 {
+			return errors.New("the build has no pod")
+		}
+		pod = found[0]
+		return nil
+	})
+	start := time.Now()
+	for i := range 10 {
+		fn = e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Source = answering(fmt.Sprint("edit ", i+1)) })
+		if i == 0 {
+			edited := time.Now()
+			err := test.Until(e.ctx, pods, test.Named(pod.Name), func(found []*corev1.Pod) error {
+				if len(found) > 0 && found[0].UID == pod.UID && found[0].DeletionTimestamp == nil {
+					return errors.New("the pod of the stale build is not being deleted")
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			took := time.Since(edited)
+			t.Logf("the stale build's pod was being deleted %s after the edit", took)
+			if took > 5*time.Second {
+				t.Errorf("it took %s until the stale build was cancelled", took)
+			}
+		}
+		time.Sleep(time.Until(start.Add(time.Duration(i+1) * time.Second)))
+	}
+	fn = e.until(fn, test.Ready)
+	e.wantAnswerSoon(fn, "edit 10")
+	if build := e.onlyBuild(); !build.IsSuccessful() {
+		t.Errorf("the last TaskRun is %+v", build.Status.Conditions)
+	}
+	seen, err := e.builds.Seen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := 0
+	for _, build := range seen {
+		if build.IsSuccessful() {
+			done++
+		}
+	}
+	t.Logf("%d TaskRuns, %d of which made an image", len(seen), done)
+	e.wantRevisions(1)
+}
+
+// TestQuota forbids builds' pods by a quota, and wants its words in the status, and
+// that the Function heals when it is lifted.
+func TestQuota(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	quotas := clients.Kube.CoreV1().ResourceQuotas(e.namespace)
+	quota := &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Name: "no-pods"},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}},
+	}
+	if _, err := quotas.Create(e.ctx, quota, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	// Until its status is written, a quota forbids all, in other words.
+	untilObjects(e, quotas, func(found []*corev1.ResourceQuota) error {
+		for _, quota := range found {
+			if _, ok := quota.Status.Used[corev1.ResourcePods]; ok {
+				return nil
+			}
+		}
+		return errors.New("the quota is not in force")
+	})
+	fn, failed := e.untilCondition(e.create(function(answering("patient"))),
+		apis.Condition{Type: v1alpha1.FunctionConditionBuildReady, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonQuotaExceeded})
+	if !strings.Contains(failed.Message, "exceeded quota: no-pods") {
+		t.Errorf("the message is %q", failed.Message)
+	}
+	if err := quotas.Delete(e.ctx, quota.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	fn = e.until(fn, test.Healed)
+	e.wantAnswerSoon(fn, "patient")
+	e.wantBuilds(1)
+}

@@ -1,0 +1,96 @@
+//go:build e2e
+
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/runtimes"
+	"github.com/kiln-dev/kiln/test"
+	"github.com/kiln-dev/kiln/test/conformance"
+	"github.com/kiln-dev/kiln/test/images/relay/api"
+)
+
+// TestRuntimesConform sends the requests of the conformance suite, CloudEvents,
+// errors and what takes too long among them, to a Function of each runtime.
+func TestRuntimesConform(t *testing.T) {
+	t.Parallel()
+	for runtime, language := range map[string]string{"nodejs22": "nodejs", "nodejs24": "nodejs", "python313": "python"} {
+		t.Run(runtime, func(t *testing.T) {
+			t.Parallel()
+			e := newEnv(t)
+			of, _ := runtimes.For(language)
+			source, err := conformance.Source(language, of.SourceFile)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fn := function(source)
+			fn.Name, fn.Spec.Runtime = conformance.FunctionName, runtime
+			fn.Spec.TimeoutSeconds = new(int64(conformance.TimeoutSeconds))
+			fn.Spec.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(conformance.MemoryLimit)}
+			fn = e.until(e.create(fn), test.Ready)
+			conformance.Run(t, e.namespace, through(fn))
+		})
+	}
+}
+
+// through sends the suite's requests to the Function from inside the cluster.
+func through(fn *v1alpha1.Function) conformance.Sender {
+	return func(ctx context.Context, r conformance.Request) (conformance.Answer, error) {
+		answer, err := relay.CallFunction(ctx, api.Request{
+			Method: r.Method, URL: fn.Status.URL.String() + r.Path, Headers: r.Headers, Body: r.Body, Chunked: r.Chunked,
+		})
+		if err == nil && answer.Error != "" {
+			err = errors.New(answer.Error)
+		}
+		return conformance.Answer{Status: answer.Status, Headers: answer.Headers, Body: answer.Body}, err
+	}
+}
+
+// TestPythonRollout wants that nobody who calls notices that a Function in Python
+// gets another source, and that it says why it does not start.
+func TestPythonRollout(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	fn := function("import h11\n\n\ndef main(event, context):\n    return 'old'\n")
+	fn.Spec.Runtime, fn.Spec.Deps = "python313", "h11\n"
+	fn = e.until(e.create(fn), test.Ready)
+	prober := e.probe(fn, "old")
+	e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Source = strings.ReplaceAll(fn.Spec.Source, "old", "new") })
+	if _, err := prober.UntilAnswer(e.ctx, "new"); err != nil {
+		t.Fatal(err)
+	}
+	e.wantAnswers(prober, "old", "new")
+
+	fn = e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Source = "import nothing_of_that_name\n" })
+	e.until(fn, func(fn *v1alpha1.Function) error {
+		running := fn.Status.GetCondition(v1alpha1.FunctionConditionRunning)
+		if running == nil || !strings.Contains(running.Message, "No module named 'nothing_of_that_name'") {
+			return errors.New("the Function does not say which module is missing")
+		}
+		return nil
+	})
+}

@@ -1,0 +1,375 @@
+//go:build e2e
+
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/CycloneDX/cyclonedx-go"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-containerregistry/pkg/name"
+	containerregistry "github.com/google/go-containerregistry/pkg/v1"
+	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
+	"sigs.k8s.io/yaml"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kiln-dev/kiln/pkg/apis/config"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/sbom"
+	"github.com/kiln-dev/kiln/test"
+)
+
+// TestSameInputsSameImage wants that an image tells what it is made of, and that
+// to install, and to build, the same once more makes the same image.
+func TestSameInputsSameImage(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	fn := e.until(e.create(example(t, "greeter.yaml")), test.Ready)
+	e.wantSteps(fn, "install", "push")
+	first := fn.Status.Image
+	base := e.wantTypeHints(fn)
+	e.wantNoTokens()
+	e.wantLabels(fn, base)
+	e.wantPackages(fn, base, "pkg:npm/ms@2.1.3")
+	e.wantBuildPolicy()
+
+	fn = e.edit(fn, requestRebuild("1"))
+	fn = e.until(fn, answered("1"))
+	fn = e.until(fn, test.Ready)
+	e.wantRebuilds(2, 1)
+	e.wantSteps(fn, "install", "push")
+	if fn.Status.Image != first {
+		t.Errorf("the same inputs have made %s, and before %s", fn.Status.Image, first)
+	}
+}
+
+// wantTypeHints wants of the Function's last build what Tekton Chains, by its
+// documentation, takes for an image that was built, and for what went into it. It
+// returns the digest of the base image.
+func (e *env) wantTypeHints(fn *v1alpha1.Function) string {
+	e.Helper()
+	results := map[string]pipelinev1.ResultValue{}
+	for _, result := range e.onlyBuild().Status.Results {
+		results[result.Name] = result.Value
+	}
+	built, err := name.NewDigest(results["IMAGE_URL"].StringVal + "@" + results["IMAGE_DIGEST"].StringVal)
+	if err != nil {
+		e.Errorf("IMAGE_URL and IMAGE_DIGEST name no image: %v", err)
+	} else if !strings.HasSuffix(fn.Status.Image, "@"+built.DigestStr()) {
+		e.Errorf("the results tell of %s, and the image is %s", built, fn.Status.Image)
+	}
+	input := results["BASE_IMAGE_ARTIFACT_INPUTS"].ObjectVal
+	if _, err := containerregistry.NewHash(input["digest"]); err != nil || !strings.HasPrefix(input["uri"], "oci://") || len(input) != 2 {
+		e.Errorf("BASE_IMAGE_ARTIFACT_INPUTS is %v: %v", input, err)
+	}
+	return input["digest"]
+}
+
+// wantLabels wants that the image tells what it is made of, and of what base image.
+func (e *env) wantLabels(fn *v1alpha1.Function, base string) {
+	e.Helper()
+	_, digest, _ := strings.Cut(fn.Status.Image, "@")
+	manifest, image := containerregistry.Manifest{}, containerregistry.ConfigFile{}
+	e.fetch(fn, "manifests/"+digest, &manifest)
+	e.fetch(fn, "blobs/"+manifest.Config.Digest.String(), &image)
+	labels := image.Config.Labels
+	if source := labels["serverless.kiln.dev/source-hash"]; !strings.HasPrefix(source, "sha256:") {
+		e.Errorf("the hash of the source is %q", source)
+	}
+	if name := labels["org.opencontainers.image.base.name"]; name == "" {
+		e.Error("the image does not tell its base image's name")
+	}
+	want := map[string]string{
+		"org.opencontainers.image.title":         fn.Name,
+		"org.opencontainers.image.base.name":     labels["org.opencontainers.image.base.name"],
+		"org.opencontainers.image.base.digest":   base,
+		"serverless.kiln.dev/function-name":      fn.Name,
+		"serverless.kiln.dev/function-namespace": e.namespace,
+		"serverless.kiln.dev/runtime":            fn.Spec.Runtime,
+		"serverless.kiln.dev/image-tag":          fn.Status.ImageTag,
+		"serverless.kiln.dev/source-hash":        labels["serverless.kiln.dev/source-hash"],
+	}
+	if diff := cmp.Diff(want, labels); diff != "" {
+		e.Errorf("labels (-want, +got):\n%s", diff)
+	}
+	if annotations := manifest.Annotations; annotations != nil && !cmp.Equal(annotations, want) {
+		e.Errorf("annotations are %v, want %v", annotations, want)
+	}
+}
+
+// wantPackages wants that a document which refers to the image lists what was built
+// upon, and these packages.
+func (e *env) wantPackages(fn *v1alpha1.Function, base string, want ...string) {
+	e.Helper()
+	_, digest, _ := strings.Cut(fn.Status.Image, "@")
+	referrers := "referrers/" + digest
+	if e.askRegistry(fn, referrers).Status == http.StatusNotFound {
+		// As registries have it that know no referrers.
+		referrers = "manifests/" + strings.Replace(digest, ":", "-", 1)
+	}
+	index, artifact, document := containerregistry.IndexManifest{}, containerregistry.Manifest{}, cyclonedx.BOM{}
+	e.fetch(fn, referrers, &index)
+	if len(index.Manifests) != 1 || index.Manifests[0].ArtifactType != sbom.MediaType {
+		e.Fatalf("to the image refer %+v", index.Manifests)
+	}
+	e.fetch(fn, "manifests/"+index.Manifests[0].Digest.String(), &artifact)
+	e.fetch(fn, "blobs/"+artifact.Layers[0].Digest.String(), &document)
+	if document.Metadata.Component.Version != digest {
+		e.Errorf("the document is of %+v, want it to be of %s", document.Metadata.Component, digest)
+	}
+	var got []string
+	for _, component := range *document.Components {
+		if component.Type == cyclonedx.ComponentTypeContainer && component.Version == base {
+			continue
+		}
+		got = append(got, component.PackageURL)
+	}
+	if len(got) != len(*document.Components)-1 || !cmp.Equal(got, want) {
+		e.Errorf("the document lists %v beside the base image, want %v", got, want)
+	}
+}
+
+// fetch gets JSON from the Function's repository.
+func (e *env) fetch(fn *v1alpha1.Function, path string, into any) {
+	e.Helper()
+	if err := json.Unmarshal([]byte(e.fromRegistry(fn, path)), into); err != nil {
+		e.Fatalf("failed to read %s: %v", path, err)
+	}
+}
+
+// wantNoTokens wants that no pod of a build, and none of a Function, has a token of
+// the API server, or may do more than it must.
+func (e *env) wantNoTokens() {
+	e.Helper()
+	pods, err := clients.Kube.CoreV1().Pods(e.namespace).List(e.ctx, metav1.ListOptions{})
+	if err != nil {
+		e.Fatal(err)
+	}
+	kinds := map[string]bool{}
+	for _, pod := range pods.Items {
+		kinds[pod.Labels["app.kubernetes.io/managed-by"]+pod.Labels["serving.knative.dev/service"]] = true
+		for _, volume := range pod.Spec.Volumes {
+			if volume.Projected == nil {
+				continue
+			}
+			for _, source := range volume.Projected.Sources {
+				if source.ServiceAccountToken != nil {
+					e.Errorf("pod %s has a token, in volume %s", pod.Name, volume.Name)
+				}
+			}
+		}
+		for _, container := range append(pod.Spec.InitContainers, pod.Spec.Containers...) {
+			security := container.SecurityContext
+			if security != nil && security.Privileged != nil && *security.Privileged {
+				e.Errorf("container %s of pod %s is privileged", container.Name, pod.Name)
+			}
+		}
+	}
+	if len(kinds) < 2 {
+		e.Fatalf("there are pods of %v only, want one of a build and one of a Function", kinds)
+	}
+}
+
+// wantBuildPolicy wants that the example of a NetworkPolicy is one, and that it
+// selects the pods of builds.
+func (e *env) wantBuildPolicy() {
+	e.Helper()
+	const file = "../../examples/build-network-policy.yaml"
+	selector := e.kubectl("create", "--dry-run=server", "--filename="+file, "--output=jsonpath={.spec.podSelector.matchExpressions[0].key}")
+	pods, err := clients.Kube.CoreV1().Pods(e.namespace).List(e.ctx, metav1.ListOptions{LabelSelector: selector})
+	if err != nil {
+		e.Fatal(err)
+	}
+	if len(pods.Items) != 1 || pods.Items[0].Name != e.onlyBuild().Status.PodName {
+		e.Errorf("the policy selects %d pods, want that of the build", len(pods.Items))
+	}
+}
+
+// curious is a source that, run by npm while dependencies are installed, looks for
+// what it should not see, and as a function tells what it has found. The needle it
+// must find: in this file.
+const curious = `const fs = require('fs'), path = require('path');
+const report = '/function/node_modules/report.json';
+const secret = new RegExp(['pass', 'word-7c1f'].join(''));
+const token = new RegExp('eyJhbGciOi[A-Za-z0-9_-]{10,}[.][A-Za-z0-9_-]{10,}[.]');
+const needle = new RegExp(['need', 'le-7c1f'].join('')); // needle-7c1f
+const seen = { files: 0, needles: [], secrets: [], tokens: [] };
+const look = (text, where) => {
+  if (needle.test(text)) seen.needles.push(where);
+  if (secret.test(text)) seen.secrets.push(where);
+  if (token.test(text)) seen.tokens.push(where);
+};
+const walk = (folder) => {
+  let entries = [];
+  try { entries = fs.readdirSync(folder, { withFileTypes: true }); } catch { return; }
+  for (const entry of entries) {
+    const file = path.join(folder, entry.name);
+    if (['/sys', '/dev', '/proc', '/function/node_modules'].includes(file)) continue;
+    if (entry.isDirectory()) { walk(file); continue; }
+    try {
+      if (fs.statSync(file).size > 4e6 || !fs.statSync(file).isFile()) continue;
+      look(fs.readFileSync(file, 'latin1'), file);
+      seen.files++;
+    } catch { }
+  }
+};
+if (require.main === module) {
+  walk('/');
+  for (const pid of fs.readdirSync('/proc').filter((p) => /^\d+$/.test(p))) {
+    try { look(fs.readFileSync('/proc/' + pid + '/environ', 'latin1'), 'environment of ' + pid); } catch { }
+  }
+  seen.docker = process.env.DOCKER_CONFIG || '';
+  seen.serviceAccount = fs.existsSync('/var/run/secrets/kubernetes.io');
+  fs.mkdirSync(path.dirname(report), { recursive: true });
+  fs.writeFileSync(report, JSON.stringify(seen));
+} else {
+  module.exports = { main: () => require(report) };
+}
+`
+
+// TestInstallationSeesNoCredentials wants that what a package manager runs sees
+// neither the credentials that images are pushed with nor a token, and that none
+// is in an image.
+func TestInstallationSeesNoCredentials(t *testing.T) {
+	const password = "password-7c1f"
+	e := newEnv(t)
+	r := e.startRegistries()
+	r.want("password", password)
+	r.createSource(password)
+	fn := function(curious)
+	fn.Spec.Deps = `{"dependencies": {"ms": "2.1.3"}, "scripts": {"postinstall": "node /kiln-build/handler.js"}}`
+	fn = e.until(e.create(fn), test.Ready)
+
+	answer, err := relay.CallFunction(e.ctx, request(fn, "{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seen struct {
+		Files                    int
+		Needles, Secrets, Tokens []string
+		Docker                   string
+		ServiceAccount           bool
+	}
+	if err := json.Unmarshal([]byte(answer.Body), &seen); err != nil {
+		t.Fatalf("the function answered %+v: %v", answer, err)
+	}
+	if seen.Files < 500 || len(seen.Needles) == 0 {
+		t.Errorf("it has looked at %d files and found %v: it would find nothing", seen.Files, seen.Needles)
+	}
+	if len(seen.Secrets) > 0 || len(seen.Tokens) > 0 || seen.Docker != "" || seen.ServiceAccount {
+		t.Errorf("it has seen: %+v", seen)
+	}
+	if found := r.find(password); len(found) > 0 {
+		t.Errorf("the password is in the image: %v", found)
+	}
+	e.wantCredentialsOnlyIn("step-push")
+	e.wantNotLogged(password)
+	e.wantNoTokens()
+}
+
+// wantNotLogged wants that no log of the build has a text.
+func (e *env) wantNotLogged(text string) {
+	e.Helper()
+	build := e.onlyBuild()
+	for _, step := range build.Status.Steps {
+		log, err := clients.Kube.CoreV1().Pods(e.namespace).GetLogs(build.Status.PodName, &corev1.PodLogOptions{Container: step.Container}).DoRaw(e.ctx)
+		if err != nil {
+			e.Fatal(err)
+		}
+		if len(log) == 0 || bytes.Contains(log, []byte(text)) {
+			e.Errorf("the log of %s is empty, or has %q:\n%s", step.Container, text, log)
+		}
+	}
+}
+
+// wantCredentialsOnlyIn wants that the one container of the build's pod mounts the
+// credentials of registries.
+func (e *env) wantCredentialsOnlyIn(want string) {
+	e.Helper()
+	pod, err := clients.Kube.CoreV1().Pods(e.namespace).Get(e.ctx, e.onlyBuild().Status.PodName, metav1.GetOptions{})
+	if err != nil {
+		e.Fatal(err)
+	}
+	secrets := map[string]bool{}
+	for _, volume := range pod.Spec.Volumes {
+		secrets[volume.Name] = volume.Secret != nil && volume.Secret.SecretName == credentials
+	}
+	var got []string
+	for _, container := range append(pod.Spec.InitContainers, pod.Spec.Containers...) {
+		for _, mount := range container.VolumeMounts {
+			if secrets[mount.Name] {
+				got = append(got, container.Name)
+			}
+		}
+	}
+	if diff := cmp.Diff([]string{want}, got); diff != "" {
+		e.Errorf("containers with the credentials (-want, +got):\n%s", diff)
+	}
+}
+
+// ownDockerfile is what an administrator may put in the place of Kiln's: of two
+// stages, the first of which makes a file.
+const ownDockerfile = `FROM {{.BaseImage}} AS made
+WORKDIR /made
+RUN ["node", "-e", "fs.writeFileSync('made.js', 'module.exports = \"made by hand\";')"]
+FROM {{.BaseImage}}
+WORKDIR /function
+COPY --from=made /made/made.js ./
+COPY handler.js package.json ./
+COPY server.cjs /kiln/
+ENV PORT=8080
+USER 1000:1000
+ENTRYPOINT ["node", "/kiln/server.cjs", "/function/handler.js"]
+`
+
+// TestOwnDockerfile wants that an administrator's own Dockerfile makes the image. It
+// adds a runtime to the configuration.
+func TestOwnDockerfile(t *testing.T) {
+	e := newEnv(t)
+	const runtime = "nodejs-e2e-own"
+	configure(e, config.RuntimesConfigName, func(data map[string]string) {
+		own := config.Runtime{}
+		if err := yaml.Unmarshal([]byte(data["nodejs24"]), &own); err != nil {
+			t.Fatal(err)
+		}
+		own.Dockerfile = ownDockerfile
+		text, err := yaml.Marshal(own)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data[runtime] = string(text)
+	})
+	fn := function("module.exports = { main: () => require('/function/made.js') };\n")
+	fn.Spec.Runtime = runtime
+	// The webhook may hear of the runtime a moment later than we do.
+	untilAccepted(e, func() error {
+		_, err := e.tryCreate(fn)
+		return err
+	})
+	fn = e.until(fn, test.Ready)
+	e.wantAnswer(fn, "{}", "made by hand")
+	e.wantSteps(fn, "install", "push")
+	e.wantTypeHints(fn)
+}

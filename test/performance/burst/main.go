@@ -1,0 +1,138 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// The program burst applies many Functions at once, on the cluster that
+// KUBECONFIG names, and watches what becomes of them: it fails unless all become
+// Ready and never more builds run than config-build allows. It tells what that
+// takes: time, the controller's memory and CPU, and requests to the API server.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kiln-dev/kiln/pkg/apis/config"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/test"
+)
+
+func main() {
+	functions := flag.Int("functions", 100, "how many Functions are applied")
+	namespaces := flag.Int("namespaces", 4, "over how many namespaces")
+	patience := flag.Duration("patience", 30*time.Minute, "how long that may take")
+	folder := flag.String("out", "build/bench", "where burst.json is written")
+	flag.Parse()
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, *patience)
+	defer cancel()
+	if err := run(ctx, *functions, max(*namespaces, 1), *folder); err != nil {
+		fmt.Fprintln(os.Stderr, "The burst has failed:", err)
+		os.Exit(1)
+	}
+}
+
+// run plays the burst in namespaces of its own and writes the report.
+func run(ctx context.Context, functions, namespaces int, folder string) error {
+	clients, err := test.NewClients()
+	if err != nil {
+		return err
+	}
+	limit, err := limitOf(ctx, clients)
+	if err != nil {
+		return err
+	}
+	var names []string
+	defer func() {
+		for _, name := range names {
+			if err := clients.Kube.CoreV1().Namespaces().Delete(context.WithoutCancel(ctx), name, metav1.DeleteOptions{}); err != nil {
+				fmt.Println("failed to delete namespace:", err)
+			}
+		}
+	}()
+	for range namespaces {
+		namespace, err := clients.Kube.CoreV1().Namespaces().Create(ctx,
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "kiln-burst-"}}, metav1.CreateOptions{})
+		if err != nil {
+			return fmt.Errorf("failed to create namespace: %w", err)
+		}
+		names = append(names, namespace.Name)
+	}
+	w := newWatcher(clients, limit, functions)
+	result, err := w.follow(ctx, func() error { return apply(ctx, clients, functions, names) })
+	if result != nil {
+		err = errors.Join(err, result.print(os.Stdout), save(result, folder))
+	}
+	return err
+}
+
+// limitOf returns how many builds may run at once; 0 is no limit.
+func limitOf(ctx context.Context, clients *test.Clients) (int, error) {
+	configMap, err := clients.Kube.CoreV1().ConfigMaps(test.SystemNamespace).Get(ctx, config.BuildConfigName, metav1.GetOptions{})
+	if err != nil {
+		return 0, fmt.Errorf("failed to get ConfigMap: %w", err)
+	}
+	cfg, err := config.NewBuildFromConfigMap(configMap)
+	if err != nil {
+		return 0, err
+	}
+	return int(cfg.MaxConcurrent), nil
+}
+
+// apply creates the Functions, each with a source of its own.
+func apply(ctx context.Context, clients *test.Clients, functions int, namespaces []string) error {
+	for i := range functions {
+		fn := &v1alpha1.Function{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("fn-%03d", i)},
+			Spec: v1alpha1.FunctionSpec{
+				Runtime:   "nodejs24",
+				Source:    fmt.Sprintf("// %d\nmodule.exports = { main: () => %d };\n", time.Now().UnixNano(), i),
+				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5m")}},
+			},
+		}
+		namespace := namespaces[i%len(namespaces)]
+		if _, err := clients.Kiln.ServerlessV1alpha1().Functions(namespace).Create(ctx, fn, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("failed to create Function: %w", err)
+		}
+	}
+	return nil
+}
+
+func save(result *result, folder string) error {
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return fmt.Errorf("failed to make folder: %w", err)
+	}
+	data, err := json.MarshalIndent(result, "", "  ")
+	if err != nil {
+		return fmt.Errorf("failed to encode report: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "burst.json"), append(data, '\n'), 0o644); err != nil {
+		return fmt.Errorf("failed to write report: %w", err)
+	}
+	return nil
+}
