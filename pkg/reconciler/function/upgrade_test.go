@@ -39,7 +39,7 @@ const (
 
 	// pinnedTemplate changes with what Kiln writes into Services: every Function
 	// gets a new revision.
-	pinnedTemplate = "083311276a5ffaa9469859d02214f91c"
+	pinnedTemplate = "207cbb615fcc0e803820667b9e72ffa1"
 )
 
 // TestUpgradeKeepsImagesAndRevisions wants that nobody changes these without

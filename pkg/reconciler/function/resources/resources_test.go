@@ -496,6 +496,9 @@ func TestMakeService(t *testing.T) {
 					ReadinessProbe: &corev1.Probe{
 						ProbeHandler:     corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt32(0)}},
 						SuccessThreshold: 1,
+						PeriodSeconds:    1,
+						TimeoutSeconds:   1,
+						FailureThreshold: 30,
 					},
 					SecurityContext: &corev1.SecurityContext{
 						AllowPrivilegeEscalation: new(false),

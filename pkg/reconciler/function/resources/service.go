@@ -207,6 +207,23 @@ func scaleAnnotations(fn *v1alpha1.Function) map[string]string {
 	return annotations
 }
 
+// readinessProbe asks each second. Where no period is said, Serving's own is ten
+// seconds: as much longer takes a pod that does not answer the first probe, since
+// its queue proxy, or the function, is still about to start. A function that
+// computes for long keeps its pod as long as with Kubernetes' defaults, though:
+// three probes of ten seconds each.
+func readinessProbe() *corev1.Probe {
+	return &corev1.Probe{
+		ProbeHandler: corev1.ProbeHandler{
+			HTTPGet: &corev1.HTTPGetAction{Path: runtimes.HealthPath, Port: intstr.FromInt32(0)},
+		},
+		SuccessThreshold: 1,
+		PeriodSeconds:    1,
+		TimeoutSeconds:   1,
+		FailureThreshold: 30,
+	}
+}
+
 // podSpec returns a pod that satisfies the restricted Pod Security Standard.
 // All of it is said of the container, since Serving allows nothing of that kind
 // to be said of the pod.
@@ -226,17 +243,12 @@ func podSpec(fn *v1alpha1.Function, image string, pullSecrets []string) corev1.P
 		NodeSelector:                 fn.Spec.NodeSelector,
 		Tolerations:                  fn.Spec.Tolerations,
 		Containers: []corev1.Container{{
-			Name:      FunctionContainerName,
-			Image:     image,
-			Env:       env(fn),
-			EnvFrom:   fn.Spec.EnvFrom,
-			Resources: fn.Spec.Resources,
-			ReadinessProbe: &corev1.Probe{
-				ProbeHandler: corev1.ProbeHandler{
-					HTTPGet: &corev1.HTTPGetAction{Path: runtimes.HealthPath, Port: intstr.FromInt32(0)},
-				},
-				SuccessThreshold: 1,
-			},
+			Name:            FunctionContainerName,
+			Image:           image,
+			Env:             env(fn),
+			EnvFrom:         fn.Spec.EnvFrom,
+			Resources:       fn.Spec.Resources,
+			ReadinessProbe:  readinessProbe(),
 			SecurityContext: restricted(),
 			VolumeMounts:    append([]corev1.VolumeMount{{Name: tmpVolumeName, MountPath: tmpPath}}, secretVolumeMounts(mounts)...),
 		}},
