@@ -19,18 +19,15 @@ limitations under the License.
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"knative.dev/pkg/apis"
 
@@ -99,42 +96,13 @@ func TestDependencyUnknown(t *testing.T) {
 // apart from a mistake in the Function. It adds a runtime to the configuration.
 func TestBaseImageMissing(t *testing.T) {
 	e := newEnv(t)
-	const runtime = "nodejs-e2e-missing"
-	configMaps := clients.Kube.CoreV1().ConfigMaps(test.SystemNamespace)
-	runtimes, err := configMaps.Get(e.ctx, config.RuntimesConfigName, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	known, err := config.NewRuntimesFromConfigMap(runtimes)
-	if err != nil {
-		t.Fatal(err)
-	}
-	image, err := name.ParseReference(known["nodejs24"].BaseImage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	missing := image.Context().Tag("no-such-tag")
-	edit(e, configMaps, config.RuntimesConfigName, func(cm *corev1.ConfigMap) {
-		cm.Data[runtime] = "language: nodejs\nbaseImage: " + missing.String() + "\n"
-	})
-	t.Cleanup(func() {
-		after := *e
-		after.ctx = context.Background()
-		edit(&after, configMaps, config.RuntimesConfigName, func(cm *corev1.ConfigMap) { delete(cm.Data, runtime) })
-	})
-	fn := function(answering("never"))
-	fn.Spec.Runtime = runtime
-	// The webhook may hear of the runtime a moment later than we do.
-	err = wait.PollUntilContextCancel(e.ctx, 200*time.Millisecond, true, func(context.Context) (bool, error) {
-		created, err := e.tryCreate(fn)
-		if err == nil {
-			fn = created
+	fn := e.createWith(function(answering("never")), "nodejs-e2e-missing", func(runtime *config.Runtime) {
+		image, err := name.ParseReference(runtime.BaseImage)
+		if err != nil {
+			t.Fatal(err)
 		}
-		return err == nil, nil
+		runtime.BaseImage = image.Context().Tag("no-such-tag").String()
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	fn, condition := e.untilCondition(fn, apis.Condition{
 		Type:   v1alpha1.FunctionConditionBuildReady,
 		Status: corev1.ConditionFalse,

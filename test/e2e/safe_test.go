@@ -348,28 +348,38 @@ ENTRYPOINT ["node", "/kiln/server.cjs", "/function/handler.js"]
 // adds a runtime to the configuration.
 func TestOwnDockerfile(t *testing.T) {
 	e := newEnv(t)
-	const runtime = "nodejs-e2e-own"
-	configure(e, config.RuntimesConfigName, func(data map[string]string) {
-		own := config.Runtime{}
-		if err := yaml.Unmarshal([]byte(data["nodejs24"]), &own); err != nil {
-			t.Fatal(err)
-		}
-		own.Dockerfile = ownDockerfile
-		text, err := yaml.Marshal(own)
-		if err != nil {
-			t.Fatal(err)
-		}
-		data[runtime] = string(text)
-	})
 	fn := function("module.exports = { main: () => require('/function/made.js') };\n")
-	fn.Spec.Runtime = runtime
-	// The webhook may hear of the runtime a moment later than we do.
-	untilAccepted(e, func() error {
-		_, err := e.tryCreate(fn)
-		return err
-	})
+	fn = e.createWith(fn, "nodejs-e2e-own", func(runtime *config.Runtime) { runtime.Dockerfile = ownDockerfile })
 	fn = e.until(fn, test.Ready)
 	e.wantAnswer(fn, "{}", "made by hand")
 	e.wantSteps(fn, "install", "push")
 	e.wantTypeHints(fn)
+}
+
+// createWith creates a Function of a runtime that is added to the configuration
+// for the test: the Function's own one, changed.
+func (e *env) createWith(fn *v1alpha1.Function, name string, change func(*config.Runtime)) *v1alpha1.Function {
+	e.Helper()
+	configure(e, config.RuntimesConfigName, func(data map[string]string) {
+		runtime := config.Runtime{}
+		if err := yaml.Unmarshal([]byte(data[fn.Spec.Runtime]), &runtime); err != nil {
+			e.Fatal(err)
+		}
+		change(&runtime)
+		text, err := yaml.Marshal(runtime)
+		if err != nil {
+			e.Fatal(err)
+		}
+		data[name] = string(text)
+	})
+	fn.Spec.Runtime = name
+	// The webhook may hear of the runtime a moment later than we do.
+	untilAccepted(e, func() error {
+		created, err := e.tryCreate(fn)
+		if err == nil {
+			fn = created
+		}
+		return err
+	})
+	return fn
 }
