@@ -117,8 +117,8 @@ E2E_PARALLEL := 4
 ##@ Benchmarks
 
 .PHONY: bench-latency
-bench-latency: install ## Measure the time from apply to Ready, and where it goes. ROUNDS=5
-	@$(on_cluster) go run ./test/performance/latency -rounds=$(or $(ROUNDS),5)
+bench-latency: install ## Measure the time from apply to Ready, and of cold starts. ROUNDS=5
+	@$(on_cluster) $(build_relay) go run ./test/performance/latency -rounds=$(or $(ROUNDS),5) -relay-image="$$relay"
 
 .PHONY: bench-burst
 bench-burst: install ## Apply 100 Functions at once; fail if more are built at once than may be. FUNCTIONS=100

@@ -22,13 +22,11 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,6 +36,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/test"
+	"github.com/kiln-dev/kiln/test/performance/report"
 )
 
 func main() {
@@ -86,7 +85,7 @@ func run(ctx context.Context, functions, namespaces int, folder string) error {
 	w := newWatcher(clients, limit, functions)
 	result, err := w.follow(ctx, func() error { return apply(ctx, clients, functions, names) })
 	if result != nil {
-		err = errors.Join(err, result.print(os.Stdout), save(result, folder))
+		err = errors.Join(err, result.print(os.Stdout), report.WriteJSON(folder, "burst", result))
 	}
 	return err
 }
@@ -119,20 +118,6 @@ func apply(ctx context.Context, clients *test.Clients, functions int, namespaces
 		if _, err := clients.Kiln.ServerlessV1alpha1().Functions(namespace).Create(ctx, fn, metav1.CreateOptions{}); err != nil {
 			return fmt.Errorf("failed to create Function: %w", err)
 		}
-	}
-	return nil
-}
-
-func save(result *result, folder string) error {
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return fmt.Errorf("failed to make folder: %w", err)
-	}
-	data, err := json.MarshalIndent(result, "", "  ")
-	if err != nil {
-		return fmt.Errorf("failed to encode report: %w", err)
-	}
-	if err := os.WriteFile(filepath.Join(folder, "burst.json"), append(data, '\n'), 0o644); err != nil {
-		return fmt.Errorf("failed to write report: %w", err)
 	}
 	return nil
 }

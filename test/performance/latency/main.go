@@ -26,6 +26,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"time"
 
 	"github.com/kiln-dev/kiln/test"
@@ -36,19 +37,20 @@ func main() {
 	rounds := flag.Int("rounds", 5, "how often each time is taken")
 	warmUp := flag.Int("warm-up", 1, "how many rounds are not counted: they pull images")
 	folder := flag.String("out", "build/bench", "where latency.json and latency.svg are written")
+	relayImage := flag.String("relay-image", "", "the image of test/images/relay")
 	flag.Parse()
 	*rounds = max(*rounds, 1)
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := measureAll(ctx, *rounds, *warmUp, *folder); err != nil {
+	if err := measureAll(ctx, *rounds, *warmUp, *relayImage, *folder); err != nil {
 		fmt.Fprintln(os.Stderr, "The latency cannot be measured:", err)
 		os.Exit(1)
 	}
 }
 
 // measureAll takes all times, each once in every round, and writes the report.
-func measureAll(ctx context.Context, rounds, warmUp int, folder string) error {
+func measureAll(ctx context.Context, rounds, warmUp int, relayImage, folder string) error {
 	clients, err := test.NewClients()
 	if err != nil {
 		return err
@@ -62,8 +64,8 @@ func measureAll(ctx context.Context, rounds, warmUp int, folder string) error {
 		} else {
 			fmt.Println("warming up")
 		}
-		if err := playRound(ctx, clients, func(name string, took time.Duration, parts map[string]float64) {
-			fmt.Printf("  %-16s %6.2f s\n", name, took.Seconds())
+		if err := playRound(ctx, clients, relayImage, func(name string, took time.Duration, parts map[string]float64) {
+			fmt.Printf("  %-26s %6.2f s\n", name, took.Seconds())
 			if counted {
 				samples[name] = append(samples[name], took.Seconds())
 				split[name] = append(split[name], parts)
@@ -80,10 +82,11 @@ func measureAll(ctx context.Context, rounds, warmUp int, folder string) error {
 }
 
 // conclude compares each row to its baseline: what needs no build to what the
-// platform takes for a service alone, all else to the whole floor.
+// platform takes for a service alone, a cold start to that of a bare program, all
+// else to the whole floor.
 func conclude(samples map[string][]float64, split map[string][]map[string]float64) *report.Report {
 	result := &report.Report{Title: "From the write of a Function to Ready", Parts: parts}
-	for _, name := range rows {
+	for _, name := range rows() {
 		result.Rows = append(result.Rows, report.NewRow(name, samples[name], split[name]))
 	}
 	floor := *result.Row(rowFloor)
@@ -93,9 +96,12 @@ func conclude(samples map[string][]float64, split map[string][]map[string]float6
 		case rowEnvEdit, rowReuse:
 			row.Baseline = rowFloor + "." + service
 			row.Ratio = row.MedianS / floor.Parts[service]
-		default:
+		case rowFloor, rowFirstBuild, rowFirstBuildNPM, rowSourceEdit, rowDepsEdit:
 			row.Baseline = rowFloor
 			row.Ratio = row.MedianS / floor.MedianS
+		default:
+			row.Baseline = strings.TrimSuffix(row.Name, bare) + bare
+			row.Ratio = row.MedianS / result.Row(row.Baseline).MedianS
 		}
 	}
 	return result

@@ -52,21 +52,29 @@ const (
 	rowReuse = "reuse"
 )
 
-var rows = []string{rowFloor, rowFirstBuild, rowFirstBuildNPM, rowSourceEdit, rowDepsEdit, rowEnvEdit, rowReuse}
+// rows are all rows in the order of the report.
+func rows() []string {
+	all := []string{rowFloor, rowFirstBuild, rowFirstBuildNPM, rowSourceEdit, rowDepsEdit, rowEnvEdit, rowReuse}
+	for _, g := range greeters {
+		all = append(all, rowColdStart+g.runtime+bare, rowColdStart+g.runtime)
+	}
+	return all
+}
 
 // patience is how long one step may take.
 const patience = 5 * time.Minute
 
 // stage is a namespace in which one round is played.
 type stage struct {
-	clients   *test.Clients
-	namespace string
-	camera    *camera
-	tell      func(name string, took time.Duration, parts map[string]float64)
+	clients    *test.Clients
+	namespace  string
+	relayImage string
+	camera     *camera
+	tell       func(name string, took time.Duration, parts map[string]float64)
 }
 
 // playRound takes each time once, in a namespace of its own.
-func playRound(ctx context.Context, clients *test.Clients, tell func(string, time.Duration, map[string]float64)) error {
+func playRound(ctx context.Context, clients *test.Clients, relayImage string, tell func(string, time.Duration, map[string]float64)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	namespaces := clients.Kube.CoreV1().Namespaces()
@@ -79,8 +87,11 @@ func playRound(ctx context.Context, clients *test.Clients, tell func(string, tim
 			fmt.Println("failed to delete namespace:", err)
 		}
 	}()
-	s := &stage{clients: clients, namespace: namespace.Name, camera: newCamera(ctx, clients, namespace.Name), tell: tell}
-	return s.playFunctions(ctx)
+	s := &stage{clients: clients, namespace: namespace.Name, relayImage: relayImage, camera: newCamera(ctx, clients, namespace.Name), tell: tell}
+	if err := s.playFunctions(ctx); err != nil {
+		return err
+	}
+	return s.playColdStarts(ctx)
 }
 
 // playFunctions takes two Functions through what their authors do to them.
