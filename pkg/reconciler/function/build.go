@@ -529,8 +529,12 @@ func buildStatus(fn *v1alpha1.Function, tr *pipelinev1.TaskRun) *v1alpha1.BuildS
 
 		CredentialsVersion: tr.Annotations[serverless.BuildCredentialsAnnotationKey],
 
-		StartTime:      tr.Status.StartTime,
 		CompletionTime: tr.Status.CompletionTime,
+	}
+	if !tr.CreationTimestamp.IsZero() {
+		// Tekton's own start comes right after, and is corrected by a second or two:
+		// each time a write.
+		status.StartTime = &tr.CreationTimestamp
 	}
 	if condition := tr.Status.GetCondition(apis.ConditionSucceeded); stateOf(tr).Ended() && status.CompletionTime == nil {
 		// Where a container cannot be made, Tekton does not set it.

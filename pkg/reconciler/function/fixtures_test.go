@@ -467,7 +467,7 @@ func attempt(fn *v1alpha1.Function, reason string, n int32, options ...taskRunOp
 func succeededCondition(status corev1.ConditionStatus, reason, message string) taskRunOption {
 	return func(tr *pipelinev1.TaskRun) {
 		tr.Status.SetCondition(&apis.Condition{Type: apis.ConditionSucceeded, Status: status, Reason: reason, Message: message})
-		tr.Status.StartTime = &noon
+		tr.CreationTimestamp, tr.Status.StartTime = noon, &noon
 		tr.Status.PodName = tr.Name + "-pod"
 		if status != corev1.ConditionUnknown {
 			tr.Status.CompletionTime = &noon

@@ -477,7 +477,7 @@ type BuildStatus struct {
 	// +optional
 	QueuedTime *metav1.MicroTime `json:"queuedTime,omitempty"`
 
-	// StartTime is when the build's TaskRun was started.
+	// StartTime is when the build's TaskRun was created.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 
