@@ -69,10 +69,10 @@ var life = []chapter{
 		s.edit(withTraffic(), func(fn *v1alpha1.Function) { fn.Spec.Visibility = v1alpha1.VisibilityPublic })
 	}},
 	{name: "the registry refuses a build", does: func(s *simulation) {
-		s.setPassword("wrong")
+		s.setPassword(namespace, "wrong")
 		s.edit(withSource("module.exports = { main: () => 'F' }"))
 	}},
-	{name: "the credentials are corrected", does: func(s *simulation) { s.setPassword("right") }},
+	{name: "the credentials are corrected", does: func(s *simulation) { s.setPassword(namespace, "right") }},
 	{name: "edit, to delete while that is built", does: func(s *simulation) { s.edit(withSource(slowSource + " again")) }, until: isBuilding},
 	{name: "delete", does: func(s *simulation) { s.delete() }},
 	{name: "create the same again", does: func(s *simulation) { s.create() }},
@@ -169,6 +169,95 @@ func TestCrash(t *testing.T) {
 	}
 }
 
+// interruptions are what a user does to a Function while the controller looks
+// after it.
+var interruptions = []struct {
+	name string
+	do   func(*simulation)
+}{
+	{"edits the source", func(s *simulation) { s.edit(withSource("module.exports = { main: () => 'X' }")) }},
+	{"edits the source, and back", func(s *simulation) {
+		source := s.functionOf(greeter).Spec.Source
+		s.edit(withSource(crashingSource))
+		s.edit(withSource(source))
+	}},
+	{"edits the environment", func(s *simulation) { s.edit(withEnv("X", "1")) }},
+	{"asks for a rebuild", func(s *simulation) { s.edit(withRebuild("X")) }},
+	{"deletes it", func(s *simulation) { s.delete() }},
+	{"deletes it, and creates the same again", func(s *simulation) {
+		same := s.functionOf(greeter).Spec
+		s.delete()
+		s.create(func(fn *v1alpha1.Function) { same.DeepCopyInto(&fn.Spec) })
+	}},
+	{"deletes it, and creates another", func(s *simulation) { s.delete(); s.create(withSource(sourceB)) }},
+}
+
+// TestEditedMeanwhile has a user interrupt each single call of the controller's in
+// the life of a Function: just before it the Function is edited, or deleted. There
+// is no undisturbed end to compare with, so the oracle judges, also after one more
+// edit, and after the Function is deleted. The short run does one thing before each
+// third call, the long run each thing before each call.
+func TestEditedMeanwhile(t *testing.T) {
+	story := tell(t)
+	ways := len(interruptions) * len(views)
+	for i := range interruptions {
+		for j := range views {
+			t.Run("the user "+interruptions[i].name+", "+views[j].name, func(t *testing.T) {
+				t.Parallel()
+				for k, chapter := range story {
+					for n := 1; n <= chapter.calls; n++ {
+						if call := chapter.begins.calls + n; !*long && (call%3 != 0 || call/3%ways != i*len(views)+j) {
+							continue
+						}
+						s := chapter.begins.clone()
+						s.interruptCall(s.calls+n, i, j)
+						s.play(life[k])
+						s.run(nil)
+						if s.goOnAfter(t, len(chapter.begins.trace)); t.Failed() {
+							return
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// interruptCall has a user interrupt that call of the controller's, and its caches
+// changed then.
+func (s *simulation) interruptCall(n, interruption, view int) {
+	v := views[view]
+	s.disturb = func(what string, call ktesting.Call) (runtime.Object, error) {
+		if s.calls == n && s.functionOf(greeter) != nil {
+			s.tracef("  %d: %s: before it the user %s", s.calls, what, interruptions[interruption].name)
+			s.process.late, s.process.slow = v.late, v.slow
+			interruptions[interruption].do(s)
+		}
+		return call()
+	}
+}
+
+// goOnAfter judges the end, and goes on to another, and to the last.
+func (s *simulation) goOnAfter(t *testing.T, begun int) {
+	t.Helper()
+	judge := func(what string) {
+		s.wantEnd()
+		s.wantQuiet()
+		if len(s.wrong) > 0 && !t.Failed() {
+			t.Errorf("%s: %s\nWhat happened:\n%s", what, strings.Join(s.wrong, "\n"), strings.Join(s.trace[begun:], "\n"))
+		}
+	}
+	judge("in the end")
+	if s.functionOf(greeter) != nil {
+		s.edit(withSource("module.exports = { main: () => 'Y' }"), withEnv("Y", "2"))
+		s.run(nil)
+		judge("after one more edit")
+		s.delete()
+		s.run(nil)
+	}
+	judge("after it was deleted")
+}
+
 // disturbCall has that call of the controller's disturbed, and its caches changed
 // then.
 func (s *simulation) disturbCall(n, disturbance, view int) {
@@ -212,6 +301,7 @@ func tell(t *testing.T) story {
 		now.calls = s.calls - now.begins.calls
 		if chapter.until == nil {
 			now.ends = s.settled()
+			s.wantEnd()
 			s.wantQuiet()
 		}
 		if len(s.wrong) > 0 {
@@ -245,6 +335,7 @@ func (story story) goOn(t *testing.T, s *simulation, i int) {
 		if want := story[i].ends; want != nil {
 			ends++
 			diff = differences(want, s.settled())
+			s.wantEnd()
 			s.wantQuiet()
 		}
 		if diff != "" || len(s.wrong) > 0 {
@@ -263,7 +354,7 @@ func (s *simulation) wantQuiet() {
 		if when == "started" {
 			s.process = s.start(0)
 		}
-		s.process.woken = true
+		s.process.wakeAll("")
 		writes := s.writes
 		s.run(nil)
 		if s.writes != writes {

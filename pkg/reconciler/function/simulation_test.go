@@ -25,6 +25,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
@@ -73,11 +74,16 @@ const (
 )
 
 // simulation is a cluster in which nothing happens by itself, and everything in
-// the order that a test wants: one Function, its controller, and stand-ins for
+// the order that a test wants: Functions, their controller, and stand-ins for
 // users, Tekton, Serving, the registry and the collector of garbage.
 type simulation struct {
 	server *ktesting.APIServer
 	config *config.Config
+	// limits say how many builds may run at once.
+	limits queue.Limits
+	// clocked says that the test runs in a bubble of package synctest. Time passes
+	// when nothing else can happen; without, all is due that is to be done later.
+	clocked bool
 
 	// pushed is what the registry holds: digests by tag.
 	pushed map[string]string
@@ -87,6 +93,8 @@ type simulation struct {
 	verdicts map[types.UID]verdict
 	// templates counts, by Service, how many revision templates there were.
 	templates map[types.UID]int
+	// memory is what the oracle remembers.
+	memory memory
 
 	// process is the controller, as long as it lives.
 	process *process
@@ -119,6 +127,8 @@ const (
 func newSimulation() *simulation {
 	s := &simulation{
 		config:    testConfig(func(cfg *config.Config) { cfg.Registry.Credentials = credentialsName }),
+		limits:    queue.Limits{Cluster: 1},
+		memory:    memory{tags: map[version]string{}, made: map[string]string{}},
 		pushed:    map[string]string{},
 		crashing:  map[string]bool{},
 		verdicts:  map[types.UID]verdict{},
@@ -127,7 +137,7 @@ func newSimulation() *simulation {
 	s.server = ktesting.NewAPIServer(config.ToContext(context.Background(), s.config))
 	s.server.Now = noon.Time
 	s.server.OnChange = s.check
-	s.setPassword("right")
+	s.setPassword(namespace, "right")
 	s.process = s.start(0)
 	return s
 }
@@ -142,6 +152,7 @@ func (s *simulation) clone() *simulation {
 	clone.crashing = maps.Clone(s.crashing)
 	clone.verdicts = maps.Clone(s.verdicts)
 	clone.templates = maps.Clone(s.templates)
+	clone.memory = s.memory.clone()
 	clone.trace = slices.Clone(s.trace)
 	clone.wrong = slices.Clone(s.wrong)
 	clone.process = clone.resume(s.process)
@@ -155,24 +166,6 @@ func (s *simulation) tracef(format string, args ...any) {
 func (s *simulation) wrongf(format string, args ...any) {
 	s.wrong = append(s.wrong, fmt.Sprintf(format, args...))
 	s.tracef("WRONG: "+format, args...)
-}
-
-// check finds fault with a change in the moment it is made.
-func (s *simulation) check(change ktesting.Change) {
-	if _, ok := change.Latest().(*pipelinev1.TaskRun); !ok || change.Old != nil {
-		return
-	}
-	live := map[types.UID][]string{}
-	for _, tr := range objects[*pipelinev1.TaskRun](s) {
-		if owner := metav1.GetControllerOf(tr); owner != nil && !stateOf(tr).Ended() {
-			live[owner.UID] = append(live[owner.UID], tr.Name)
-		}
-	}
-	for uid, names := range live {
-		if len(names) > 1 {
-			s.wrongf("%s has %d TaskRuns that run: %v", uid, len(names), names)
-		}
-	}
 }
 
 // objects returns all objects of a kind. They are not to be changed.
@@ -195,15 +188,29 @@ type process struct {
 	lookups    *asked[images.Lookup, images.Found]
 	taggings   *asked[images.Tagging, struct{}]
 
-	// woken says that something happened that the controller is told of, failed
-	// that it is to try again, and asleep that it asked to be woken some time later.
-	woken, failed, asleep bool
+	// woken are the Functions that the controller is to look after, failed those
+	// that it is to try again, and asleep tells when others are to be looked after.
+	woken, failed keys
+	asleep        map[types.NamespacedName]time.Time
 
 	// late caches hear of what happened only when nothing else can happen; others
 	// hear of it before anything else does.
 	late lateness
 	// slow has them hear of one change at a time.
 	slow bool
+}
+
+// keys are a set of Functions.
+type keys map[types.NamespacedName]bool
+
+// first returns the same one of them always, and whether there is any.
+func first[V any](all map[types.NamespacedName]V) (key types.NamespacedName, ok bool) {
+	for k := range all {
+		if !ok || k.String() < key.String() {
+			key, ok = k, true
+		}
+	}
+	return key, ok
 }
 
 // lateness tells which caches are late: by itself, none.
@@ -221,7 +228,7 @@ const (
 func (s *simulation) start(ago int) *process {
 	p := &process{
 		caches: ktesting.NewCaches(s.server, childSelector, max(0, len(s.server.Changes())-ago)),
-		woken:  true,
+		woken:  keys{}, failed: keys{}, asleep: map[types.NamespacedName]time.Time{},
 	}
 	// Who does not know the credentials rightly starts another build, and is right
 	// to start it again.
@@ -229,8 +236,20 @@ func (s *simulation) start(ago int) *process {
 		_, told = p.caches.Secrets.Deliver()
 	}
 	s.connect(p)
+	p.wakeAll("")
 	return p
 }
+
+// wakeAll wakes all Functions that the caches show, of all namespaces or of one.
+func (p *process) wakeAll(namespace string) {
+	fns, err := p.caches.FunctionLister().Functions(namespace).List(labels.Everything())
+	must(fns, err)
+	for _, fn := range fns {
+		p.wake(keyOf(fn))
+	}
+}
+
+func (p *process) wake(key types.NamespacedName) { p.woken[key] = true }
 
 // unlogged is a context in which the controller logs nothing.
 var unlogged = logging.WithLogger(context.Background(), zap.NewNop().Sugar())
@@ -247,6 +266,7 @@ var childSelector = func() labels.Selector {
 func (s *simulation) resume(original *process) *process {
 	p := *original
 	p.caches = original.caches.CloneFor(s.server)
+	p.woken, p.failed, p.asleep = maps.Clone(p.woken), maps.Clone(p.failed), maps.Clone(p.asleep)
 	lookups, taggings := original.lookups, original.taggings
 	s.connect(&p)
 	p.lookups.jobs, p.taggings.jobs = lookups.clone(), taggings.clone()
@@ -258,9 +278,9 @@ func (s *simulation) connect(p *process) {
 	clients := s.server.Clients(func(action clientgotesting.Action, call ktesting.Call) (runtime.Object, error) {
 		return s.call(describeAction(action), call)
 	})
-	p.lookups = &asked[images.Lookup, images.Found]{do: s.find, wake: func() { p.woken = true }}
-	p.taggings = &asked[images.Tagging, struct{}]{do: s.tag, wake: func() { p.woken = true }}
-	p.queue = queue.New(queue.Limits{Cluster: 1}, func(types.NamespacedName) { p.woken = true })
+	p.lookups = &asked[images.Lookup, images.Found]{do: s.find, wake: p.wake}
+	p.taggings = &asked[images.Tagging, struct{}]{do: s.tag, wake: p.wake}
+	p.queue = queue.New(s.limits, p.wake)
 	r := &Reconciler{
 		kiln: clients.Kiln, kube: clients.Kube, tekton: clients.Tekton, serving: clients.Serving,
 		configMapLister: p.caches.ConfigMapLister(), taskRunLister: p.caches.TaskRunLister(), serviceLister: p.caches.ServiceLister(),
@@ -272,7 +292,7 @@ func (s *simulation) connect(p *process) {
 		queue:    p.queue,
 	}
 	generated := functionreconciler.NewReconciler(unlogged, zap.NewNop().Sugar(), clients.Kiln, p.caches.FunctionLister(),
-		&record.FakeRecorder{}, r, controller.Options{ConfigStore: fixedStore{s.config}, SkipStatusUpdates: true})
+		&record.FakeRecorder{}, r, controller.Options{ConfigStore: fixedStore{s.config}, SkipStatusUpdates: true, DemoteFunc: r.demote})
 	leader := &queueLeader{leader: generated.(leader), ctx: unlogged, queue: p.queue, functions: p.caches.FunctionLister(), tekton: clients.Tekton}
 	s.starting = true
 	defer func() { s.starting = false }()
@@ -323,12 +343,16 @@ func (s *simulation) call(what string, call ktesting.Call) (runtime.Object, erro
 // death ends a process in the middle of a call.
 type death struct{}
 
-// reconcile has the controller look after the Function. It is followed by another
+// reconcile has the controller look after a Function. It is followed by another
 // where it dies.
-func (s *simulation) reconcile() {
+func (s *simulation) reconcile(key types.NamespacedName) {
 	p := s.process
-	p.woken, p.failed, p.asleep = false, false, false
+	delete(p.woken, key)
+	delete(p.failed, key)
+	delete(p.asleep, key)
+	s.memory.begin(s.functionOf(key))
 	defer func() {
+		s.memory.reconciling = false
 		if r := recover(); r != nil {
 			if _, ok := r.(death); !ok {
 				panic(r)
@@ -338,15 +362,16 @@ func (s *simulation) reconcile() {
 		}
 	}()
 	s.tracef("reconcile %s", key)
-	err := p.reconciler.Reconcile(unlogged, key)
-	later, _ := controller.IsRequeueKey(err)
+	err := p.reconciler.Reconcile(unlogged, key.String())
+	later, delay := controller.IsRequeueKey(err)
 	switch {
 	case err == nil, controller.IsSkipKey(err):
 	case later:
-		p.asleep = true
+		s.tracef("  again in %s", delay)
+		p.asleep[key] = time.Now().Add(delay)
 	case !controller.IsPermanentError(err):
 		s.tracef("  error: %v", err)
-		p.failed = true
+		p.failed[key] = true
 	default:
 		s.tracef("  error, not to be tried again: %v", err)
 	}
@@ -381,16 +406,21 @@ func (s *simulation) deliver(late bool) bool {
 // hear does what the handlers of NewController do.
 func (p *process) hear(change ktesting.Change) {
 	wake := func(any) {
-		owner := metav1.GetControllerOf(change.Latest())
-		p.woken = p.woken || owner != nil && owner.Name == name || change.Latest().GetLabels()[serverless.FunctionNameLabelKey] == name
+		object := change.Latest()
+		if owner := metav1.GetControllerOf(object); owner != nil {
+			p.wake(types.NamespacedName{Namespace: object.GetNamespace(), Name: owner.Name})
+		}
+		if name := object.GetLabels()[serverless.FunctionNameLabelKey]; name != "" {
+			p.wake(types.NamespacedName{Namespace: object.GetNamespace(), Name: name})
+		}
 	}
 	handler := controller.HandleAll(wake)
-	switch change.Latest().(type) {
+	switch object := change.Latest().(type) {
 	case *v1alpha1.Function:
-		p.woken = true
+		p.wake(keyOf(object))
 		handler = releaseDeleted(p.queue)
 	case *corev1.Secret:
-		p.woken = true
+		p.wakeAll(object.Namespace)
 	case *pipelinev1.TaskRun:
 		handler = countBuilds(p.queue, wake)
 	}
@@ -407,7 +437,7 @@ func (p *process) hear(change ktesting.Change) {
 // asked is a registry that answers when the simulation lets it.
 type asked[Request comparable, Answer any] struct {
 	do   func(Request) Answer
-	wake func()
+	wake func(types.NamespacedName)
 	jobs map[types.NamespacedName]*job[Request, Answer]
 }
 
@@ -460,30 +490,33 @@ func (a *asked[Request, Answer]) clone() map[types.NamespacedName]*job[Request, 
 
 // step does what was asked for, if anything was.
 func (a *asked[Request, Answer]) step() bool {
-	for _, j := range a.jobs {
-		if j.done {
-			continue
-		}
-		j.answer, j.done = a.do(j.request), true
-		if j.awaited {
-			a.wake()
-		}
-		return true
+	open := maps.Clone(a.jobs)
+	maps.DeleteFunc(open, func(_ types.NamespacedName, j *job[Request, Answer]) bool { return j.done })
+	key, ok := first(open)
+	if !ok {
+		return false
 	}
-	return false
+	j := open[key]
+	j.answer, j.done = a.do(j.request), true
+	if j.awaited {
+		a.wake(key)
+	}
+	return true
 }
 
 func (s *simulation) find(lookup images.Lookup) images.Found {
-	if image := s.pushed[lookup.Tag]; image != "" {
+	if image := s.pushed[repositoryTag(lookup.Repository.Name, lookup.Tag)]; image != "" {
 		return images.Found{Image: image}
 	}
 	return images.Found{Base: digestB}
 }
 
 func (s *simulation) tag(tagging images.Tagging) struct{} {
-	s.pushed[tagging.Tag] = tagging.Digest
+	s.pushed[repositoryTag(tagging.Repository.Name, tagging.Tag)] = tagging.Digest
 	return struct{}{}
 }
+
+func repositoryTag(repository, tag string) string { return repository + ":" + tag }
 
 // simulatedLogs are the logs of builds that fail.
 type simulatedLogs struct{ *simulation }
@@ -610,19 +643,20 @@ func (s *simulation) endBuild(tr *pipelinev1.TaskRun, verdict verdict) {
 		})
 		return
 	}
-	tag := imageTagOf(tr)
+	tag := destinationOf(tr)
 	digest := fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(tag+"\n"+tr.Annotations[serverless.RebuildAnnotationKey])))
 	s.pushed[tag] = digest
+	s.memory.made[digest] = tag
 	s.crashing[digest] = verdict == crashes
 	s.updateTaskRun(tr, taskRunSucceeded(digest))
 }
 
-// imageTagOf returns the tag that the TaskRun pushes to, whatever its labels say.
-func imageTagOf(tr *pipelinev1.TaskRun) string {
+// destinationOf returns where the TaskRun pushes to, whatever its labels say.
+func destinationOf(tr *pipelinev1.TaskRun) string {
 	for _, step := range tr.Spec.TaskSpec.Steps {
 		for _, arg := range step.Args {
 			if destination, ok := strings.CutPrefix(arg, "--destination="); ok {
-				return destination[strings.LastIndex(destination, ":")+1:]
+				return destination
 			}
 		}
 	}
@@ -634,7 +668,10 @@ func (s *simulation) updateTaskRun(tr *pipelinev1.TaskRun, options ...taskRunOpt
 	for _, option := range options {
 		option(tr)
 	}
-	if tr.Status.CompletionTime != nil {
+	switch {
+	case s.clocked && tr.Status.CompletionTime != nil:
+		tr.Status.CompletionTime = new(metav1.Now())
+	case tr.Status.CompletionTime != nil:
 		// So long ago that what is to be done some time after it is due.
 		tr.Status.CompletionTime = new(metav1.Unix(0, 0))
 	}
@@ -831,16 +868,38 @@ func (s *simulation) standIns() bool {
 // step has the next thing happen, and says whether there was any.
 func (s *simulation) step() bool {
 	p := s.process
+	woken, isWoken := first(p.woken)
+	failed, hasFailed := first(p.failed)
 	switch {
 	case s.deliver(false):
-	case p.woken:
-		s.reconcile()
+	case isWoken:
+		s.reconcile(woken)
 	case p.lookups.step(), p.taggings.step(), s.standIns(), s.deliver(true):
-	case p.failed, p.asleep:
-		s.reconcile()
+	case hasFailed:
+		s.reconcile(failed)
 	default:
+		return s.wait()
+	}
+	return true
+}
+
+// wait waits for the next Function that is to be looked after some time later, and
+// says whether there was any.
+func (s *simulation) wait() bool {
+	next, ok := first(s.process.asleep)
+	if !ok {
 		return false
 	}
+	for key, due := range s.process.asleep {
+		if due.Before(s.process.asleep[next]) {
+			next = key
+		}
+	}
+	if s.clocked {
+		time.Sleep(time.Until(s.process.asleep[next]))
+		s.server.Now = time.Now()
+	}
+	s.reconcile(next)
 	return true
 }
 
@@ -856,38 +915,48 @@ func (s *simulation) run(until func() bool) {
 
 // The users.
 
-func (s *simulation) function() *v1alpha1.Function {
-	return get[*v1alpha1.Function](s, namespace, name)
+// greeter is the Function of those tests that need one only.
+var greeter = types.NamespacedName{Namespace: namespace, Name: name}
+
+func (s *simulation) functionOf(key types.NamespacedName) *v1alpha1.Function {
+	return get[*v1alpha1.Function](s, key.Namespace, key.Name)
 }
 
 // create creates the Function.
-func (s *simulation) create(options ...functionOption) {
-	fn := &v1alpha1.Function{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}, Spec: v1alpha1.FunctionSpec{Source: sourceA}}
+func (s *simulation) create(options ...functionOption) { s.createFunction(greeter, options...) }
+
+// edit changes the Function.
+func (s *simulation) edit(options ...functionOption) { s.editFunction(greeter, options...) }
+
+// delete deletes the Function.
+func (s *simulation) delete() { s.deleteFunction(greeter) }
+
+func (s *simulation) createFunction(key types.NamespacedName, options ...functionOption) {
+	fn := &v1alpha1.Function{ObjectMeta: metav1.ObjectMeta{Name: key.Name, Namespace: key.Namespace}, Spec: v1alpha1.FunctionSpec{Source: sourceA}}
 	for _, option := range options {
 		option(fn)
 	}
-	s.tracef("user: create")
+	s.tracef("user: create %s", key)
 	must(s.server.Create(fn))
 }
 
-// edit changes the Function.
-func (s *simulation) edit(options ...functionOption) {
-	fn := s.function().DeepCopy()
+func (s *simulation) editFunction(key types.NamespacedName, options ...functionOption) {
+	fn := s.functionOf(key).DeepCopy()
+	before := fn.DeepCopy()
 	for _, option := range options {
 		option(fn)
 	}
-	s.tracef("user: edit: %s", strings.Join(strings.Fields(cmp.Diff(s.function().Spec, fn.Spec)), " "))
+	s.tracef("user: edit %s: %s", key, strings.Join(strings.Fields(cmp.Diff(before.Spec, fn.Spec)+cmp.Diff(before.Annotations, fn.Annotations)), " "))
 	must(s.server.Update(fn))
 }
 
-// delete deletes the Function.
-func (s *simulation) delete() {
-	s.tracef("user: delete")
-	must(nil, s.server.Delete(s.server.RefOf(s.function()), metav1.DeleteOptions{}))
+func (s *simulation) deleteFunction(key types.NamespacedName) {
+	s.tracef("user: delete %s", key)
+	must(nil, s.server.Delete(s.server.RefOf(s.functionOf(key)), metav1.DeleteOptions{}))
 }
 
-// setPassword sets the password by which builds push.
-func (s *simulation) setPassword(password string) {
+// setPassword sets the password by which the builds of a namespace push.
+func (s *simulation) setPassword(namespace, password string) {
 	s.tracef("user: password %s", password)
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: credentialsName, Namespace: namespace},

@@ -27,6 +27,7 @@ import (
 	"strconv"
 	"time"
 
+	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 	pipelineclientset "github.com/tektoncd/pipeline/pkg/client/clientset/versioned"
 	fakepipelineclientset "github.com/tektoncd/pipeline/pkg/client/clientset/versioned/fake"
 
@@ -264,8 +265,12 @@ func (s *APIServer) Update(obj Object) (Object, error) {
 		status.Set(part(stored.DeepCopyObject().(Object), "Status"))
 	}
 	keepSystemFields(obj, stored)
-	if err := admitted(apis.WithinUpdate(s.admission, stored.DeepCopyObject()), obj); err != nil {
-		return nil, err
+	// To judge a TaskRun is most of the work of a simulation, and what is in its spec
+	// cannot have become wrong.
+	if _, ok := stored.(*pipelinev1.TaskRun); !ok || !equality.Semantic.DeepEqual(part(obj, "Spec").Interface(), part(stored, "Spec").Interface()) {
+		if err := admitted(apis.WithinUpdate(s.admission, stored.DeepCopyObject()), obj); err != nil {
+			return nil, err
+		}
 	}
 	if cm, ok := stored.(*corev1.ConfigMap); ok && cm.Immutable != nil && *cm.Immutable &&
 		!maps.Equal(cm.Data, obj.(*corev1.ConfigMap).Data) {

@@ -1,0 +1,309 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package function
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"knative.dev/pkg/apis"
+	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
+
+	"github.com/kiln-dev/kiln/pkg/apis/serverless"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	ktesting "github.com/kiln-dev/kiln/pkg/reconciler/testing"
+)
+
+// The oracle finds fault with what happens in a simulation, whatever it is: check
+// with each change in the moment it is made, wantEnd with what there is when
+// nothing happens any more.
+
+// memory is what the oracle remembers.
+type memory struct {
+	// tags are the images that the Functions have wanted.
+	tags map[version]string
+	// made tells of each image that was built for which tag that was.
+	made map[string]string
+
+	// reconciling says that what happens is done by the controller, or happens while
+	// it is at work; began is the Function as it was when that began.
+	reconciling bool
+	began       *v1alpha1.Function
+}
+
+// version is a generation of a Function.
+type version struct {
+	function   types.UID
+	generation int64
+}
+
+func (m *memory) clone() memory {
+	return memory{tags: maps.Clone(m.tags), made: maps.Clone(m.made)}
+}
+
+// begin remembers a Function that the controller begins to look after.
+func (m *memory) begin(fn *v1alpha1.Function) {
+	m.reconciling, m.began = true, fn
+}
+
+// check finds fault with a change in the moment it is made.
+func (s *simulation) check(change ktesting.Change) {
+	switch obj := change.New.(type) {
+	case *v1alpha1.Function:
+		s.checkFunction(obj)
+	case *pipelinev1.TaskRun:
+		if change.Old == nil {
+			s.checkLive()
+			s.checkBegan(obj)
+		}
+	case *servingv1.Service:
+		if s.memory.reconciling {
+			s.checkDeployed(obj)
+		}
+	}
+}
+
+// checkLive wants no more builds at once than may be.
+func (s *simulation) checkLive() {
+	live, namespaces := map[types.UID][]string{}, map[string]int32{}
+	var total int32
+	for _, tr := range objects[*pipelinev1.TaskRun](s) {
+		if owner := metav1.GetControllerOf(tr); owner != nil && !stateOf(tr).Ended() {
+			live[owner.UID] = append(live[owner.UID], tr.Name)
+			namespaces[tr.Namespace]++
+			total++
+		}
+	}
+	for uid, names := range live {
+		if len(names) > 1 {
+			s.wrongf("%s has %d TaskRuns that run: %v", uid, len(names), names)
+		}
+	}
+	if s.limits.Cluster != 0 && total > s.limits.Cluster {
+		s.wrongf("%d builds run at once, of %d that may", total, s.limits.Cluster)
+	}
+	for namespace, n := range namespaces {
+		if s.limits.Namespace != 0 && n > s.limits.Namespace {
+			s.wrongf("%d builds run at once in namespace %s, of %d that may", n, namespace, s.limits.Namespace)
+		}
+	}
+}
+
+// checkBegan wants that no build starts for what a Function was before the
+// controller began to look after it. What is edited meanwhile cannot be known.
+func (s *simulation) checkBegan(tr *pipelinev1.TaskRun) {
+	owner, fn := metav1.GetControllerOf(tr), s.memory.began
+	if !s.memory.reconciling || owner == nil {
+		return
+	}
+	if fn == nil || fn.UID != owner.UID || fn.DeletionTimestamp != nil {
+		s.wrongf("build %s is started for Function %s, which was gone before", tr.Name, owner.UID)
+		return
+	}
+	if generation, err := strconv.ParseInt(tr.Annotations[serverless.GenerationAnnotationKey], 10, 64); err != nil || generation < fn.Generation {
+		s.wrongf("build %s is started for generation %d, where there was %d before: %v", tr.Name, generation, fn.Generation, err)
+	}
+}
+
+// checkDeployed wants that a Service runs an image that the Function wants, or
+// has wanted.
+func (s *simulation) checkDeployed(svc *servingv1.Service) {
+	owner := metav1.GetControllerOf(svc)
+	if owner == nil {
+		return
+	}
+	image := svc.Spec.Template.Spec.Containers[0].Image
+	for version, tag := range s.memory.tags {
+		if version.function == owner.UID && s.memory.isOf(image, tag) {
+			return
+		}
+	}
+	s.wrongf("Service %s runs %s, which the Function has never wanted", svc.Name, image)
+}
+
+// isOf says whether the image was built for that tag.
+func (m *memory) isOf(image, tag string) bool {
+	made := m.made[digestIn(image)]
+	return tag != "" && strings.HasSuffix(made, ":"+tag)
+}
+
+// checkFunction wants that what a Function's status says goes together.
+func (s *simulation) checkFunction(fn *v1alpha1.Function) {
+	now := version{fn.UID, fn.Generation}
+	if _, ok := s.memory.tags[now]; !ok {
+		s.memory.tags[now] = s.wantedTag(fn)
+	}
+	if fn.Status.Phase == "" {
+		return
+	}
+	conditions := []*apis.Condition{
+		fn.Status.GetCondition(v1alpha1.FunctionConditionConfigurationReady),
+		fn.Status.GetCondition(v1alpha1.FunctionConditionBuildReady),
+		fn.Status.GetCondition(v1alpha1.FunctionConditionRunning),
+	}
+	var want v1alpha1.FunctionPhase
+	switch failed := slices.ContainsFunc(conditions, (*apis.Condition).IsFalse); {
+	case failed:
+		want = v1alpha1.FunctionFailed
+	case !conditions[0].IsTrue():
+		want = v1alpha1.FunctionInitializing
+	case !conditions[1].IsTrue():
+		want = v1alpha1.FunctionBuilding
+	case !conditions[2].IsTrue():
+		want = v1alpha1.FunctionDeploying
+	default:
+		want = v1alpha1.FunctionRunning
+	}
+	if fn.Status.Phase != want {
+		s.wrongf("Function %s is %s, where its conditions say %s", fn.Name, fn.Status.Phase, want)
+	}
+	ready := fn.Status.GetCondition(v1alpha1.FunctionConditionReady)
+	if ready.IsTrue() != (want == v1alpha1.FunctionRunning) || ready.IsFalse() != (want == v1alpha1.FunctionFailed) {
+		s.wrongf("Function %s is %s, and its condition Ready %s", fn.Name, want, ready.Status)
+	}
+	for i := 1; i < len(conditions); i++ {
+		if conditions[i].IsTrue() && !conditions[i-1].IsTrue() {
+			s.wrongf("Function %s: %s is True, where %s is not", fn.Name, conditions[i].Type, conditions[i-1].Type)
+		}
+	}
+	wanted := s.memory.tags[version{fn.UID, fn.Status.ObservedGeneration}]
+	if conditions[1].IsTrue() && (fn.Status.ImageTag != wanted || !s.memory.isOf(fn.Status.Image, wanted)) {
+		s.wrongf("Function %s: BuildReady is True for generation %d, which wants %s; there is %s, of tag %s",
+			fn.Name, fn.Status.ObservedGeneration, wanted, fn.Status.Image, fn.Status.ImageTag)
+	}
+}
+
+// wantedTag returns the tag of the image that the Function wants, or "".
+func (s *simulation) wantedTag(fn *v1alpha1.Function) string {
+	fn = fn.DeepCopy()
+	fn.Status = v1alpha1.FunctionStatus{}
+	want, ok := makePlan(fixedStore{s.config}.ToContext(unlogged), fn)
+	if !ok {
+		return ""
+	}
+	return want.request.Tag
+}
+
+// wantEnd finds fault with what there is when nothing happens any more.
+func (s *simulation) wantEnd() {
+	functions := map[types.UID]bool{}
+	for _, fn := range objects[*v1alpha1.Function](s) {
+		functions[fn.UID] = true
+	}
+	alive := map[types.UID]bool{}
+	for _, obj := range s.server.Objects() {
+		alive[obj.GetUID()] = true
+	}
+	for _, obj := range s.server.Objects() {
+		if owner := metav1.GetControllerOf(obj); owner != nil && !alive[owner.UID] {
+			s.wrongf("%s outlives %s", s.server.RefOf(obj), owner.UID)
+		}
+		if uid := obj.GetLabels()[serverless.FunctionUIDLabelKey]; uid != "" && !functions[types.UID(uid)] {
+			s.wrongf("%s outlives Function %s", s.server.RefOf(obj), uid)
+		}
+	}
+	for _, fn := range objects[*v1alpha1.Function](s) {
+		s.wantSettled(fn)
+	}
+}
+
+// wantSettled finds fault with a Function when nothing happens any more.
+func (s *simulation) wantSettled(fn *v1alpha1.Function) {
+	if fn.Status.ObservedGeneration != fn.Generation {
+		s.wrongf("Function %s: generation %d was not seen, but %d", fn.Name, fn.Generation, fn.Status.ObservedGeneration)
+		return
+	}
+	if n := len(ownedBy[*corev1.ConfigMap](s, fn.UID)); n != 1 {
+		s.wrongf("Function %s has %d ConfigMaps", fn.Name, n)
+	}
+	var live []*pipelinev1.TaskRun
+	for _, tr := range ownedBy[*pipelinev1.TaskRun](s, fn.UID) {
+		if !stateOf(tr).Ended() {
+			live = append(live, tr)
+		}
+	}
+	build, want := fn.Status.GetCondition(v1alpha1.FunctionConditionBuildReady), s.memory.tags[version{fn.UID, fn.Generation}]
+	refused := string(get[*corev1.Secret](s, fn.Namespace, credentialsName).Data["password"]) == "wrong"
+	switch {
+	case build.IsTrue():
+		s.wantDeployed(fn)
+	case len(live) == 1 && s.verdicts[live[0].UID] == hangs && live[0].Labels[serverless.ImageTagLabelKey] == want && build.IsUnknown():
+		return
+	case build.IsFalse() && (strings.Contains(fn.Spec.Source, brokenSource) || refused):
+	case build.GetReason() == v1alpha1.ReasonBuildQueued && s.isFull(fn.Namespace):
+	default:
+		s.wrongf("Function %s: nothing happens any more, and BuildReady is %s: %s: %s", fn.Name, build.Status, build.Reason, build.Message)
+	}
+	if len(live) != 0 {
+		s.wrongf("Function %s: BuildReady is %s, and TaskRun %s still runs", fn.Name, build.Status, live[0].Name)
+	}
+}
+
+// isFull says whether no other build may run in the namespace.
+func (s *simulation) isFull(namespace string) bool {
+	var total, here int32
+	for _, tr := range objects[*pipelinev1.TaskRun](s) {
+		if !stateOf(tr).Ended() {
+			total++
+			if tr.Namespace == namespace {
+				here++
+			}
+		}
+	}
+	return s.limits.Cluster != 0 && total >= s.limits.Cluster || s.limits.Namespace != 0 && here >= s.limits.Namespace
+}
+
+// wantDeployed finds fault with a Function whose image is there.
+func (s *simulation) wantDeployed(fn *v1alpha1.Function) {
+	running := fn.Status.GetCondition(v1alpha1.FunctionConditionRunning)
+	named := slices.ContainsFunc(fn.Spec.Traffic, func(target v1alpha1.TrafficTarget) bool { return target.RevisionName != "" })
+	svc := get[*servingv1.Service](s, fn.Namespace, fn.Name)
+	switch {
+	case running.GetReason() == v1alpha1.ReasonRevisionMissing && named:
+		return
+	case svc == nil:
+		s.wrongf("Function %s has no Service: Running is %s: %s: %s", fn.Name, running.Status, running.Reason, running.Message)
+		return
+	case s.crashing[digestIn(fn.Status.Image)] != running.IsFalse() || running.IsUnknown():
+		s.wrongf("Function %s: nothing happens any more, and Running is %s: %s: %s", fn.Name, running.Status, running.Reason, running.Message)
+	}
+	container := svc.Spec.Template.Spec.Containers[0]
+	if container.Image != fn.Status.Image {
+		s.wrongf("Service %s runs %s, where the Function has %s", svc.Name, container.Image, fn.Status.Image)
+	}
+	for _, variable := range fn.Spec.Env {
+		if !slices.ContainsFunc(container.Env, func(v corev1.EnvVar) bool { return equality.Semantic.DeepEqual(v, variable) }) {
+			s.wrongf("Service %s lacks %s=%s", svc.Name, variable.Name, variable.Value)
+		}
+	}
+}
+
+// ownedBy returns the objects of a kind that the Function of that UID controls.
+func ownedBy[T ktesting.Object](s *simulation, uid types.UID) []T {
+	return slices.DeleteFunc(objects[T](s), func(obj T) bool {
+		owner := metav1.GetControllerOf(obj)
+		return owner == nil || owner.UID != uid
+	})
+}
