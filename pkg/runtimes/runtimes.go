@@ -22,6 +22,7 @@ package runtimes
 import (
 	"embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -120,11 +121,15 @@ type Runtime struct {
 	// SourceFile is the name of the function's source in its image.
 	SourceFile string
 
-	// DependencyFile is the name of the file that lists the dependencies.
+	// DependencyFile is the name of the file that lists the dependencies. It is ""
+	// where functions have none.
 	DependencyFile string
 
-	// wrapper holds the files that serve the function, by name.
+	// wrapper holds the names of the embedded files that serve the function.
 	wrapper []string
+
+	// files are the administrator's own, by name.
+	files map[string]string
 
 	// layout puts the wrapper and the function into the image.
 	layout Layout
@@ -192,16 +197,23 @@ type Function struct {
 // own. An error is never transient: it tells what is wrong with the dependency
 // file or the Dockerfile template.
 func (r Runtime) BuildContext(fn Function) (map[string]string, error) {
-	dependencies, install, err := r.readDependencies(fn.Dependencies)
+	dependencies, install, err := r.dependencies(fn.Dependencies)
 	if err != nil {
-		return nil, fmt.Errorf("%s %w", r.DependencyFile, err)
+		return nil, err
 	}
-	files := map[string]string{
-		r.SourceFile:     fn.Source,
-		r.DependencyFile: dependencies,
+	files := maps.Clone(r.files)
+	if files == nil {
+		files = map[string]string{}
+	}
+	files[r.SourceFile] = fn.Source
+	if r.DependencyFile != "" {
+		files[r.DependencyFile] = dependencies
 	}
 	text, own := fn.Dockerfile, strings.TrimSpace(fn.Dockerfile) != ""
 	if !own {
+		if r.Language == CustomLanguage {
+			return nil, errors.New("the runtime lacks a dockerfile in config-runtimes, which its language, " + CustomLanguage + ", needs")
+		}
 		text = r.DockerfileTemplate()
 		files[LayoutName] = r.layout.encode()
 	}
@@ -218,10 +230,23 @@ func (r Runtime) BuildContext(fn Function) (map[string]string, error) {
 
 // CheckDependencies says what is wrong with the text of a dependency file.
 func (r Runtime) CheckDependencies(text string) error {
-	if _, _, err := r.readDependencies(text); err != nil {
-		return fmt.Errorf("%s %w", r.DependencyFile, err)
+	_, _, err := r.dependencies(text)
+	return err
+}
+
+// dependencies normalises the text of a dependency file and tells whether there
+// is anything to install.
+func (r Runtime) dependencies(text string) (normal string, install bool, err error) {
+	if r.DependencyFile == "" {
+		if strings.TrimSpace(text) != "" {
+			return "", false, errors.New("the runtime takes no dependencies: its entry in config-runtimes has no dependencyFile")
+		}
+		return "", false, nil
 	}
-	return nil
+	if normal, install, err = r.readDependencies(text); err != nil {
+		return "", false, fmt.Errorf("%s %w", r.DependencyFile, err)
+	}
+	return normal, install, nil
 }
 
 // DockerfileTemplate returns the template of the Dockerfile that installs

@@ -92,15 +92,21 @@ func newEnv(t *testing.T) *env {
 // example returns a Function of the folder examples.
 func example(t *testing.T, file string) *v1alpha1.Function {
 	t.Helper()
+	fn := &v1alpha1.Function{}
+	readExample(t, file, fn)
+	return fn
+}
+
+// readExample reads an object of the folder examples.
+func readExample(t *testing.T, file string, into any) {
+	t.Helper()
 	data, err := os.ReadFile(filepath.Join("..", "..", "examples", file))
 	if err != nil {
 		t.Fatal(err)
 	}
-	fn := &v1alpha1.Function{}
-	if err := yaml.UnmarshalStrict(data, fn); err != nil {
+	if err := yaml.UnmarshalStrict(data, into); err != nil {
 		t.Fatalf("failed to read %s: %v", file, err)
 	}
-	return fn
 }
 
 // function returns a Function of that source.

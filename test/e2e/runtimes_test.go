@@ -26,7 +26,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
+	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/runtimes"
 	"github.com/kiln-dev/kiln/test"
@@ -93,4 +96,65 @@ func TestPythonRollout(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestCustomRuntime wants that a language which Kiln does not know is added by an
+// entry of config-runtimes, as the examples do, and that its Functions fare as
+// any. It adds a runtime to the configuration.
+func TestCustomRuntime(t *testing.T) {
+	e := newEnv(t)
+	added := &corev1.ConfigMap{}
+	readExample(t, "perl-runtime.yaml", added)
+	const name = "perl-e2e"
+	configure(e, config.RuntimesConfigName, func(data map[string]string) {
+		var perl, node config.Runtime
+		unmarshal(t, added.Data["perl5"], &perl)
+		unmarshal(t, data["nodejs24"], &node)
+		// The cluster need not reach another; this one is of Debian, too.
+		perl.BaseImage = node.BaseImage
+		text, err := yaml.Marshal(perl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data[name] = string(text)
+	})
+	fn := example(t, "word-count.yaml")
+	fn.Spec.Runtime = name
+	// The webhook may hear of the runtime a moment later than we do.
+	untilAccepted(e, func() error {
+		_, err := e.tryCreate(fn)
+		return err
+	})
+	fn = e.until(fn, test.Ready)
+	e.wantAnswer(fn, "b a b", "a 1\nb 2\n")
+
+	prober := e.probe(fn, "")
+	e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Source = "sub main { return 'new' }\n" })
+	e.untilAnswer(prober, "new")
+	e.wantAnswers(prober, "", "new")
+	e.wantBuilds(2)
+
+	e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Source = "sub main {\n" })
+	e.until(fn, func(fn *v1alpha1.Function) error {
+		running := fn.Status.GetCondition(v1alpha1.FunctionConditionRunning)
+		if running == nil || !strings.Contains(running.Message, "Missing right curly") {
+			return errors.New("the Function does not say what is wrong with its source")
+		}
+		return nil
+	})
+	denied := fn.DeepCopy()
+	denied.ObjectMeta = metav1.ObjectMeta{Name: "denied"}
+	denied.Spec.Deps = "requires 'JSON';\n"
+	_, err := e.tryCreate(denied)
+	if err == nil {
+		t.Fatal("deps are accepted where a runtime takes none")
+	}
+	wantWords(t, err.Error(), "spec.deps", "dependencyFile", "config-runtimes")
+}
+
+func unmarshal(t *testing.T, text string, into any) {
+	t.Helper()
+	if err := yaml.UnmarshalStrict([]byte(text), into); err != nil {
+		t.Fatal(err)
+	}
 }

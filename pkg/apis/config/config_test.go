@@ -176,6 +176,8 @@ func TestRuntimesFromMap(t *testing.T) {
 		"_anything": "{",
 		"nodejs24":  "{baseImage: 'localhost:5000/node:24', language: nodejs, deprecated: true}",
 		"nodejs25":  "baseImage: node:25\nlanguage: nodejs\ndockerfile: |\n  FROM {{ .BaseImage }}\n",
+		"bash":      "baseImage: bash\nlanguage: custom\ndockerfile: FROM bash\n",
+		"go":        "baseImage: golang\nlanguage: custom\ndockerfile: FROM golang\nsourceFile: main.go\ndependencyFile: go.mod\nfiles: {a.go: package main}\n",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -183,15 +185,42 @@ func TestRuntimesFromMap(t *testing.T) {
 	want := Runtimes{
 		"nodejs24": {BaseImage: "localhost:5000/node:24", Language: "nodejs", Deprecated: true},
 		"nodejs25": {BaseImage: "node:25", Language: "nodejs", Dockerfile: "FROM {{ .BaseImage }}\n"},
+		"bash":     {BaseImage: "bash", Language: "custom", Dockerfile: "FROM bash"},
+		"go": {
+			BaseImage: "golang", Language: "custom", Dockerfile: "FROM golang",
+			SourceFile: "main.go", DependencyFile: "go.mod", Files: map[string]string{"a.go": "package main"},
+		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"nodejs24", "nodejs25"}, got.Names()); diff != "" {
+	if diff := cmp.Diff([]string{"bash", "go", "nodejs24", "nodejs25"}, got.Names()); diff != "" {
 		t.Errorf("Names (-want +got):\n%s", diff)
 	}
 	if got, err := NewRuntimesFromMap(nil); err != nil || got == nil || len(got) != 0 {
 		t.Errorf("no data gave %#v, %v, want known and empty", got, err)
+	}
+}
+
+// TestFindRuntime wants that an entry says itself what Kiln does not know.
+func TestFindRuntime(t *testing.T) {
+	tests := map[string]struct {
+		runtime            Runtime
+		sourceFile, depsAs string
+		found              bool
+	}{
+		"known":     {Runtime{Language: "nodejs"}, "handler.js", "package.json", true},
+		"custom":    {Runtime{Language: "custom"}, "handler", "", true},
+		"its own":   {Runtime{Language: "custom", SourceFile: "main.go", DependencyFile: "go.mod"}, "main.go", "go.mod", true},
+		"not known": {Runtime{Language: "cobol"}, "", "", false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, found := tc.runtime.Find()
+			if got.SourceFile != tc.sourceFile || got.DependencyFile != tc.depsAs || found != tc.found {
+				t.Errorf("Find() = %q, %q, %v, want %q, %q, %v", got.SourceFile, got.DependencyFile, found, tc.sourceFile, tc.depsAs, tc.found)
+			}
+		})
 	}
 }
 
@@ -209,7 +238,10 @@ func TestErrors(t *testing.T) {
 		_, err := NewBuildFromMap(data)
 		return err
 	}
-	const node = "baseImage: node:24\nlanguage: nodejs\n"
+	const (
+		node   = "baseImage: node:24\nlanguage: nodejs\n"
+		custom = "baseImage: bash\nlanguage: custom\n"
+	)
 
 	tests := map[string]struct {
 		parse      func(map[string]string) error
@@ -243,9 +275,16 @@ func TestErrors(t *testing.T) {
 		"base image missing": {runtimesOf, RuntimesConfigName, "nodejs24", "language: nodejs", nil, []string{"baseImage", "required"}},
 		"base image bad":     {runtimesOf, RuntimesConfigName, "nodejs24", "baseImage: NODE:24\nlanguage: nodejs", nil, []string{"baseImage", "NODE:24"}},
 		"language missing":   {runtimesOf, RuntimesConfigName, "nodejs24", "baseImage: node", nil, []string{"language", `""`}},
-		"language unknown":   {runtimesOf, RuntimesConfigName, "nodejs24", "baseImage: node\nlanguage: cobol", nil, []string{"language", "cobol", "nodejs"}},
+		"language unknown":   {runtimesOf, RuntimesConfigName, "nodejs24", "baseImage: node\nlanguage: cobol", nil, []string{"language", "cobol", "nodejs", "custom"}},
 		"Dockerfile":         {runtimesOf, RuntimesConfigName, "nodejs24", "baseImage: node\nlanguage: nodejs\ndockerfile: FROM {{.Image}}", nil, []string{"dockerfile", "Image"}},
 		"Dockerfile size":    {runtimesOf, RuntimesConfigName, "nodejs24", "baseImage: node\nlanguage: nodejs\ndockerfile: '" + strings.Repeat("#", 16<<10+1) + "'", nil, []string{"dockerfile", "16385", "16384"}},
+		"custom Dockerfile":  {runtimesOf, RuntimesConfigName, "bash", "baseImage: bash\nlanguage: custom", nil, []string{"dockerfile", "required", "custom"}},
+		"custom template":    {runtimesOf, RuntimesConfigName, "bash", custom + "dockerfile: FROM {{.Image}}", nil, []string{"dockerfile", "Image"}},
+		"custom folder":      {runtimesOf, RuntimesConfigName, "bash", custom + "dockerfile: x\nsourceFile: a/b.sh", nil, []string{"sourceFile", "a/b.sh", "no folder"}},
+		"custom deps":        {runtimesOf, RuntimesConfigName, "bash", custom + "dockerfile: x\ndependencyFile: .npmrc", nil, []string{"dependencyFile", ".npmrc"}},
+		"custom file taken":  {runtimesOf, RuntimesConfigName, "bash", custom + "dockerfile: x\nfiles: {handler: x}", nil, []string{"files", `"handler"`, "sourceFile"}},
+		"source file":        {runtimesOf, RuntimesConfigName, "nodejs24", node + "sourceFile: index.js", nil, []string{"sourceFile", "custom", "nodejs"}},
+		"files":              {runtimesOf, RuntimesConfigName, "nodejs24", node + "files: {a: b}", nil, []string{"files", "custom", "nodejs"}},
 		"empty value":        {runtimesOf, RuntimesConfigName, "nodejs24", "", nil, []string{"baseImage", "required"}},
 
 		"blank image":     {build, BuildConfigName, "kaniko-image", " ", nil, []string{"required"}},

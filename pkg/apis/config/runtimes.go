@@ -42,14 +42,39 @@ type Runtime struct {
 	BaseImage string `json:"baseImage"`
 
 	// Language picks the wrapper that calls the function, the name of the file
-	// that holds its deps, and the Dockerfile.
+	// that holds its deps, and the Dockerfile. It is runtimes.CustomLanguage where
+	// the fields below say all that.
 	Language string `json:"language"`
 
 	// Dockerfile replaces the Dockerfile template of the language.
 	Dockerfile string `json:"dockerfile,omitempty"`
 
+	// SourceFile is what spec.source is called, where the language is custom.
+	SourceFile string `json:"sourceFile,omitempty"`
+
+	// DependencyFile is what spec.deps is called, where the language is custom;
+	// without it, Functions have no deps.
+	DependencyFile string `json:"dependencyFile,omitempty"`
+
+	// Files are beside them for the Dockerfile to copy, by name, where the
+	// language is custom.
+	Files map[string]string `json:"files,omitempty"`
+
 	// Deprecated runtimes go on building and running, with a warning.
 	Deprecated bool `json:"deprecated,omitempty"`
+}
+
+// Find returns what Kiln knows of how functions of the runtime are built; nothing
+// if it does not know the language.
+func (r Runtime) Find() (runtimes.Runtime, bool) {
+	if r.Language == runtimes.CustomLanguage {
+		return r.custom().Runtime(), true
+	}
+	return runtimes.For(r.Language)
+}
+
+func (r Runtime) custom() runtimes.Custom {
+	return runtimes.Custom{SourceFile: r.SourceFile, DependencyFile: r.DependencyFile, Files: r.Files}
 }
 
 // Names returns the names of the runtimes in order.
@@ -93,13 +118,33 @@ func parseRuntime(key, value string) (Runtime, error) {
 		return r, fmt.Errorf("baseImage: %w", err)
 	}
 	r.BaseImage = image
-	if _, ok := runtimes.For(r.Language); !ok {
-		return r, fmt.Errorf("language: Kiln does not know %q; it knows %s", r.Language, strings.Join(runtimes.Languages(), ", "))
+	if err := r.checkLanguage(); err != nil {
+		return r, err
 	}
 	if err := runtimes.ValidateDockerfile(r.Dockerfile); err != nil {
 		return r, fmt.Errorf("dockerfile: %w", err)
 	}
 	return r, nil
+}
+
+// checkLanguage says whether Kiln knows the language, and whether the entry has
+// what the language needs, and nothing that it has no use for.
+func (r Runtime) checkLanguage() error {
+	if r.Language == runtimes.CustomLanguage {
+		if strings.TrimSpace(r.Dockerfile) == "" {
+			return fmt.Errorf("dockerfile: it is required, as Kiln has none for language %s", runtimes.CustomLanguage)
+		}
+		return r.custom().Validate()
+	}
+	if _, ok := runtimes.For(r.Language); !ok {
+		return fmt.Errorf("language: Kiln does not know %q; it knows %s, and %s for what the entry's dockerfile serves by itself",
+			r.Language, strings.Join(runtimes.Languages(), ", "), runtimes.CustomLanguage)
+	}
+	if r.SourceFile != "" || r.DependencyFile != "" || len(r.Files) > 0 {
+		return fmt.Errorf("sourceFile, dependencyFile and files are for language %s only: those of %s are Kiln's",
+			runtimes.CustomLanguage, r.Language)
+	}
+	return nil
 }
 
 // checkRuntimeName says whether a runtime can have the name. A runtime's name

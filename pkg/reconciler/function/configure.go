@@ -145,7 +145,7 @@ func runtimeOf(cfg *config.Config, fn *v1alpha1.Function) (config.Runtime, runti
 			"Runtime %q is not in config-runtimes, which has: %s.", fn.Spec.Runtime, strings.Join(cfg.Runtimes.Names(), ", "))
 		return configured, runtimes.Runtime{}, false
 	}
-	runtime, ok := runtimes.For(configured.Language)
+	runtime, ok := configured.Find()
 	if !ok {
 		fn.Status.MarkConfigurationFailed(v1alpha1.ReasonRuntimeUnknown,
 			"Runtime %q in config-runtimes is of language %q, which Kiln does not know; it knows: %s.",

@@ -35,7 +35,6 @@ import (
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/scheduling"
-	"github.com/kiln-dev/kiln/pkg/runtimes"
 )
 
 const (
@@ -143,11 +142,11 @@ func isBlank(r rune) bool {
 
 // validateDeps takes everything where the runtime's language is not known.
 func (fs *FunctionSpec) validateDeps(known config.Runtimes) *apis.FieldError {
-	language, ok := runtimes.For(known[fs.Runtime].Language)
+	runtime, ok := known[fs.Runtime].Find()
 	if !ok {
 		return nil
 	}
-	if err := language.CheckDependencies(fs.Deps); err != nil {
+	if err := runtime.CheckDependencies(fs.Deps); err != nil {
 		return apis.ErrGeneric(err.Error(), "deps")
 	}
 	return nil
