@@ -42,7 +42,7 @@ const (
 	FunctionName = "conformance"
 
 	// TimeoutSeconds is how long the function must be allowed to take.
-	TimeoutSeconds = 2
+	TimeoutSeconds = 5
 
 	// MemoryLimit is what the function must be told of its memory.
 	MemoryLimit = "128Mi"

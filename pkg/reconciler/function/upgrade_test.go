@@ -35,7 +35,7 @@ import (
 const (
 	// pinnedTag changes with the wrapper, the Dockerfile, or the way in which they
 	// are hashed: every Function is built anew.
-	pinnedTag = "3d08f4dc305d67ed32f15095b7e18136"
+	pinnedTag = "50a3e7197a92b9767f04eea009ff7e46"
 
 	// pinnedTemplate changes with what Kiln writes into Services: every Function
 	// gets a new revision.

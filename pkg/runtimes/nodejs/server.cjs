@@ -39,8 +39,9 @@ const KEEP_ALIVE_MS = 620_000;
 const HEADERS_GRACE_MS = 1000;
 
 // What is left of a function's time for its 504 to be there before the
-// platform, whose clock started earlier, sends one that says less.
-const TIMEOUT_MARGIN_MS = 100;
+// platform, whose clock started earlier, sends one that says less: a tenth of
+// it, and no more than this.
+const TIMEOUT_MARGIN_MS = 1000;
 
 // The place of an error is searched for in JSON that is not larger than this.
 const SEARCHED_JSON_LENGTH = 64 * 1024;
@@ -325,7 +326,7 @@ function leave(one) {
 
 /** How long main may take, in milliseconds. */
 function limit() {
-  return timeout * 1000 - TIMEOUT_MARGIN_MS;
+  return timeout * 1000 - Math.min(timeout * 100, TIMEOUT_MARGIN_MS);
 }
 
 /** Answers the calls whose time is up. One timer for all costs less than one for each. */

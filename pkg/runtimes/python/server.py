@@ -46,8 +46,9 @@ HEALTH_PATH = "/healthz"
 KEEP_ALIVE_S = 620
 
 # What is left of a function's time for its 504 to be there before the
-# platform, whose clock started earlier, sends one that says less.
-TIMEOUT_MARGIN_S = 0.1
+# platform, whose clock started earlier, sends one that says less: a tenth of
+# it, and no more than this.
+TIMEOUT_MARGIN_S = 1
 
 # How many calls of a main that is not asynchronous run at once.
 THREADS = 64
@@ -561,7 +562,7 @@ clock = None  # wakes when the time of the oldest call is up
 
 
 def time_limit():
-    return settings.timeout - TIMEOUT_MARGIN_S
+    return settings.timeout - min(settings.timeout / 10, TIMEOUT_MARGIN_S)
 
 
 def give_up():
