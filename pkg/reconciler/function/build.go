@@ -49,16 +49,16 @@ func (r *Reconciler) build(ctx context.Context, fn *v1alpha1.Function, want *pla
 	decision := builds.Decide(want.request, current)
 	history := int(config.FromContextOrDefaults(ctx).Build.HistoryLimit)
 	var found images.Found
+	answered := false
 	if decision.Action == builds.Start {
-		var answered bool
-		if found, answered = r.lookUp(fn, want, decision); !answered {
+		found, answered = r.lookUp(fn, want, decision)
+		// What is to be ended first, or has got out of sight, waits for nobody.
+		starts := len(builds.Obsolete(want.request, current.Existing, decision, history)) == 0 && !isOutOfSight(fn, taskRuns)
+		if starts && (!answered || found.Image == "" && !r.isTurn(fn, want, decision)) {
 			return nil
 		}
-		// Where another build must end first, or none is needed, there is no turn to wait for.
-		starts := found.Image == "" && len(builds.Obsolete(want.request, current.Existing, decision, history)) == 0
-		if starts && !r.isTurn(fn, want, decision) {
-			return nil
-		}
+	} else {
+		r.lookups.Forget(keyOf(fn))
 	}
 	if decision.Action == builds.Start || decision.Action == builds.GiveUp {
 		// A cache that lags behind must not cause a second build.
@@ -84,7 +84,11 @@ func (r *Reconciler) build(ctx context.Context, fn *v1alpha1.Function, want *pla
 	}
 	switch decision.Action {
 	case builds.Start:
-		return r.startBuild(ctx, fn, want, decision, found, inTheWay(current.Existing, obsolete))
+		earlier := inTheWay(current.Existing, obsolete)
+		if len(earlier) == 0 && !answered {
+			return nil
+		}
+		return r.startBuild(ctx, fn, want, decision, found, earlier)
 	case builds.Follow:
 		tr, err := r.healTaskRun(ctx, fn, want.request.Tag, taskRunNamed(taskRuns, decision.Build))
 		if err != nil {
@@ -105,13 +109,22 @@ func (r *Reconciler) build(ctx context.Context, fn *v1alpha1.Function, want *pla
 }
 
 // lookUp returns what the registries hold of a build that is to start, once they
-// have answered.
+// have answered. A Function that waits for its turn goes on to, meanwhile.
 func (r *Reconciler) lookUp(fn *v1alpha1.Function, want *plan, decision builds.Decision) (images.Found, bool) {
-	found, answered := r.lookups.Answer(keyOf(fn), lookupFor(want, decision), true)
-	if !answered {
+	lookup := lookupFor(want, decision)
+	r.lookups.Ask(keyOf(fn), lookup)
+	found, answered := r.lookups.Answer(keyOf(fn), lookup, true)
+	if !answered && !isQueued(fn) {
 		fn.Status.MarkBuildUnknown(v1alpha1.ReasonCheckingRegistry, "Registries are asked whether there is image %s:%s, and what to build it upon.", want.lookup.Name, want.lookup.Tag)
 	}
 	return found, answered
+}
+
+// isOutOfSight says whether the status names a TaskRun that the cache does not
+// show: it has lost its label, or is gone.
+func isOutOfSight(fn *v1alpha1.Function, taskRuns []*pipelinev1.TaskRun) bool {
+	b := fn.Status.Build
+	return b != nil && b.TaskRunName != "" && taskRunNamed(taskRuns, b.TaskRunName) == nil
 }
 
 // taskRunsOf returns the Function's TaskRuns as the cache has them.

@@ -69,6 +69,10 @@ func TestReconcileCredentials(t *testing.T) {
 	taskRunDeleting(refusedRunHeld)
 	second := run(builds.ReasonCredentialsChanged, 2, "8")
 	planned := function(observed(configured, buildPlanned(builds.ReasonCredentialsChanged, refusedRun), func(fn *v1alpha1.Function) { fn.Status.Build.Attempts = 1 }))
+	refusedBare := taskRun(function(), builds.ReasonFirstBuild, taskRunFailed("Failed", "step push"))
+	bare := function(observed(configured, buildFailed(refusedBare,
+		v1alpha1.BuildFailure{Reason: v1alpha1.ReasonRegistryUnauthorized, Message: "401"})))
+	plannedAfterBare := function(observed(configured, buildPlanned(builds.ReasonCredentialsChanged, refusedBare), func(fn *v1alpha1.Function) { fn.Status.Build.Attempts = 1 }))
 	pulls := service(running1, serviceReady, func(svc *servingv1.Service) {
 		svc.Annotations = kmap.Union(svc.Annotations, resources.MakeService(running1, running1.Status.Image, "registry").Annotations)
 		svc.Spec.Template.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "registry"}}
@@ -131,6 +135,14 @@ func TestReconcileCredentials(t *testing.T) {
 		Key:           key,
 		Objects:       []runtime.Object{refused, configMap(refused), refusedRun},
 		OtherTestData: withCredentials(registrySecret("7")),
+	}, {
+		Name:              "one that had none is tried again with the first that there are",
+		Key:               key,
+		Objects:           []runtime.Object{bare, configMap(bare), refusedBare},
+		OtherTestData:     withCredentials(registrySecret("8")),
+		WantDeletes:       []clientgotesting.DeleteActionImpl{deletion("taskruns", refusedBare)},
+		WantStatusUpdates: statusUpdate(plannedAfterBare),
+		WantEvents:        []string{"Normal TaskRunsDeleted The build starts when earlier ones are gone: " + refusedBare.Name + "."},
 	}, {
 		Name:              "and is tried again with them, when the refused one is gone",
 		Key:               key,

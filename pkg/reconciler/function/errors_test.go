@@ -20,6 +20,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
@@ -70,11 +71,12 @@ func TestEither(t *testing.T) {
 	transient, later := errors.New("no answer"), errors.New("no room")
 	permanent := controller.NewPermanentError(errors.New("never"))
 	skipped := controller.NewSkipKey("leaving")
+	due := controller.NewRequeueAfter(time.Minute)
 	tests := map[string]struct {
 		first, second error
 		want          []error
-		// permanent and skipped errors are not tried again.
-		permanent, skipped bool
+		// permanent and skipped errors are not tried again; others are, when they are due.
+		permanent, skipped, due bool
 	}{
 		"neither":                         {},
 		"the first":                       {first: transient, want: []error{transient}},
@@ -85,12 +87,16 @@ func TestEither(t *testing.T) {
 		"only the first, and permanent":   {first: permanent, want: []error{permanent}, permanent: true},
 		"both are permanent":              {first: permanent, second: permanent, want: []error{permanent}, permanent: true},
 		"the namespace is being deleted":  {first: skipped, second: transient, want: []error{skipped}, skipped: true},
+		"the first is due later":          {first: due, want: []error{due}, due: true},
+		"the second cannot wait":          {first: due, second: transient, want: []error{transient}},
+		"the second is useless":           {first: due, second: permanent, want: []error{due}, due: true},
 		"the namespace is deleted by now": {first: permanent, second: skipped, want: []error{skipped}, skipped: true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := either(tc.first, tc.second)
-			if (got == nil) != (len(tc.want) == 0) || controller.IsPermanentError(got) != tc.permanent || controller.IsSkipKey(got) != tc.skipped {
+			isDue, _ := controller.IsRequeueKey(got)
+			if (got == nil) != (len(tc.want) == 0) || isDue != tc.due || controller.IsPermanentError(got) != tc.permanent || controller.IsSkipKey(got) != tc.skipped {
 				t.Errorf("either() = %#v", got)
 			}
 			for _, err := range tc.want {

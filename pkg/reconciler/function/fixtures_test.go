@@ -164,14 +164,25 @@ type fakeRegistry struct {
 	tagged       string
 }
 
-type fakeLookups struct{ fakeRegistry }
+// fakeLookups answers what was asked for last, and nothing else.
+type fakeLookups struct {
+	fakeRegistry
+	asked map[types.NamespacedName]images.Lookup
+}
 
-func (fakeLookups) Ask(types.NamespacedName, images.Lookup)   {}
-func (fakeLookups) Acknowledge(types.NamespacedName)          {}
-func (fakeLookups) Forget(types.NamespacedName)               {}
-func (fakeLookups) ForgetAll(func(types.NamespacedName) bool) {}
+func newFakeLookups(registry fakeRegistry) *fakeLookups {
+	return &fakeLookups{fakeRegistry: registry, asked: map[types.NamespacedName]images.Lookup{}}
+}
 
-func (f fakeLookups) Answer(_ types.NamespacedName, request images.Lookup, _ bool) (images.Found, bool) {
+func (f *fakeLookups) Ask(key types.NamespacedName, request images.Lookup) { f.asked[key] = request }
+func (f *fakeLookups) Acknowledge(key types.NamespacedName)                { delete(f.asked, key) }
+func (f *fakeLookups) Forget(key types.NamespacedName)                     { delete(f.asked, key) }
+func (f *fakeLookups) ForgetAll(func(types.NamespacedName) bool)           { clear(f.asked) }
+
+func (f *fakeLookups) Answer(key types.NamespacedName, request images.Lookup, _ bool) (images.Found, bool) {
+	if asked, ok := f.asked[key]; !ok || asked != request {
+		return images.Found{}, false
+	}
 	if request.Tag == "" {
 		return images.Found{Base: f.base}, !f.slow
 	}
@@ -211,7 +222,7 @@ func factory() rtesting.Factory {
 			podLister: w.PodLister, mountEventLister: w.EventLister,
 			logs:     fakeLogs(log),
 			secrets:  fakeSecrets{w.Row.OtherTestData[secretKey]},
-			lookups:  fakeLookups{registry},
+			lookups:  newFakeLookups(registry),
 			taggings: fakeTaggings{registry},
 		}
 		return functionreconciler.NewReconciler(ctx, logging.FromContext(ctx), w.Kiln, w.FunctionLister, edgeRecorder{w.Recorder}, r,

@@ -234,13 +234,16 @@ func isInvalid(err error) bool {
 }
 
 // either returns the error that has the Function tried again the soonest. One
-// that is useless to try again must not keep the other from it.
+// that is useless to try again, or that is to be looked at later, must not keep the
+// other from it.
 func either(first, second error) error {
-	switch {
-	case first == nil, controller.IsPermanentError(first) && second != nil:
+	switch later, _ := controller.IsRequeueKey(first); {
+	case first == nil:
 		return second
 	case second == nil, controller.IsPermanentError(second):
 		return first
+	case controller.IsPermanentError(first), later && !controller.IsSkipKey(second):
+		return second
 	default:
 		return errors.Join(first, second)
 	}

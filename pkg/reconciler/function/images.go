@@ -47,10 +47,13 @@ type registry[Request, Answer any] interface {
 // written. The answer is kept for as long as it is needed, and so outlasts attempts
 // to start a build that fail.
 func (r *Reconciler) lookAhead(fn *v1alpha1.Function, want *plan, taskRuns []*pipelinev1.TaskRun) {
-	if decision := builds.Decide(want.request, known(fn, taskRuns)); decision.Action == builds.Start {
+	request := want.request
+	if fn.Status.Build != nil {
+		// Whether there are others now is found out later, and seldom starts a build.
+		request.CredentialsVersion = fn.Status.Build.CredentialsVersion
+	}
+	if decision := builds.Decide(request, known(fn, taskRuns)); decision.Action == builds.Start {
 		r.lookups.Ask(keyOf(fn), lookupFor(want, decision))
-	} else {
-		r.lookups.Forget(keyOf(fn))
 	}
 }
 

@@ -316,8 +316,7 @@ func (r *recorder[Request, Answer]) Answer(_ types.NamespacedName, _ Request, aw
 
 var pushedTo = images.Repository{Name: repo, Namespace: namespace}
 
-// TestLookAhead wants that the registries are asked when, and as long as, a build
-// is to start.
+// TestLookAhead wants that the registries are asked when a build is to start.
 func TestLookAhead(t *testing.T) {
 	runs := taskRun(function(), builds.ReasonFirstBuild, taskRunRunning)
 	building := function(observed(configured, buildRunning(runs)))
@@ -341,7 +340,7 @@ func TestLookAhead(t *testing.T) {
 		"planned, rebuild requested":    {fn: plannedRebuild, want: fresh},
 	} {
 		t.Run(name, func(t *testing.T) {
-			lookups := &recorder[images.Lookup, images.Found]{asked: &images.Lookup{Tag: "earlier"}}
+			lookups := &recorder[images.Lookup, images.Found]{}
 			r := &Reconciler{lookups: lookups}
 			r.lookAhead(tc.fn, planOf(tc.fn), tc.taskRuns)
 			if diff := cmp.Diff(tc.want, lookups.asked); diff != "" {

@@ -209,7 +209,6 @@ func TestTurnIsGivenBack(t *testing.T) {
 		"the status cannot be written":   {fn: waiting, react: fail("create", "taskruns", errors.New("no connection"))},
 		"the Function is invalid by now": {fn: invalid},
 		"the registry has the image":     {fn: waiting, data: map[string]any{registryKey: fakeRegistry{digest: digestA}}},
-		"the registry has not answered":  {fn: waiting, data: map[string]any{registryKey: fakeRegistry{slow: true}}},
 		"the build has ended":            {fn: waiting, data: map[string]any{ktesting.Unlisted: []runtime.Object{tr1}}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -229,6 +228,23 @@ func TestTurnIsGivenBack(t *testing.T) {
 				t.Errorf("another waits at %+v", place)
 			}
 		})
+	}
+}
+
+// TestTurnIsKept wants that a Function whose turn it is keeps it while registries
+// are asked, and that nothing is said meanwhile: after a restart those that wait are
+// asked for anew, and start in their order.
+func TestTurnIsKept(t *testing.T) {
+	waiting := function(observed(configured, queued(builds.ReasonFirstBuild, "number 1")))
+	q := openedQueue(queue.Limits{Cluster: 1})
+	q.Ask(keyOf(waiting), queue.Ticket{})
+	row := rtesting.TableRow{
+		Name: "the registries have not answered", Key: key, Objects: []runtime.Object{waiting, configMap(waiting)},
+		OtherTestData: map[string]any{queueKey: q, registryKey: fakeRegistry{slow: true}},
+	}
+	row.Test(t, factory())
+	if place := q.Ask(types.NamespacedName{Namespace: "other", Name: "fn"}, queue.Ticket{}); place.Granted {
+		t.Error("another has been granted the turn")
 	}
 }
 
