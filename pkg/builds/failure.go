@@ -66,6 +66,9 @@ type Failure struct {
 	// runs nothing of the Function's.
 	Pushing bool
 
+	// Unscheduled says that no step was started: no node would have the build.
+	Unscheduled bool
+
 	// Message holds the words of what ran the build.
 	Message string
 
@@ -93,7 +96,7 @@ var (
 	timedOut = verdict{v1alpha1.ReasonBuildTimeout,
 		"The build took too long. Raise spec.build.timeout, up to the max-timeout in config-build.", false}
 	heldUp = verdict{v1alpha1.ReasonBuildTimeout,
-		"The build took too long, since something held it up. See to that, or raise spec.build.timeout, up to the max-timeout in config-build.", false}
+		"The build took too long, since something held it up. See to that, or raise spec.build.timeout, up to the max-timeout in config-build.", true}
 	outOfMemory = verdict{v1alpha1.ReasonBuildOutOfMemory,
 		"The build needs more memory than its limit. Raise spec.build.resources.limits.memory, up to the max-memory in config-build.", false}
 	outOfMemoryPushing = verdict{v1alpha1.ReasonBuildOutOfMemory,
@@ -217,7 +220,7 @@ func clean(log string, secrets []string) string {
 func (f Failure) judge() verdict {
 	switch f.Cause {
 	case TimedOut:
-		if heldUpWords.MatchString(f.Message) {
+		if f.Unscheduled || heldUpWords.MatchString(f.Message) {
 			return heldUp
 		}
 		return timedOut

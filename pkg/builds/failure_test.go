@@ -65,7 +65,11 @@ func failureCases() map[string]failureCase {
 		},
 		"timeout of what could not even start": {
 			Failure{Cause: TimedOut, Message: "TaskRun \"greeter-1\" failed to finish within \"15m0s\"\nPrevious status: [ExceededNodeResources] TaskRun Pod exceeded available resources"},
-			v1alpha1.ReasonBuildTimeout, false, []string{"held it up", "exceeded available resources"},
+			v1alpha1.ReasonBuildTimeout, true, []string{"held it up", "exceeded available resources"},
+		},
+		"timeout of what no node would have": {
+			Failure{Cause: TimedOut, Unscheduled: true, Message: `TaskRun "greeter-1" failed to finish within "15m0s"`},
+			v1alpha1.ReasonBuildTimeout, true, []string{"held it up", `"15m0s"`},
 		},
 		"out of memory, the builder itself": {
 			Failure{Cause: OutOfMemory, Message: `"step-install" exited with code 137: OOMKilled`, Log: "INFO RUN npm install\n"},

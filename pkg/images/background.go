@@ -35,6 +35,10 @@ const (
 	// lookupTimeout is less than what a build takes, which a look-up may save.
 	lookupTimeout = 3 * time.Second
 
+	// lookupPatience is for a look-up together with those before it: longer than many
+	// of them take where the registry answers, and all there is where it does not.
+	lookupPatience = 30 * time.Second
+
 	// taggingTimeout is for one try.
 	taggingTimeout = 30 * time.Second
 
@@ -63,10 +67,10 @@ type options[Request comparable, Answer any] struct {
 	name string
 	do   func(context.Context, Request) (Answer, error)
 
-	// timeout is that of one try where requests are tried again. Where they are
-	// not, the wait for a worker counts, too.
-	timeout time.Duration
-	retry   bool
+	// timeout is that of one try. Where requests are not tried again, patience is
+	// how long the wait for a worker and the try may take together.
+	timeout, patience time.Duration
+	retry             bool
 
 	// replaces says whether a request makes an earlier one of the Function needless.
 	replaces func(request, earlier Request) bool
@@ -102,6 +106,7 @@ func NewLookups(client *Client, wake func(types.NamespacedName)) *Background[Loo
 		name:     "image-lookups",
 		do:       client.Find,
 		timeout:  lookupTimeout,
+		patience: lookupPatience,
 		replaces: func(Lookup, Lookup) bool { return true },
 	})
 }
@@ -240,11 +245,11 @@ func (b *Background[Request, Answer]) next(ctx context.Context) bool {
 	if j == nil {
 		return true
 	}
-	deadline := j.since
-	if b.retry {
-		deadline = time.Now()
+	timeout := b.timeout
+	if !b.retry {
+		timeout = min(timeout, b.patience-time.Since(j.since))
 	}
-	try, cancel := context.WithDeadline(ctx, deadline.Add(b.timeout))
+	try, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	answer, err := b.do(try, j.request)
 	if b.finish(ctx, key, j, answer, err) {

@@ -52,7 +52,7 @@ func inBackground(t *testing.T, retry bool, do func(context.Context, string) (st
 		ctx, cancel := context.WithCancel(logging.WithLogger(t.Context(), zap.NewNop().Sugar()))
 		fake := &fakeBackground{}
 		fake.Background = newBackground(func(types.NamespacedName) { fake.woken.Add(1) }, options[string, string]{
-			name: "test", do: do, timeout: lookupTimeout, retry: retry,
+			name: "test", do: do, timeout: lookupTimeout, patience: lookupPatience, retry: retry,
 			// Of requests that are tried again, one replaces those of its first letter.
 			replaces: func(request, earlier string) bool { return !retry || request[0] == earlier[0] },
 		})
@@ -148,20 +148,23 @@ func TestBackgroundForgotten(t *testing.T) {
 }
 
 // TestBackgroundInTime wants that a registry which never answers costs each of
-// many Functions the timeout, and not the wait for the others.
+// many Functions no more than the patience there is, however many wait.
 func TestBackgroundInTime(t *testing.T) {
 	hang := func(ctx context.Context, _ string) (string, error) {
 		<-ctx.Done()
 		return "", ctx.Err()
 	}
 	inBackground(t, false, hang, func(t *testing.T, b *fakeBackground) {
-		const functions = 10 * workers
+		const functions = 100 * workers
 		for i := range functions {
 			key := types.NamespacedName{Namespace: "default", Name: strconv.Itoa(i)}
 			b.Ask(key, "a")
 			b.Answer(key, "a", true)
 		}
 		time.Sleep(lookupTimeout + time.Millisecond)
+		synctest.Wait()
+		b.wantWoken(t, workers)
+		time.Sleep(lookupPatience - lookupTimeout)
 		synctest.Wait()
 		b.wantWoken(t, functions)
 	})

@@ -339,6 +339,8 @@ func (r *Reconciler) followBuild(ctx context.Context, fn *v1alpha1.Function, wan
 		switch {
 		case condition == nil:
 			fn.Status.MarkBuildUnknown(v1alpha1.ReasonTaskRunCreated, "TaskRun %s is about to run.", tr.Name)
+		case condition.Reason == podPending && strings.Contains(condition.Message, unscheduled):
+			fn.Status.MarkBuildUnknown(v1alpha1.ReasonTaskRunRunning, "TaskRun %s waits for a node: %s", tr.Name, condition.Message)
 		case condition.Reason == podPending && len(neededSecrets(tr)) > 0:
 			// Neither Tekton nor the pod tells of a Secret that does not exist.
 			fn.Status.MarkBuildUnknown(v1alpha1.ReasonTaskRunRunning, "TaskRun %s waits for its pod to start, which needs Secret %s to exist.",
@@ -357,6 +359,9 @@ func (r *Reconciler) followBuild(ctx context.Context, fn *v1alpha1.Function, wan
 const (
 	// podPending is the reason of a TaskRun whose pod has not started.
 	podPending = "Pending"
+	// unscheduled is in the message of such a TaskRun where no node has taken its
+	// pod; what the scheduler says of that follows.
+	unscheduled = `"PodScheduled":"False"`
 	// exceededQuota is the reason of a TaskRun whose pod a quota does not allow.
 	// Tekton creates the pod when it does.
 	exceededQuota = "ExceededResourceQuota"

@@ -81,6 +81,9 @@ func TestReconcileCredentials(t *testing.T) {
 	running.Status.TemplateHash = resources.Remember(pulls)
 	pending := run(builds.ReasonFirstBuild, 1, "7")
 	succeededCondition(corev1.ConditionUnknown, "Pending", "pod status")(pending)
+	homeless := run(builds.ReasonFirstBuild, 1, "7")
+	succeededCondition(corev1.ConditionUnknown, "Pending", `pod status "PodScheduled":"False"; message: "0/1 nodes are available: 1 node(s) had untolerated taint(s)."`)(homeless)
+	wantsNode := "TaskRun " + homeless.Name + ` waits for a node: pod status "PodScheduled":"False"; message: "0/1 nodes are available: 1 node(s) had untolerated taint(s)."`
 	waiting := "TaskRun " + pending.Name + " waits for its pod to start, which needs Secret registry to exist."
 	quota := apierrs.NewForbidden(corev1.Resource("secrets"), "registry", errors.New("exceeded quota"))
 	const refusal = "The credentials in Secret registry cannot be brought to the namespace: secrets \"registry\" is forbidden: exceeded quota"
@@ -130,6 +133,15 @@ func TestReconcileCredentials(t *testing.T) {
 			fs.MarkBuildUnknown(v1alpha1.ReasonTaskRunRunning, "%s", waiting)
 		})))),
 		WantEvents: []string{"Normal TaskRunRunning " + waiting},
+	}, {
+		Name:          "a build that no node will have tells why",
+		Key:           key,
+		Objects:       []runtime.Object{function(observed(configured, buildCreated(withSecret))), configMap(function()), homeless},
+		OtherTestData: withCredentials(registrySecret("7")),
+		WantStatusUpdates: statusUpdate(function(observed(configured, buildCreated(homeless), marked(func(fs *v1alpha1.FunctionStatus) {
+			fs.MarkBuildUnknown(v1alpha1.ReasonTaskRunRunning, "%s", wantsNode)
+		})))),
+		WantEvents: []string{"Normal TaskRunRunning " + wantsNode},
 	}, {
 		Name:          "a build that the registry has refused waits for other credentials",
 		Key:           key,

@@ -132,6 +132,8 @@ func (r *Reconciler) findFailure(ctx context.Context, tr *pipelinev1.TaskRun) (b
 		Message: condition.Message,
 	}
 	if container == "" {
+		// Tekton knows of steps once a node has taken the pod.
+		failure.Unscheduled = failure.Cause == builds.TimedOut && len(tr.Status.Steps) == 0
 		if failure.Cause == builds.StepFailed {
 			// The pod failed as a whole: its node would not have it, or was shut down.
 			failure.Cause = builds.NotRun

@@ -556,7 +556,8 @@ func TestFindFailure(t *testing.T) {
 		"Tekton's container out of memory": {"InitContainerOOM", nil, builds.Failure{Cause: builds.NotRun}},
 		"evicted":                          {"PodEvicted", nil, builds.Failure{Cause: builds.Evicted}},
 		"cancelled":                        {"TaskRunCancelled", nil, builds.Failure{Cause: builds.Cancelled}},
-		"too long":                         {"TaskRunTimeout", nil, builds.Failure{Cause: builds.TimedOut}},
+		"too long":                         {"TaskRunTimeout", []pipelinev1.StepState{step("install", 0)}, builds.Failure{Cause: builds.TimedOut}},
+		"too long without a node":          {"TaskRunTimeout", nil, builds.Failure{Cause: builds.TimedOut, Unscheduled: true}},
 		"no image":                         {"TaskRunImagePullFailed", nil, builds.Failure{Cause: builds.ImagePull}},
 	} {
 		t.Run(name, func(t *testing.T) {

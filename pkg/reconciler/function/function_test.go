@@ -343,6 +343,7 @@ func TestReconcileBuild(t *testing.T) {
 	stuckRun := taskRun(function(), builds.ReasonFirstBuild, succeededCondition(corev1.ConditionUnknown, "ExceededNodeResources", "TaskRun Pod exceeded available resources"))
 	failedRun := taskRun(function(), builds.ReasonFirstBuild, taskRunFailed("StepFailed", `"step-install" exited with code 1`), withFailedStep)
 	timedOut := taskRun(function(), builds.ReasonFirstBuild, taskRunFailed("TaskRunTimeout", `TaskRun "x" failed to finish within "15m0s"`))
+	timedOut.Status.Steps = []pipelinev1.StepState{{Name: "install"}}
 	withoutResult := taskRun(function(), builds.ReasonFirstBuild, succeededCondition(corev1.ConditionTrue, "Succeeded", ""))
 	withBadResult := taskRun(function(), builds.ReasonFirstBuild, taskRunSucceeded("latest"))
 
