@@ -208,7 +208,7 @@ func (q *Queue) Open(waiting map[types.NamespacedName]Ticket, list func() ([]Bui
 }
 
 // Leave forgets those who are somebody else's to serve from now on. Each call
-// undoes one of Open.
+// undoes one of Open, if there was one.
 func (q *Queue) Leave(isTheirs func(types.NamespacedName) bool) {
 	q.mu.Lock()
 	for function := range q.granted {
@@ -221,7 +221,7 @@ func (q *Queue) Leave(isTheirs func(types.NamespacedName) bool) {
 			q.remove(w)
 		}
 	}
-	q.opened--
+	q.opened = max(q.opened-1, 0)
 	q.advance()
 }
 

@@ -19,6 +19,8 @@ package function
 import (
 	"context"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
@@ -116,12 +118,21 @@ type queueLeader struct {
 	queue     *queue.Queue
 	functions listers.FunctionLister
 	tekton    pipelineclientset.Interface
+
+	// promoting is held while the queue is being opened, which abandon ends.
+	promoting sync.Mutex
+	abandon   atomic.Pointer[context.CancelFunc]
 }
 
 // Promote implements pkgreconciler.LeaderAware. Nothing is reconciled before the
 // queue is open.
 func (l *queueLeader) Promote(bucket pkgreconciler.Bucket, enqueue func(pkgreconciler.Bucket, types.NamespacedName)) error {
-	err := wait.PollUntilContextCancel(l.ctx, openRetry, true, func(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithCancel(l.ctx)
+	defer cancel()
+	l.promoting.Lock()
+	defer l.promoting.Unlock()
+	l.abandon.Store(&cancel)
+	err := wait.PollUntilContextCancel(ctx, openRetry, true, func(ctx context.Context) (bool, error) {
 		err := l.open(ctx, bucket)
 		if err != nil {
 			logging.FromContext(ctx).Errorw("Failed to open the queue of builds; it is tried again", "error", err)
@@ -129,10 +140,21 @@ func (l *queueLeader) Promote(bucket pkgreconciler.Bucket, enqueue func(pkgrecon
 		return err == nil, nil
 	})
 	if err != nil {
-		// The process is about to end.
+		// The process is about to end, or somebody else leads by now.
 		return nil
 	}
 	return l.leader.Promote(bucket, enqueue)
+}
+
+// Demote implements pkgreconciler.LeaderAware. Who has lost the lease while the
+// queue was being opened does not come to lead when it is.
+func (l *queueLeader) Demote(bucket pkgreconciler.Bucket) {
+	if abandon := l.abandon.Load(); abandon != nil {
+		(*abandon)()
+	}
+	l.promoting.Lock()
+	defer l.promoting.Unlock()
+	l.leader.Demote(bucket)
 }
 
 // open opens the queue to the one who is to lead: with the Functions that wait, in

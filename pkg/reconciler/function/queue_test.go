@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -293,6 +294,40 @@ func TestQueueAcrossRestart(t *testing.T) {
 	leader.Demote(pkgreconciler.UniversalBucket())
 	if place := leader.queue.Ask(types.NamespacedName{Namespace: namespace, Name: "late"}, queue.Ticket{}); place.Granted || place.Number != 1 {
 		t.Errorf("who does not lead any more has places: %+v", place)
+	}
+}
+
+// TestDemotedWhileOpening wants that who loses the lease before the queue is open
+// does not lead, and that the queue opens when it is won again.
+func TestDemotedWhileOpening(t *testing.T) {
+	ctx, impl, _ := startController(t)
+	tried := make(chan struct{}, 1)
+	fails := atomic.Bool{}
+	fails.Store(true)
+	fakepipelineclient.Get(ctx).PrependReactor("list", "taskruns", func(clientgotesting.Action) (bool, runtime.Object, error) {
+		select {
+		case tried <- struct{}{}:
+		default:
+		}
+		return fails.Load(), nil, errors.New("no connection")
+	})
+	leader := impl.Reconciler.(*queueLeader)
+	promoted := make(chan error)
+	go func() { promoted <- leader.Promote(pkgreconciler.UniversalBucket(), nil) }()
+	<-tried
+	leader.Demote(pkgreconciler.UniversalBucket())
+	if err := <-promoted; err != nil {
+		t.Error(err)
+	}
+	if leader.IsLeaderFor(keyOf(function())) {
+		t.Error("who has lost the lease leads")
+	}
+	fails.Store(false)
+	if err := leader.Promote(pkgreconciler.UniversalBucket(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if place := leader.queue.Ask(keyOf(function()), queue.Ticket{}); !leader.IsLeaderFor(keyOf(function())) || !place.Granted {
+		t.Errorf("who has won the lease again has the place %+v", place)
 	}
 }
 
