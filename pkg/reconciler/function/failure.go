@@ -32,6 +32,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds"
+	"github.com/kiln-dev/kiln/pkg/observe"
 	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
 	"github.com/kiln-dev/kiln/pkg/redact"
 )
@@ -156,8 +157,8 @@ func (r *Reconciler) findLoss(failure *builds.Failure, tr *pipelinev1.TaskRun, e
 	}
 	pod, notCached := r.podLister.Pods(tr.Namespace).Get(tr.Status.PodName)
 	switch {
-	case notCached == nil && podCondition(pod, corev1.DisruptionTarget).Status == corev1.ConditionTrue:
-		failure.Cause, failure.Message = builds.Evicted, podCondition(pod, corev1.DisruptionTarget).Message
+	case notCached == nil && observe.PodCondition(pod, corev1.DisruptionTarget).Status == corev1.ConditionTrue:
+		failure.Cause, failure.Message = builds.Evicted, observe.PodCondition(pod, corev1.DisruptionTarget).Message
 	case failure.Cause == builds.TimedOut:
 		// Tekton itself has deleted the pod.
 	case notCached == nil && pod.DeletionTimestamp != nil, apierrs.IsNotFound(err):

@@ -18,7 +18,6 @@ package function
 
 import (
 	"cmp"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,61 +28,13 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	listers "github.com/kiln-dev/kiln/pkg/client/listers/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/observe"
 	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
 )
 
-// troubleOf says why the pod's function does not start, or "". Serving tells of
-// that too, but only when it happens to look at the pod, and that can be as late
-// as its progress deadline.
+// troubleOf says why the pod's function does not start, or "".
 func troubleOf(pod *corev1.Pod) string {
-	for i := range pod.Status.ContainerStatuses {
-		status := &pod.Status.ContainerStatuses[i]
-		if status.Name != resources.FunctionContainerName {
-			continue
-		}
-		if waiting := status.State.Waiting; waiting != nil && isStuck(waiting.Reason) {
-			return fmt.Sprintf("%s: %s", waiting.Reason, waiting.Message)
-		}
-		if crash := crashOf(status); crash != nil {
-			return "Container failed with: " + wordsOf(crash)
-		}
-	}
-	return ""
-}
-
-// isStuck says whether a container that waits for this reason waits for somebody
-// to do something about it.
-func isStuck(reason string) bool {
-	switch reason {
-	case "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
-		return true
-	}
-	return false
-}
-
-// crashOf returns the last crash of a container that has crashed at least
-// twice: the first may have been an accident. From then on a crash counts until
-// Serving finds the revision ready, as a container in a crash loop runs for a
-// moment every now and then.
-func crashOf(status *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
-	now, last := status.State.Terminated, status.LastTerminationState.Terminated
-	switch {
-	case last == nil || last.ExitCode == 0:
-		return nil
-	case now != nil && now.ExitCode != 0:
-		return now
-	case status.State.Waiting != nil || status.RestartCount > 1:
-		return last
-	default:
-		return nil
-	}
-}
-
-func wordsOf(crash *corev1.ContainerStateTerminated) string {
-	if crash.Message != "" {
-		return crash.Message
-	}
-	return fmt.Sprintf("%s (exit code %d)", crash.Reason, crash.ExitCode)
+	return observe.Trouble(pod, resources.FunctionContainerName)
 }
 
 // podState is what the pods of a revision tell.
@@ -106,11 +57,11 @@ func stateOfPods(pods []*corev1.Pod, events []*corev1.Event) podState {
 		if pod.DeletionTimestamp != nil {
 			continue
 		}
-		if c := podCondition(pod, corev1.PodReady); c.Status == corev1.ConditionTrue {
+		if c := observe.PodCondition(pod, corev1.PodReady); c.Status == corev1.ConditionTrue {
 			state.ready++
 		}
 		state.trouble = least(state.trouble, cmp.Or(troubleOf(pod), mountTroubleOf(pod, events)))
-		state.unscheduled = least(state.unscheduled, unscheduledOf(pod))
+		state.unscheduled = least(state.unscheduled, observe.Unscheduled(pod))
 	}
 	return state
 }
@@ -123,28 +74,11 @@ func least(a, b string) string {
 	return a
 }
 
-// unscheduledOf says why no node takes the pod, or "".
-func unscheduledOf(pod *corev1.Pod) string {
-	if c := podCondition(pod, corev1.PodScheduled); c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
-		return cmp.Or(c.Message, c.Reason)
-	}
-	return ""
-}
-
-func podCondition(pod *corev1.Pod, t corev1.PodConditionType) corev1.PodCondition {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == t {
-			return c
-		}
-	}
-	return corev1.PodCondition{}
-}
-
 // isTelling filters the events of pods: of those that are well Serving tells,
 // unless the Function wants a number of them at any time.
 func isTelling(functions listers.FunctionLister) func(any) bool {
 	return func(obj any) bool {
-		if pod, ok := obj.(*corev1.Pod); ok && (troubleOf(pod) != "" || unscheduledOf(pod) != "") {
+		if pod, ok := obj.(*corev1.Pod); ok && (troubleOf(pod) != "" || observe.Unscheduled(pod) != "") {
 			return true
 		}
 		pod, err := kmeta.DeletionHandlingAccessor(obj)

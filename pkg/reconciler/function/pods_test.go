@@ -60,62 +60,6 @@ func pod(fn *v1alpha1.Function, revision string, statuses ...corev1.ContainerSta
 	}
 }
 
-func TestTroubleOf(t *testing.T) {
-	waiting := func(reason, message string) corev1.ContainerState {
-		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}
-	}
-	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
-	last := func(t *corev1.ContainerStateTerminated) corev1.ContainerState {
-		return corev1.ContainerState{Terminated: t}
-	}
-	tests := map[string]struct {
-		status corev1.ContainerStatus
-		want   string
-	}{
-		"being created":       {corev1.ContainerStatus{Name: "function", State: waiting("ContainerCreating", "")}, ""},
-		"runs":                {corev1.ContainerStatus{Name: "function", State: running}, ""},
-		"crashed once":        {crashed1, ""},
-		"crashed, runs again": {corev1.ContainerStatus{Name: "function", RestartCount: 1, State: running, LastTerminationState: last(syntaxError)}, ""},
-		"crashed twice":       {crashed2, "Container failed with: handler.js:1: SyntaxError"},
-		"crashed, in back-off": {
-			corev1.ContainerStatus{Name: "function", RestartCount: 1, State: waiting("CrashLoopBackOff", "back-off 10s"), LastTerminationState: last(syntaxError)},
-			"Container failed with: handler.js:1: SyntaxError",
-		},
-		"in a crash loop, runs for a moment": {
-			corev1.ContainerStatus{Name: "function", RestartCount: 2, State: running, LastTerminationState: last(syntaxError)},
-			"Container failed with: handler.js:1: SyntaxError",
-		},
-		"ended well": {
-			corev1.ContainerStatus{Name: "function", RestartCount: 2, State: running, LastTerminationState: last(exited(0, ""))}, "",
-		},
-		"without words": {
-			corev1.ContainerStatus{
-				Name: "function", RestartCount: 3, State: waiting("CrashLoopBackOff", ""),
-				LastTerminationState: last(&corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"}),
-			},
-			"Container failed with: OOMKilled (exit code 137)",
-		},
-		"a Secret is missing": {
-			corev1.ContainerStatus{Name: "function", State: waiting("CreateContainerConfigError", `secret "token" not found`)},
-			`CreateContainerConfigError: secret "token" not found`,
-		},
-		"image not pulled": {
-			corev1.ContainerStatus{Name: "function", State: waiting("ImagePullBackOff", "Back-off pulling image")},
-			"ImagePullBackOff: Back-off pulling image",
-		},
-		"image not pulled yet":   {corev1.ContainerStatus{Name: "function", State: waiting("ErrImagePull", "timeout")}, ""},
-		"somebody's own sidecar": {corev1.ContainerStatus{Name: "queue-proxy", RestartCount: 9, LastTerminationState: last(syntaxError)}, ""},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			p := pod(running1, "greeter-00001", tc.status)
-			if got := troubleOf(p); got != tc.want {
-				t.Errorf("troubleOf() = %q, want %q", got, tc.want)
-			}
-		})
-	}
-}
-
 func TestIsTelling(t *testing.T) {
 	homeless := podWith("homeless", corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable"})
 	well := podWith("well", corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue})

@@ -1,0 +1,96 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package observe
+
+import (
+	"cmp"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Trouble says why the container of that name does not start in the pod, or "".
+// Serving tells of that too, but only when it happens to look at the pod, and that
+// can be as late as its progress deadline.
+func Trouble(pod *corev1.Pod, container string) string {
+	for i := range pod.Status.ContainerStatuses {
+		status := &pod.Status.ContainerStatuses[i]
+		if status.Name != container {
+			continue
+		}
+		if waiting := status.State.Waiting; waiting != nil && isStuck(waiting.Reason) {
+			return fmt.Sprintf("%s: %s", waiting.Reason, waiting.Message)
+		}
+		if crash := crashOf(status); crash != nil {
+			return "Container failed with: " + wordsOf(crash)
+		}
+	}
+	return ""
+}
+
+// isStuck says whether a container that waits for this reason waits for somebody
+// to do something about it.
+func isStuck(reason string) bool {
+	switch reason {
+	case "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
+		return true
+	}
+	return false
+}
+
+// crashOf returns the last crash of a container that has crashed at least
+// twice: the first may have been an accident. From then on a crash counts until
+// Serving finds the revision ready, as a container in a crash loop runs for a
+// moment every now and then.
+func crashOf(status *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
+	now, last := status.State.Terminated, status.LastTerminationState.Terminated
+	switch {
+	case last == nil || last.ExitCode == 0:
+		return nil
+	case now != nil && now.ExitCode != 0:
+		return now
+	case status.State.Waiting != nil || status.RestartCount > 1:
+		return last
+	default:
+		return nil
+	}
+}
+
+func wordsOf(crash *corev1.ContainerStateTerminated) string {
+	if crash.Message != "" {
+		return crash.Message
+	}
+	return fmt.Sprintf("%s (exit code %d)", crash.Reason, crash.ExitCode)
+}
+
+// Unscheduled says why no node takes the pod, or "".
+func Unscheduled(pod *corev1.Pod) string {
+	if c := PodCondition(pod, corev1.PodScheduled); c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
+		return cmp.Or(c.Message, c.Reason)
+	}
+	return ""
+}
+
+// PodCondition returns the condition of that type, or an empty one.
+func PodCondition(pod *corev1.Pod, t corev1.PodConditionType) corev1.PodCondition {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == t {
+			return c
+		}
+	}
+	return corev1.PodCondition{}
+}
