@@ -1,0 +1,152 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package cli is kubectl fn: everyday operations on Functions for people who do
+// not want to know what a TaskRun is.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
+)
+
+// cli is what all commands share.
+type cli struct {
+	genericiooptions.IOStreams
+	flags *genericclioptions.ConfigFlags
+
+	// connect makes the clients, once a command needs them.
+	connect func() (*Clients, error)
+	now     func() time.Time
+}
+
+// New returns the command kubectl fn.
+func New(streams genericiooptions.IOStreams) *cobra.Command {
+	c := &cli{IOStreams: streams, flags: genericclioptions.NewConfigFlags(true), now: time.Now}
+	c.connect = func() (*Clients, error) {
+		return newClients(c.flags, rest.NewWarningWriter(streams.ErrOut, rest.WarningWriterOptions{Deduplicate: true}))
+	}
+	return c.command()
+}
+
+func (c *cli) command() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "kubectl-fn",
+		Short: "Work with Kiln's Functions",
+		Long: "kubectl fn makes, watches, calls and mends Kiln's Functions.\n\n" +
+			"It is a plugin of kubectl: the binary kubectl-fn has to be on PATH.",
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl fn"},
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.SetOut(c.Out)
+	root.SetErr(c.ErrOut)
+	root.SetIn(c.In)
+	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error {
+		return try(err, "%s --help", command.CommandPath())
+	})
+	c.flags.AddFlags(root.PersistentFlags())
+	must(root.RegisterFlagCompletionFunc("namespace", c.completeNamespaces))
+	must(root.RegisterFlagCompletionFunc("context", c.completeContexts))
+	root.AddCommand(
+		c.listCommand(), c.statusCommand(), c.buildStatusCommand(), c.buildLogsCommand(), c.logsCommand(),
+		c.revisionsCommand(), c.rollbackCommand(), c.trafficCommand(), c.rebuildCommand(), c.deleteCommand(),
+		c.describeRuntimeCommand(),
+	)
+	return root
+}
+
+// named wants the name of one Function as the argument of a command.
+func named(command *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return try(fmt.Errorf("name one Function; there are %d names", len(args)), "kubectl fn list, or %s --help", command.CommandPath())
+	}
+	return nil
+}
+
+// watcher lists and watches one kind of object. All typed clients do.
+type watcher[L runtime.Object] interface {
+	List(ctx context.Context, opts metav1.ListOptions) (L, error)
+	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
+}
+
+// rewatch is how long it takes until a watch that broke is tried again.
+const rewatch = time.Second
+
+// follow calls visit with the objects that opts select, and again after changes
+// of theirs, until it says that it is done or returns an error.
+func follow[L runtime.Object](ctx context.Context, client watcher[L], opts metav1.ListOptions, visit func(L) (done bool, err error)) error {
+	for {
+		list, err := client.List(ctx, opts)
+		if err != nil {
+			return fmt.Errorf("failed to list: %w", err)
+		}
+		if done, err := visit(list); done || err != nil {
+			return err
+		}
+		listMeta, err := meta.ListAccessor(list)
+		if err != nil {
+			return fmt.Errorf("failed to read list: %w", err)
+		}
+		from := opts
+		from.ResourceVersion = listMeta.GetResourceVersion()
+		if err := awaitChange(ctx, client, from); err != nil {
+			return err
+		}
+	}
+}
+
+// awaitChange returns after a change, or when there may have been one.
+func awaitChange[L runtime.Object](ctx context.Context, client watcher[L], from metav1.ListOptions) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	changes, err := client.Watch(ctx, from)
+	if err != nil {
+		return fmt.Errorf("failed to watch: %w", err)
+	}
+	defer changes.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case event, ok := <-changes.ResultChan():
+		if ok && event.Type != watch.Error {
+			return nil
+		}
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(rewatch):
+		return nil
+	}
+}
+
+// isInterrupted says whether a command ended since the user wanted so.
+func isInterrupted(err error) bool {
+	return errors.Is(err, context.Canceled)
+}

@@ -1,0 +1,344 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
+	tektonfake "github.com/tektoncd/pipeline/pkg/client/clientset/versioned/fake"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	kubefake "k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"knative.dev/pkg/apis"
+	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
+	servingfake "knative.dev/serving/pkg/client/clientset/versioned/fake"
+
+	"github.com/kiln-dev/kiln/pkg/apis/config"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	kilnfake "github.com/kiln-dev/kiln/pkg/client/clientset/versioned/fake"
+)
+
+const namespace = "default"
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func ago(d time.Duration) metav1.Time { return metav1.NewTime(noon.Add(-d)) }
+
+// world is a cluster in memory, and the command that talks to it.
+type world struct {
+	*testing.T
+	*cli
+	kube    *kubefake.Clientset
+	kiln    *kilnfake.Clientset
+	out     *bytes.Buffer
+	errOut  *bytes.Buffer
+	clients *Clients
+}
+
+func newWorld(t *testing.T, objects ...runtime.Object) *world {
+	t.Helper()
+	var kube, kiln, tekton, serving []runtime.Object
+	for _, object := range objects {
+		switch object.(type) {
+		case *v1alpha1.Function:
+			kiln = append(kiln, object)
+		case *pipelinev1.TaskRun:
+			tekton = append(tekton, object)
+		case *servingv1.Revision:
+			serving = append(serving, object)
+		default:
+			kube = append(kube, object)
+		}
+	}
+	w := &world{T: t, kube: kubefake.NewClientset(kube...), kiln: kilnfake.NewSimpleClientset(kiln...)}
+	streams, _, out, errOut := genericiooptions.NewTestIOStreams()
+	w.out, w.errOut = out, errOut
+	w.clients = &Clients{
+		Kube: w.kube, Kiln: w.kiln, Tekton: tektonfake.NewSimpleClientset(tekton...), Serving: servingfake.NewSimpleClientset(serving...),
+		Namespace: namespace,
+	}
+	w.cli = &cli{
+		IOStreams: streams, flags: genericclioptions.NewConfigFlags(true), now: func() time.Time { return noon },
+		connect: func() (*Clients, error) { return new(*w.clients), nil },
+	}
+	return w
+}
+
+// run runs kubectl fn with these arguments and returns what it prints.
+func (w *world) run(args ...string) (string, error) {
+	return w.runIn(w.Context(), args...)
+}
+
+func (w *world) runIn(ctx context.Context, args ...string) (string, error) {
+	w.out.Reset()
+	w.errOut.Reset()
+	command := w.command()
+	command.SetArgs(args)
+	err := Explain(command.ExecuteContext(ctx))
+	return w.out.String(), err
+}
+
+// want runs kubectl fn and wants that it prints this.
+func (w *world) want(want string, args ...string) {
+	w.Helper()
+	got, err := w.run(args...)
+	if err != nil {
+		w.Fatalf("kubectl fn %s: %v", strings.Join(args, " "), err)
+	}
+	if diff := cmp.Diff(strings.TrimLeft(want, "\n"), got); diff != "" {
+		w.Errorf("kubectl fn %s (-want +got):\n%s", strings.Join(args, " "), diff)
+	}
+}
+
+// wantError runs kubectl fn and wants that it fails with these words, the last of
+// which are what to try.
+func (w *world) wantError(words, advice string, args ...string) {
+	w.Helper()
+	_, err := w.run(args...)
+	if err == nil || !strings.Contains(err.Error(), words) || !strings.HasSuffix(err.Error(), "\nTry: "+advice) {
+		w.Errorf("kubectl fn %s: error is %v\nwant %q in it and the advice %q", strings.Join(args, " "), err, words, advice)
+	}
+}
+
+// function returns the Function of that name as the API server has it.
+func (w *world) function(name string) *v1alpha1.Function {
+	w.Helper()
+	fn, err := w.kiln.ServerlessV1alpha1().Functions(namespace).Get(w.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return fn
+}
+
+func newFunction(name string, marks ...func(*v1alpha1.FunctionStatus)) *v1alpha1.Function {
+	fn := &v1alpha1.Function{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: namespace, UID: "uid-of-fn", Generation: 2, CreationTimestamp: ago(time.Hour),
+		},
+		Spec: v1alpha1.FunctionSpec{Runtime: "nodejs24", Source: "module.exports = {}"},
+	}
+	fn.Status.ObservedGeneration = 2
+	fn.Status.InitializeConditions()
+	for _, mark := range marks {
+		mark(&fn.Status)
+	}
+	fn.Status.UpdatePhase()
+	for i := range fn.Status.Conditions {
+		fn.Status.Conditions[i].LastTransitionTime = apis.VolatileTime{Inner: ago(time.Minute)}
+	}
+	return fn
+}
+
+func builds(fs *v1alpha1.FunctionStatus) {
+	fs.MarkConfigurationReady("ConfigMapCreated", "written")
+	fs.Build = &v1alpha1.BuildStatus{
+		TaskRunName: "fn-1", Reason: "SourceChanged", Generation: 2, ImageTag: "abc", Attempts: 1, StartTime: new(ago(5 * time.Minute)),
+	}
+	fs.MarkBuildUnknown(v1alpha1.ReasonTaskRunRunning, "TaskRun fn-1 runs.")
+}
+
+func built(fs *v1alpha1.FunctionStatus) {
+	builds(fs)
+	fs.Build.CompletionTime = new(ago(4 * time.Minute))
+	fs.Image, fs.ImageTag = "registry.example/fn@sha256:01", "abc"
+	fs.MarkBuildReady(v1alpha1.ReasonTaskRunSucceeded, "TaskRun fn-1 built it.")
+}
+
+func buildFailed(fs *v1alpha1.FunctionStatus) {
+	builds(fs)
+	fs.Build.Failure = &v1alpha1.BuildFailure{Reason: v1alpha1.ReasonTaskRunFailed, Message: "Correct it.", Log: "npm error\n"}
+	fs.MarkBuildFailed(v1alpha1.ReasonTaskRunFailed, "Correct it.")
+}
+
+func serves(fs *v1alpha1.FunctionStatus) {
+	built(fs)
+	fs.URL = apis.HTTP("fn.default.svc.cluster.local")
+	fs.LatestReadyRevisionName = "fn-00002"
+	fs.Traffic = []v1alpha1.TrafficStatus{{RevisionName: "fn-00002", LatestRevision: new(true), Percent: new(int64(100))}}
+	fs.MarkRunning()
+}
+
+func taskRun() *pipelinev1.TaskRun {
+	tr := &pipelinev1.TaskRun{ObjectMeta: metav1.ObjectMeta{Name: "fn-1", Namespace: namespace}}
+	tr.Status.PodName = "fn-1-pod"
+	tr.Status.Steps = []pipelinev1.StepState{{Name: "push", Container: "step-push"}}
+	return tr
+}
+
+func buildPod() *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "fn-1-pod", Namespace: namespace, Labels: map[string]string{serverless.FunctionUIDLabelKey: "uid-of-fn"}},
+		Status: corev1.PodStatus{
+			Phase:             corev1.PodSucceeded,
+			ContainerStatuses: []corev1.ContainerStatus{{Name: "step-push", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}},
+		},
+	}
+}
+
+// pod returns a pod of a revision that takes requests.
+func pod(revision, name string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: namespace, CreationTimestamp: ago(3 * time.Minute),
+			Labels: map[string]string{serverless.FunctionUIDLabelKey: "uid-of-fn", "serving.knative.dev/revision": revision},
+		},
+		Status: corev1.PodStatus{
+			Phase:      corev1.PodRunning,
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+			ContainerStatuses: []corev1.ContainerStatus{
+				{Name: "function", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
+			},
+		},
+	}
+}
+
+// crashing returns a pod that crashes over and over.
+func crashing(revision, name string) *corev1.Pod {
+	p := pod(revision, name)
+	p.Status.Conditions = nil
+	p.Status.ContainerStatuses[0] = corev1.ContainerStatus{
+		Name: "function", RestartCount: 3,
+		State:                corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
+		LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: "no such module"}},
+	}
+	return p
+}
+
+func revision(name string, ready corev1.ConditionStatus) *servingv1.Revision {
+	r := &servingv1.Revision{ObjectMeta: metav1.ObjectMeta{
+		Name: name, Namespace: namespace, CreationTimestamp: ago(10 * time.Minute), Labels: map[string]string{"serving.knative.dev/service": "fn"},
+	}}
+	r.Spec.Containers = []corev1.Container{{Image: "registry.example/" + name}}
+	r.Status.Conditions = append(r.Status.Conditions, apis.Condition{Type: apis.ConditionReady, Status: ready})
+	return r
+}
+
+func runtimesConfig() *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: config.RuntimesConfigName, Namespace: SystemNamespace},
+		Data: map[string]string{
+			"nodejs24":  "baseImage: node:24\nlanguage: nodejs\n",
+			"python313": "baseImage: python:3.13\nlanguage: python\ndeprecated: true\n",
+			"_example":  "not read",
+		},
+	}
+}
+
+func TestErrorsEndWithWhatToTry(t *testing.T) {
+	w := newWorld(t, newFunction("fn"))
+	w.wantError("there are 0 names", "kubectl fn list, or kubectl fn status --help", "status")
+	w.wantError("there are 2 names", "kubectl fn list, or kubectl fn logs --help", "logs", "a", "b")
+	w.wantError("unknown flag: --nope", "kubectl fn status --help", "status", "--nope")
+	w.wantError(`unknown command "nope"`, "the command with --help", "nope")
+	for _, command := range []string{"status", "build-status", "build-logs", "logs", "revisions", "rollback", "traffic", "rebuild", "delete"} {
+		w.wantError("there is no Function gone in namespace default", "kubectl fn list --all-namespaces", command, "gone")
+	}
+}
+
+func TestExplain(t *testing.T) {
+	functions := schema.GroupResource{Group: serverless.GroupName, Resource: "functions"}
+	tests := map[string]struct {
+		err    error
+		advice string
+	}{
+		"forbidden":     {apierrs.NewForbidden(functions, "fn", errors.New("no")), "kubectl auth can-i --list, and ask who administers the cluster for the role edit in the namespace"},
+		"unauthorized":  {apierrs.NewUnauthorized("no"), "log in to the cluster again, or: kubectl config current-context"},
+		"not installed": {apierrs.NewGenericServerResponse(404, "get", functions, "", "", 0, true), "kubectl config current-context"},
+		"conflict":      {apierrs.NewConflict(functions, "fn", errors.New("no")), "the same command again: somebody else has changed the Function meanwhile"},
+		"bad":           {apierrs.NewBadRequest("no"), "kubectl explain fn.spec"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := Explain(tc.err)
+			if want := "\nTry: " + tc.advice; !strings.HasSuffix(got.Error(), want) || !errors.Is(got, tc.err) {
+				t.Errorf("Explain() = %v, want the end %q", got, want)
+			}
+			if again := Explain(got); again.Error() != got.Error() {
+				t.Errorf("Explain() explains twice: %v", again)
+			}
+		})
+	}
+	if err := Explain(nil); err != nil {
+		t.Errorf("Explain(nil) = %v", err)
+	}
+	if err := Explain(ErrQuiet); err != ErrQuiet {
+		t.Errorf("Explain(ErrQuiet) = %v", err)
+	}
+}
+
+// onWatch calls change once, after the first watch of Functions has begun.
+func (w *world) onWatch(change func()) {
+	var once sync.Once
+	w.kiln.PrependWatchReactor("functions", func(action clienttesting.Action) (bool, watch.Interface, error) {
+		changes, err := w.kiln.Tracker().Watch(action.GetResource(), action.GetNamespace())
+		once.Do(func() { go change() })
+		return true, changes, err
+	})
+}
+
+// update changes a Function, as a controller does.
+func (w *world) update(name string, mark func(*v1alpha1.FunctionStatus)) {
+	fn := newFunction(name, mark)
+	if _, err := w.kiln.ServerlessV1alpha1().Functions(namespace).Update(context.Background(), fn, metav1.UpdateOptions{}); err != nil {
+		w.Error(err)
+	}
+}
+
+// A command must see what changes after its first look.
+func TestFollow(t *testing.T) {
+	w := newWorld(t, newFunction("fn", builds))
+	w.onWatch(func() { w.update("fn", built) })
+	seen := 0
+	err := w.clients.followFunction(t.Context(), "fn", func(fn *v1alpha1.Function) (bool, error) {
+		seen++
+		return fn.Status.GetCondition(v1alpha1.FunctionConditionBuildReady).IsTrue(), nil
+	})
+	if err != nil || seen != 2 {
+		t.Errorf("followFunction() looked %d times and returned %v, want 2 and no error", seen, err)
+	}
+}
+
+func TestFollowGoesWithTheFunction(t *testing.T) {
+	w := newWorld(t, newFunction("fn", builds))
+	w.onWatch(func() {
+		if err := w.kiln.ServerlessV1alpha1().Functions(namespace).Delete(context.Background(), "fn", metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	err := w.clients.followFunction(t.Context(), "fn", func(*v1alpha1.Function) (bool, error) { return false, nil })
+	if err == nil || !strings.Contains(err.Error(), "there is no Function fn in namespace default any more") {
+		t.Errorf("followFunction() = %v", err)
+	}
+}

@@ -1,0 +1,163 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	pipelineclient "github.com/tektoncd/pipeline/pkg/client/clientset/versioned"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"knative.dev/serving/pkg/apis/serving"
+	servingclient "knative.dev/serving/pkg/client/clientset/versioned"
+
+	"github.com/kiln-dev/kiln/pkg/apis/serverless"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	kilnclient "github.com/kiln-dev/kiln/pkg/client/clientset/versioned"
+	"github.com/kiln-dev/kiln/pkg/observe"
+	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
+)
+
+// SystemNamespace is the namespace that Kiln is installed in.
+const SystemNamespace = "kiln-system"
+
+// Clients talk to the cluster.
+type Clients struct {
+	Kube    kubernetes.Interface
+	Kiln    kilnclient.Interface
+	Tekton  pipelineclient.Interface
+	Serving servingclient.Interface
+
+	// Config is how the cluster is reached.
+	Config *rest.Config
+
+	// Namespace is the one that commands are about.
+	Namespace string
+}
+
+// newClients makes clients of what kubectl's flags and the kubeconfig say.
+func newClients(flags *genericclioptions.ConfigFlags, warnings rest.WarningHandler) (*Clients, error) {
+	namespace, _, err := flags.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return nil, fmt.Errorf("failed to read kubeconfig: %w", err)
+	}
+	config, err := flags.ToRESTConfig()
+	if err != nil {
+		return nil, fmt.Errorf("failed to read kubeconfig: %w", err)
+	}
+	config.WarningHandler = warnings
+	c := &Clients{Config: config, Namespace: namespace}
+	kube, errKube := kubernetes.NewForConfig(config)
+	kiln, errKiln := kilnclient.NewForConfig(config)
+	tekton, errTekton := pipelineclient.NewForConfig(config)
+	serving, errServing := servingclient.NewForConfig(config)
+	c.Kube, c.Kiln, c.Tekton, c.Serving = kube, kiln, tekton, serving
+	if err := errors.Join(errKube, errKiln, errTekton, errServing); err != nil {
+		return nil, fmt.Errorf("failed to make clients: %w", err)
+	}
+	return c, nil
+}
+
+// function returns the Function of that name.
+func (c *Clients) function(ctx context.Context, name string) (*v1alpha1.Function, error) {
+	fn, err := c.Kiln.ServerlessV1alpha1().Functions(c.Namespace).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrs.IsNotFound(err) && isOfObject(err):
+		return nil, try(fmt.Errorf("there is no Function %s in namespace %s", name, c.Namespace), "kubectl fn list --all-namespaces")
+	case err != nil:
+		return nil, fmt.Errorf("failed to get Function %s: %w", name, err)
+	}
+	return fn, nil
+}
+
+// isOfObject says whether it is one object that was not found, and not its kind.
+func isOfObject(err error) bool {
+	status := apierrs.APIStatus(nil)
+	return errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Name != ""
+}
+
+// pods returns the pods that run the Function, newest first.
+func (c *Clients) pods(ctx context.Context, fn *v1alpha1.Function) ([]*corev1.Pod, error) {
+	list, err := c.Kube.CoreV1().Pods(fn.Namespace).List(ctx, podsOf(fn))
+	if err != nil {
+		return nil, fmt.Errorf("failed to list pods: %w", err)
+	}
+	return sortPods(list), nil
+}
+
+// podsOf selects the pods that run a Function: what Serving starts belongs to a
+// revision, and builds do not.
+func podsOf(fn *v1alpha1.Function) metav1.ListOptions {
+	return metav1.ListOptions{LabelSelector: labels.Set{serverless.FunctionUIDLabelKey: string(fn.UID)}.String() + "," + serving.RevisionLabelKey}
+}
+
+func sortPods(list *corev1.PodList) []*corev1.Pod {
+	pods := make([]*corev1.Pod, 0, len(list.Items))
+	for i := range list.Items {
+		pods = append(pods, &list.Items[i])
+	}
+	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
+		if c := b.CreationTimestamp.Compare(a.CreationTimestamp.Time); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	return pods
+}
+
+// observe looks at a Function and at what belongs to it.
+func (c *Clients) observe(ctx context.Context, fn *v1alpha1.Function) (observe.Observed, error) {
+	seen := observe.Observed{Function: fn, Container: resources.FunctionContainerName}
+	var err error
+	if seen.Pods, err = c.pods(ctx, fn); err != nil {
+		return seen, err
+	}
+	if fn.Status.Build == nil || fn.Status.Build.TaskRunName == "" {
+		return seen, nil
+	}
+	taskRun, err := c.Tekton.TektonV1().TaskRuns(fn.Namespace).Get(ctx, fn.Status.Build.TaskRunName, metav1.GetOptions{})
+	switch {
+	case apierrs.IsNotFound(err):
+		return seen, nil
+	case err != nil:
+		return seen, fmt.Errorf("failed to get TaskRun %s: %w", fn.Status.Build.TaskRunName, err)
+	}
+	seen.Build.Exists = true
+	if taskRun.Status.PodName == "" {
+		return seen, nil
+	}
+	pod, err := c.Kube.CoreV1().Pods(fn.Namespace).Get(ctx, taskRun.Status.PodName, metav1.GetOptions{})
+	switch {
+	case apierrs.IsNotFound(err):
+	case err != nil:
+		return seen, fmt.Errorf("failed to get pod %s: %w", taskRun.Status.PodName, err)
+	default:
+		seen.Build.Pod = pod
+	}
+	return seen, nil
+}

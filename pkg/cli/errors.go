@@ -1,0 +1,67 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"net"
+
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// ErrQuiet is the error of a command that has said already what is wrong.
+var ErrQuiet = errors.New("failed")
+
+// advisedError is an error that ends with what to try.
+type advisedError struct {
+	error
+	advice string
+}
+
+func (e advisedError) Error() string { return e.error.Error() + "\nTry: " + e.advice }
+func (e advisedError) Unwrap() error { return e.error }
+
+// try adds to an error what to try.
+func try(err error, format string, args ...any) error {
+	return advisedError{error: err, advice: fmt.Sprintf(format, args...)}
+}
+
+// Explain returns the error with what to try, unless it says so already.
+func Explain(err error) error {
+	if err == nil || errors.Is(err, ErrQuiet) || errors.As(err, new(advisedError)) {
+		return err
+	}
+	switch {
+	case clientcmd.IsEmptyConfig(err):
+		return try(err, "set KUBECONFIG, or: kubectl config get-contexts")
+	case apierrs.IsForbidden(err):
+		return try(err, "kubectl auth can-i --list, and ask who administers the cluster for the role edit in the namespace")
+	case apierrs.IsUnauthorized(err):
+		return try(err, "log in to the cluster again, or: kubectl config current-context")
+	case apierrs.IsNotFound(err) && !isOfObject(err):
+		return try(fmt.Errorf("%w; it seems that Kiln is not installed on this cluster", err), "kubectl config current-context")
+	case apierrs.IsConflict(err):
+		return try(err, "the same command again: somebody else has changed the Function meanwhile")
+	case apierrs.IsInvalid(err), apierrs.IsBadRequest(err):
+		return try(err, "kubectl explain fn.spec")
+	case errors.As(err, new(net.Error)):
+		return try(err, "kubectl cluster-info")
+	}
+	return try(err, "the command with --help")
+}

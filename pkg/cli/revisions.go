@@ -1,0 +1,359 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/util/retry"
+
+	"knative.dev/serving/pkg/apis/serving"
+	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
+
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+)
+
+// latest stands for whichever revision is the newest that is ready.
+const latest = "latest"
+
+// revisionReport is one of the revisions that kubectl fn revisions prints for programs.
+type revisionReport struct {
+	Name    string   `json:"name"`
+	Percent int64    `json:"percent"`
+	Tags    []string `json:"tags,omitempty"`
+	Ready   string   `json:"ready"`
+	Reason  string   `json:"reason,omitempty"`
+	Image   string   `json:"image,omitempty"`
+
+	Created metav1.Time `json:"created"`
+}
+
+// revisions returns the revisions of a Function, newest first.
+func (c *Clients) revisions(ctx context.Context, name string) ([]servingv1.Revision, error) {
+	list, err := c.Serving.ServingV1().Revisions(c.Namespace).List(ctx, metav1.ListOptions{
+		LabelSelector: labels.Set{serving.ServiceLabelKey: name}.String(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("failed to list revisions: %w", err)
+	}
+	slices.SortFunc(list.Items, func(a, b servingv1.Revision) int {
+		return cmp.Or(cmp.Compare(len(b.Name), len(a.Name)), strings.Compare(b.Name, a.Name))
+	})
+	return list.Items, nil
+}
+
+func (c *cli) revisionsCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use:               "revisions NAME",
+		Short:             "List the revisions of a function, and their shares of the requests",
+		Args:              named,
+		ValidArgsFunction: c.completeNames(1),
+	}
+	out := newOutput(command)
+	command.RunE = func(command *cobra.Command, args []string) error {
+		clients, err := c.connect()
+		if err != nil {
+			return err
+		}
+		fn, err := clients.function(command.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		revisions, err := clients.revisions(command.Context(), fn.Name)
+		if err != nil {
+			return err
+		}
+		reports := reportRevisions(fn, revisions)
+		switch {
+		case !out.forHumans():
+			return out.report(c.Out, "RevisionsReport", map[string]any{"name": fn.Name, "namespace": fn.Namespace, "revisions": reports})
+		case len(reports) == 0:
+			fmt.Fprintf(c.ErrOut, "There are no revisions yet. See: kubectl fn status %s\n", fn.Name)
+			return nil
+		}
+		var rows [][]any
+		for _, r := range reports {
+			rows = append(rows, []any{
+				r.Name, fmt.Sprintf("%d%%", r.Percent), cmp.Or(strings.Join(r.Tags, ","), none), r.Ready, c.age(&r.Created), r.Reason, r.Image,
+			})
+		}
+		return out.table(c.Out, columns("Revision", "Traffic", "Tags", "Ready", "Age", "Reason", "+Image"), rows)
+	}
+	return command
+}
+
+func reportRevisions(fn *v1alpha1.Function, revisions []servingv1.Revision) []revisionReport {
+	reports := make([]revisionReport, 0, len(revisions))
+	for i := range revisions {
+		revision := &revisions[i]
+		ready := revision.Status.GetCondition(servingv1.RevisionConditionReady)
+		r := revisionReport{Name: revision.Name, Ready: "Unknown", Created: revision.CreationTimestamp}
+		if ready != nil {
+			r.Ready, r.Reason = string(ready.Status), ready.Reason
+		}
+		if len(revision.Spec.Containers) > 0 {
+			r.Image = revision.Spec.Containers[0].Image
+		}
+		for _, target := range fn.Status.Traffic {
+			if target.RevisionName != revision.Name {
+				continue
+			}
+			if target.Percent != nil {
+				r.Percent += *target.Percent
+			}
+			if target.Tag != "" {
+				r.Tags = append(r.Tags, target.Tag)
+			}
+		}
+		reports = append(reports, r)
+	}
+	return reports
+}
+
+func (c *cli) rollbackCommand() *cobra.Command {
+	var to string
+	command := &cobra.Command{
+		Use:   "rollback NAME",
+		Short: "Send all requests to an earlier revision",
+		Long: "Send all requests to an earlier revision: to the one before the newest that gets some, or to the one\n" +
+			"that --to names. Nothing is built. Newer revisions get no requests until traffic says so again.",
+		Example:           "  kubectl fn rollback greeter\n  kubectl fn rollback greeter --to=greeter-00003",
+		Args:              named,
+		ValidArgsFunction: c.completeNames(1),
+	}
+	command.Flags().StringVar(&to, "to", "", "The revision, by its name or its number.")
+	must(command.RegisterFlagCompletionFunc("to", c.completeRevisions("")))
+	command.RunE = func(command *cobra.Command, args []string) error {
+		clients, err := c.connect()
+		if err != nil {
+			return err
+		}
+		fn, err := clients.function(command.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		revisions, err := clients.revisions(command.Context(), fn.Name)
+		if err != nil {
+			return err
+		}
+		name, err := earlier(fn, revisions)
+		if to != "" {
+			name, err = findRevision(fn, revisions, to)
+		}
+		if err != nil {
+			return err
+		}
+		if err := setTraffic(command.Context(), clients, fn.Name, map[string]int64{name: 100}); err != nil {
+			return err
+		}
+		fmt.Fprintf(c.Out, "function.%s/%s rolled back to %s\n", v1alpha1.SchemeGroupVersion.Group, fn.Name, name)
+		fmt.Fprintf(c.ErrOut, "Newer revisions get no requests until: kubectl fn traffic %s latest=100\n", fn.Name)
+		return nil
+	}
+	return command
+}
+
+// earlier returns the newest revision that is ready and older than all that get
+// requests.
+func earlier(fn *v1alpha1.Function, revisions []servingv1.Revision) (string, error) {
+	oldest := -1
+	for i := range revisions {
+		if r := reportRevisions(fn, revisions[i:i+1])[0]; r.Percent > 0 {
+			oldest = i
+		}
+	}
+	for i := oldest + 1; i < len(revisions); i++ {
+		// A revision that nothing has called for long is Ready still.
+		if revisions[i].Status.GetCondition(servingv1.RevisionConditionReady).IsTrue() {
+			return revisions[i].Name, nil
+		}
+	}
+	return "", try(fmt.Errorf("function %s has no earlier revision that is ready", fn.Name), "kubectl fn revisions %s", fn.Name)
+}
+
+// findRevision returns the full name of a revision, given by that or its number.
+func findRevision(fn *v1alpha1.Function, revisions []servingv1.Revision, given string) (string, error) {
+	number, err := strconv.Atoi(given)
+	for i := range revisions {
+		name := revisions[i].Name
+		if name == given || err == nil && name == fmt.Sprintf("%s-%05d", fn.Name, number) {
+			return name, nil
+		}
+	}
+	return "", try(fmt.Errorf("function %s has no revision %s", fn.Name, given), "kubectl fn revisions %s", fn.Name)
+}
+
+func (c *cli) trafficCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use:   "traffic NAME [REVISION=PERCENT,...]",
+		Short: "Tell or set how requests are split between revisions",
+		Long: "Tell or set how requests are split between revisions. A revision is given by its name or its number;\n" +
+			"latest is whichever is the newest that is ready. The percentages add up to 100. Tags stay where they are.",
+		Example:           "  kubectl fn traffic greeter greeter-00001=10,latest=90\n  kubectl fn traffic greeter latest=100",
+		ValidArgsFunction: c.completeTraffic,
+	}
+	command.Args = func(command *cobra.Command, args []string) error {
+		if len(args) != 2 {
+			return named(command, args)
+		}
+		return nil
+	}
+	command.RunE = func(command *cobra.Command, args []string) error {
+		clients, err := c.connect()
+		if err != nil {
+			return err
+		}
+		fn, err := clients.function(command.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		if len(args) == 1 {
+			return c.printTraffic(fn)
+		}
+		revisions, err := clients.revisions(command.Context(), fn.Name)
+		if err != nil {
+			return err
+		}
+		shares, err := parseShares(fn, revisions, args[1])
+		if err != nil {
+			return err
+		}
+		if err := setTraffic(command.Context(), clients, fn.Name, shares); err != nil {
+			return err
+		}
+		fmt.Fprintf(c.Out, "function.%s/%s traffic set\n", v1alpha1.SchemeGroupVersion.Group, fn.Name)
+		return nil
+	}
+	return command
+}
+
+func (c *cli) printTraffic(fn *v1alpha1.Function) error {
+	var rows [][]any
+	for _, target := range fn.Status.Traffic {
+		name, url, percent := target.RevisionName, none, int64(0)
+		if target.LatestRevision != nil && *target.LatestRevision {
+			name += " (latest)"
+		}
+		if target.URL != nil {
+			url = target.URL.String()
+		}
+		if target.Percent != nil {
+			percent = *target.Percent
+		}
+		rows = append(rows, []any{name, fmt.Sprintf("%d%%", percent), cmp.Or(target.Tag, none), url})
+	}
+	if len(rows) == 0 {
+		fmt.Fprintf(c.ErrOut, "No revision gets requests yet. See: kubectl fn status %s\n", fn.Name)
+		return nil
+	}
+	return new(output{flags: newOutput(&cobra.Command{}).flags}).table(c.Out, columns("Revision", "Traffic", "Tag", "URL"), rows)
+}
+
+// parseShares reads shares such as greeter-00001=10,latest=90.
+func parseShares(fn *v1alpha1.Function, revisions []servingv1.Revision, text string) (map[string]int64, error) {
+	shares, sum := map[string]int64{}, int64(0)
+	for _, share := range strings.Split(text, ",") {
+		given, number, ok := strings.Cut(share, "=")
+		percent, err := strconv.ParseInt(strings.TrimSuffix(number, "%"), 10, 64)
+		if !ok || err != nil || percent < 0 || percent > 100 {
+			return nil, try(fmt.Errorf("%q is not a revision, = and a percentage", share), "kubectl fn traffic %s latest=100", fn.Name)
+		}
+		name := latest
+		if given != latest {
+			if name, err = findRevision(fn, revisions, given); err != nil {
+				return nil, err
+			}
+		}
+		if _, twice := shares[name]; twice {
+			return nil, try(fmt.Errorf("revision %s is given twice", name), "kubectl fn traffic %s latest=100", fn.Name)
+		}
+		shares[name], sum = percent, sum+percent
+	}
+	if sum != 100 {
+		return nil, try(fmt.Errorf("the percentages add up to %d, not 100", sum), "kubectl fn traffic %s latest=100", fn.Name)
+	}
+	return shares, nil
+}
+
+// setTraffic has the revisions of a function get these shares of its requests.
+func setTraffic(ctx context.Context, clients *Clients, name string, shares map[string]int64) error {
+	return clients.edit(ctx, name, func(fn *v1alpha1.Function) {
+		fn.Spec.Traffic = retarget(fn.Spec.Traffic, shares)
+	})
+}
+
+// retarget returns targets with these shares, and with the tags that there were.
+// All to the latest and no tags is what a Function without targets means.
+func retarget(old []v1alpha1.TrafficTarget, shares map[string]int64) []v1alpha1.TrafficTarget {
+	var targets []v1alpha1.TrafficTarget
+	for _, target := range old {
+		if target.Tag != "" {
+			target.Percent = new(int64(0))
+			targets = append(targets, target)
+		}
+	}
+	if len(targets) == 0 && shares[latest] == 100 {
+		return nil
+	}
+	names := make([]string, 0, len(shares))
+	for name := range shares {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		target := v1alpha1.TrafficTarget{RevisionName: name}
+		if name == latest {
+			target = v1alpha1.TrafficTarget{LatestRevision: new(true)}
+		}
+		i := slices.IndexFunc(targets, func(t v1alpha1.TrafficTarget) bool {
+			return t.RevisionName == target.RevisionName && *t.Percent == 0
+		})
+		if i < 0 {
+			targets = append(targets, target)
+			i = len(targets) - 1
+		}
+		targets[i].Percent = new(shares[name])
+	}
+	return targets
+}
+
+// edit changes a Function, also when somebody else does so at the same time.
+func (c *Clients) edit(ctx context.Context, name string, change func(*v1alpha1.Function)) error {
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		fn, err := c.function(ctx, name)
+		if err != nil {
+			return err
+		}
+		change(fn)
+		_, err = c.Kiln.ServerlessV1alpha1().Functions(c.Namespace).Update(ctx, fn, metav1.UpdateOptions{})
+		return err
+	})
+	if err != nil && !errors.As(err, new(advisedError)) {
+		return fmt.Errorf("failed to update Function %s: %w", name, err)
+	}
+	return err
+}

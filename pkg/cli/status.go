@@ -1,0 +1,244 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+
+	"knative.dev/pkg/apis"
+	"knative.dev/serving/pkg/apis/serving"
+
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/observe"
+)
+
+// report is what kubectl fn status prints for programs. Its image, function and
+// pod_statuses are the words that scripts read.
+type report struct {
+	Name            string                   `json:"name"`
+	Namespace       string                   `json:"namespace"`
+	Runtime         string                   `json:"runtime,omitempty"`
+	Version         int64                    `json:"version,omitempty"`
+	Phase           v1alpha1.FunctionPhase   `json:"phase,omitempty"`
+	URL             string                   `json:"url,omitempty"`
+	Image           observe.ImageStatus      `json:"image"`
+	ImageMessage    string                   `json:"image_message,omitempty"`
+	ImageName       string                   `json:"image_name,omitempty"`
+	Function        observe.FunctionStatus   `json:"function"`
+	FunctionMessage string                   `json:"function_message,omitempty"`
+	PodStatuses     map[string]podReport     `json:"pod_statuses,omitempty"`
+	Conditions      []apis.Condition         `json:"conditions,omitempty"`
+	Traffic         []v1alpha1.TrafficStatus `json:"traffic,omitempty"`
+	Next            string                   `json:"next,omitempty"`
+}
+
+// podReport is one of pod_statuses.
+type podReport struct {
+	Status   observe.FunctionStatus `json:"status"`
+	Message  string                 `json:"message,omitempty"`
+	Revision string                 `json:"revision,omitempty"`
+	Restarts int32                  `json:"restarts"`
+}
+
+func (c *cli) statusCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use:   "status NAME",
+		Short: "Tell how a Function is, and what to do next",
+		Long: "Tell how a Function is, and what to do next.\n\n" +
+			"For scripts, -o json has image (in_progress, error, completed, not_found or pending),\n" +
+			"function (running, waiting, terminated, not_found or pending) and pod_statuses.",
+		Example:           "  kubectl fn status greeter\n  kubectl fn status greeter -o jsonpath='{.function}'",
+		Args:              named,
+		ValidArgsFunction: c.completeNames(1),
+	}
+	out := newOutput(command)
+	command.RunE = func(command *cobra.Command, args []string) error {
+		clients, err := c.connect()
+		if err != nil {
+			return err
+		}
+		fn, err := clients.function(command.Context(), args[0])
+		if errors.As(err, new(advisedError)) && !out.forHumans() {
+			// Who has words for a Function wants one also where there is none.
+			return errors.Join(out.report(c.Out, "FunctionStatus", newReport(clients.Namespace, args[0], observe.Observed{})), err)
+		}
+		if err != nil {
+			return err
+		}
+		seen, err := clients.observe(command.Context(), fn)
+		if err != nil {
+			return err
+		}
+		r := newReport(fn.Namespace, fn.Name, seen)
+		if !out.forHumans() {
+			return out.report(c.Out, "FunctionStatus", r)
+		}
+		events, err := eventsOf(command.Context(), clients, fn)
+		if err != nil {
+			return err
+		}
+		c.printStatus(c.Out, fn, r, seen.Pods, events)
+		return nil
+	}
+	return command
+}
+
+func newReport(namespace, name string, seen observe.Observed) report {
+	r := report{Name: name, Namespace: namespace}
+	r.Image, r.ImageMessage = observe.Image(seen)
+	r.Function, r.FunctionMessage = observe.Function(seen)
+	fn := seen.Function
+	if fn == nil {
+		return r
+	}
+	r.Runtime, r.Version, r.Phase, r.ImageName = fn.Spec.Runtime, fn.Generation, fn.Status.Phase, fn.Status.Image
+	r.Conditions, r.Traffic = fn.Status.Conditions, fn.Status.Traffic
+	if fn.Status.URL != nil {
+		r.URL = fn.Status.URL.String()
+	}
+	for _, pod := range seen.Pods {
+		if pod.DeletionTimestamp != nil {
+			continue
+		}
+		if r.PodStatuses == nil {
+			r.PodStatuses = map[string]podReport{}
+		}
+		p := podReport{Revision: pod.Labels[serving.RevisionLabelKey]}
+		p.Status, p.Message = observe.Pod(pod, seen.Container)
+		for _, status := range pod.Status.ContainerStatuses {
+			if status.Name == seen.Container {
+				p.Restarts = status.RestartCount
+			}
+		}
+		r.PodStatuses[pod.Name] = p
+	}
+	r.Next = next(fn, r.Image, r.Function)
+	return r
+}
+
+// next says what to do next about a Function, in words to be typed where there are any.
+func next(fn *v1alpha1.Function, image observe.ImageStatus, function observe.FunctionStatus) string {
+	ready := fn.Status.GetCondition(v1alpha1.FunctionConditionReady)
+	switch {
+	case fn.Status.GetCondition(v1alpha1.FunctionConditionConfigurationReady).IsFalse():
+		return "Correct the Function as ConfigurationReady says: kubectl edit fn " + fn.Name
+	case image == observe.ImageError:
+		return "See why the build failed: kubectl fn build-logs " + fn.Name
+	case image == observe.ImageInProgress:
+		return "Watch the build: kubectl fn build-logs --follow " + fn.Name
+	case image == observe.ImagePending:
+		return "See what the build waits for: kubectl fn build-status " + fn.Name
+	case function == observe.FunctionTerminated:
+		return "See its last words: kubectl fn logs --previous " + fn.Name
+	case function == observe.FunctionPending:
+		return "Let its pods fit a node: lower spec.resources, or add a node. kubectl describe pod tells more"
+	case ready.IsFalse():
+		return "Correct the Function as Ready says, or go back: kubectl fn rollback " + fn.Name
+	case function == observe.FunctionWaiting:
+		return "Wait: kubectl wait --for=condition=Ready fn/" + fn.Name
+	default:
+		return "Call it: kubectl fn invoke " + fn.Name
+	}
+}
+
+const lastEvents = 5
+
+// eventsOf returns the last events of a Function, in the order of time.
+func eventsOf(ctx context.Context, clients *Clients, fn *v1alpha1.Function) ([]corev1.Event, error) {
+	list, err := clients.Kube.CoreV1().Events(fn.Namespace).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("involvedObject.uid", string(fn.UID)).String(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("failed to list events: %w", err)
+	}
+	slices.SortStableFunc(list.Items, func(a, b corev1.Event) int {
+		return cmp.Or(a.LastTimestamp.Compare(b.LastTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	return list.Items[max(0, len(list.Items)-lastEvents):], nil
+}
+
+// meanings say what the conditions are about.
+var meanings = []struct {
+	apis.ConditionType
+	words string
+}{
+	{v1alpha1.FunctionConditionConfigurationReady, "Configuration"},
+	{v1alpha1.FunctionConditionBuildReady, "Build"},
+	{v1alpha1.FunctionConditionRunning, "Service"},
+}
+
+func (c *cli) printStatus(out io.Writer, fn *v1alpha1.Function, r report, pods []*corev1.Pod, events []corev1.Event) {
+	fmt.Fprintf(out, "%s/%s  %s  version %d, %s, %s old\n", r.Namespace, r.Name, cmp.Or(string(r.Phase), "new"), r.Version, cmp.Or(r.Runtime, "no runtime"), c.age(&fn.CreationTimestamp))
+	if r.URL != "" {
+		fmt.Fprintf(out, "URL       %s\n", r.URL)
+	}
+	fmt.Fprintf(out, "Image     %s: %s\n", r.Image, indent(r.ImageMessage, 10))
+	fmt.Fprintf(out, "Function  %s: %s\n", r.Function, indent(r.FunctionMessage, 10))
+
+	fmt.Fprint(out, "\nSteps\n")
+	for _, meaning := range meanings {
+		condition := fn.Status.GetCondition(meaning.ConditionType)
+		fmt.Fprintf(out, "  %-14s%-12s%s\n", meaning.words, wordFor(condition), cmp.Or(condition.GetReason(), "-"))
+		if !condition.IsTrue() && condition.GetMessage() != "" {
+			fmt.Fprintf(out, "    %s\n", indent(condition.GetMessage(), 4))
+		}
+	}
+	fmt.Fprint(out, "\nPods\n")
+	if len(r.PodStatuses) == 0 {
+		fmt.Fprint(out, "  none\n")
+	}
+	for _, pod := range pods {
+		p, ok := r.PodStatuses[pod.Name]
+		if !ok {
+			continue
+		}
+		fmt.Fprintf(out, "  %s  %s, %d restarts, %s old\n", pod.Name, p.Status, p.Restarts, c.age(&pod.CreationTimestamp))
+		if p.Message != "" {
+			fmt.Fprintf(out, "    %s\n", indent(p.Message, 4))
+		}
+	}
+	if len(events) > 0 {
+		fmt.Fprint(out, "\nLast events\n")
+	}
+	for _, event := range events {
+		fmt.Fprintf(out, "  %-6s%-8s%-22s%s\n", c.age(&event.LastTimestamp), event.Type, event.Reason, indent(event.Message, 4))
+	}
+	fmt.Fprintf(out, "\nNext: %s\n", r.Next)
+}
+
+// wordFor says what a condition means for its step.
+func wordFor(condition *apis.Condition) string {
+	switch {
+	case condition.IsTrue():
+		return "done"
+	case condition.IsFalse():
+		return "failed"
+	default:
+		return "not yet"
+	}
+}
