@@ -68,6 +68,13 @@ cluster-down: ## Remove the local kind cluster and all that belongs to it.
 cluster-status: ## Tell how the local kind cluster is; fail if it does not run.
 	@go run ./hack/cluster status
 
+##@ kubectl fn
+
+.PHONY: kubectl-fn
+kubectl-fn: ## Build the plugin kubectl fn, and its completion, into build/: put that on PATH.
+	@go build -trimpath -o build/kubectl-fn ./cmd/kubectl-fn
+	@install -m 755 hack/kubectl_complete-fn build/kubectl_complete-fn
+
 ##@ Kiln on the cluster
 
 .PHONY: install
@@ -108,7 +115,7 @@ test-faults: ## Search for faults for long: minutes, where test-unit takes secon
 	@go test -count=1 -timeout=1h -run='^(TestCrash|TestEditedMeanwhile)$$' ./pkg/reconciler/function -args -long
 
 .PHONY: test-e2e
-test-e2e: install ## Run the end-to-end tests on the cluster. TEST=Name runs one.
+test-e2e: install kubectl-fn ## Run the end-to-end tests on the cluster. TEST=Name runs one.
 	@$(on_cluster) $(build_relay) $(build_registries) go test -tags=e2e -count=1 -v -timeout=40m -parallel=$(E2E_PARALLEL) $(if $(TEST),-run='$(TEST)') ./test/e2e/... -relay-image="$$relay" -registries-image="$$registries" -htpasswd-image="$$htpasswd"
 
 # Builds share the node's cores: more at once only wait for each other.

@@ -200,16 +200,31 @@ func taskRunOf(ctx context.Context, clients *Clients, fn *v1alpha1.Function) (*p
 	return taskRun, nil
 }
 
+// stepPrefix is what the names of a build's containers begin with.
+const stepPrefix = "step-"
+
+// stepsOf returns the containers of a build in their order. What the status says
+// of them has no names at first.
+func stepsOf(taskRun *pipelinev1.TaskRun) (containers []string) {
+	if taskRun.Spec.TaskSpec == nil {
+		return nil
+	}
+	for _, step := range taskRun.Spec.TaskSpec.Steps {
+		containers = append(containers, stepPrefix+step.Name)
+	}
+	return containers
+}
+
 // copySteps prints the log of one step of a build after the other, and says
 // whether there was any. A step that has not begun yet is waited for when the
 // build is followed.
 func (c *cli) copySteps(ctx context.Context, clients *Clients, taskRun *pipelinev1.TaskRun, followed bool) (printed bool, err error) {
-	for _, step := range taskRun.Status.Steps {
-		began, err := clients.hasBegun(ctx, taskRun.Namespace, taskRun.Status.PodName, step.Container, followed)
+	for _, container := range stepsOf(taskRun) {
+		began, err := clients.hasBegun(ctx, taskRun.Namespace, taskRun.Status.PodName, container, followed)
 		if err != nil || !began {
 			return printed, err
 		}
-		opts := &corev1.PodLogOptions{Container: step.Container, Follow: followed}
+		opts := &corev1.PodLogOptions{Container: container, Follow: followed}
 		switch err := copyLog(ctx, clients, taskRun.Namespace, taskRun.Status.PodName, opts, c.Out); {
 		case apierrs.IsNotFound(err):
 			return printed, nil
@@ -219,6 +234,26 @@ func (c *cli) copySteps(ctx context.Context, clients *Clients, taskRun *pipeline
 		printed = true
 	}
 	return printed, nil
+}
+
+// streamBuild prints the log of a build as it is written, from when its pod
+// starts, and says whether there was any.
+func (c *cli) streamBuild(ctx context.Context, clients *Clients, name string) (printed bool, err error) {
+	var taskRun *pipelinev1.TaskRun
+	opts := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
+	err = follow(ctx, clients.Tekton.TektonV1().TaskRuns(clients.Namespace), opts, func(list *pipelinev1.TaskRunList) (bool, error) {
+		taskRun = nil
+		for i := range list.Items {
+			if list.Items[i].Name == name {
+				taskRun = &list.Items[i]
+			}
+		}
+		return taskRun == nil || taskRun.IsDone() || taskRun.Status.PodName != "", nil
+	})
+	if err != nil || taskRun == nil {
+		return false, err
+	}
+	return c.copySteps(ctx, clients, taskRun, true)
 }
 
 // hasBegun says whether a container of a pod has begun to run. If asked to wait,
@@ -247,40 +282,21 @@ func (c *Clients) hasBegun(ctx context.Context, namespace, pod, container string
 // followBuild prints the log of a Function's build as it is written, and returns
 // an error if it fails.
 func (c *cli) followBuild(ctx context.Context, clients *Clients, fn *v1alpha1.Function) error {
-	printed := map[string]bool{}
-	said := ""
-	err := clients.followFunction(ctx, fn.Name, func(now *v1alpha1.Function) (bool, error) {
-		fn = now
-		taskRun, err := taskRunOf(ctx, clients, fn)
-		if err != nil {
-			return true, err
-		}
-		if taskRun != nil && !printed[taskRun.Name] && len(taskRun.Status.Steps) > 0 {
-			printed[taskRun.Name] = true
-			if _, err := c.copySteps(ctx, clients, taskRun, true); err != nil {
-				return true, err
-			}
-		}
+	fn, logged, err := c.watch(ctx, clients, fn.Name, func(fn *v1alpha1.Function) bool {
 		built := fn.Status.GetCondition(v1alpha1.FunctionConditionBuildReady)
-		if ended := fn.Status.ObservedGeneration == fn.Generation && !isUnknown(built) && built.GetReason() != v1alpha1.ReasonQuotaExceeded; ended {
-			return true, nil
-		}
-		if words := built.GetMessage(); words != "" && words != said && len(printed) == 0 {
-			said = words
-			fmt.Fprintln(c.ErrOut, words)
-		}
-		return false, nil
+		configured := fn.Status.GetCondition(v1alpha1.FunctionConditionConfigurationReady)
+		return fn.Status.ObservedGeneration == fn.Generation &&
+			(configured.IsFalse() || !isUnknown(built) && built.GetReason() != v1alpha1.ReasonQuotaExceeded)
 	})
 	if err != nil {
 		return err
 	}
-	if len(printed) == 0 {
-		if err := c.printKept(fn); err != nil && fn.Status.GetCondition(v1alpha1.FunctionConditionBuildReady).IsTrue() {
-			fmt.Fprintln(c.ErrOut, fn.Status.GetCondition(v1alpha1.FunctionConditionBuildReady).GetMessage())
-		}
+	if !logged {
+		// That there is none is told already: what built it, or why nothing did.
+		_ = c.printBuildLog(ctx, clients, fn)
 	}
-	if built := fn.Status.GetCondition(v1alpha1.FunctionConditionBuildReady); built.IsFalse() {
-		return try(fmt.Errorf("the build failed: %s", built.GetMessage()), "kubectl fn status %s", fn.Name)
+	if ready := fn.Status.GetCondition(v1alpha1.FunctionConditionReady); ready.IsFalse() && !fn.Status.GetCondition(v1alpha1.FunctionConditionBuildReady).IsTrue() {
+		return try(fmt.Errorf("the build failed: %s", ready.GetMessage()), "kubectl fn status %s", fn.Name)
 	}
 	return nil
 }

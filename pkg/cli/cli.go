@@ -43,11 +43,14 @@ type cli struct {
 	// connect makes the clients, once a command needs them.
 	connect func() (*Clients, error)
 	now     func() time.Time
+
+	// forward makes a local address that leads to a pod.
+	forward func(ctx context.Context, clients *Clients, namespace, pod string) (address string, stop func(), err error)
 }
 
 // New returns the command kubectl fn.
 func New(streams genericiooptions.IOStreams) *cobra.Command {
-	c := &cli{IOStreams: streams, flags: genericclioptions.NewConfigFlags(true), now: time.Now}
+	c := &cli{IOStreams: streams, flags: genericclioptions.NewConfigFlags(true), now: time.Now, forward: forwardPort}
 	c.connect = func() (*Clients, error) {
 		return newClients(c.flags, rest.NewWarningWriter(streams.ErrOut, rest.WarningWriterOptions{Deduplicate: true}))
 	}
@@ -76,7 +79,7 @@ func (c *cli) command() *cobra.Command {
 	root.AddCommand(
 		c.listCommand(), c.statusCommand(), c.buildStatusCommand(), c.buildLogsCommand(), c.logsCommand(),
 		c.revisionsCommand(), c.rollbackCommand(), c.trafficCommand(), c.rebuildCommand(), c.deleteCommand(),
-		c.describeRuntimeCommand(),
+		c.describeRuntimeCommand(), c.createCommand(), c.deployCommand(), c.invokeCommand(), c.initCommand(), c.runCommand(),
 	)
 	return root
 }

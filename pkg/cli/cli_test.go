@@ -193,7 +193,9 @@ func serves(fs *v1alpha1.FunctionStatus) {
 func taskRun() *pipelinev1.TaskRun {
 	tr := &pipelinev1.TaskRun{ObjectMeta: metav1.ObjectMeta{Name: "fn-1", Namespace: namespace}}
 	tr.Status.PodName = "fn-1-pod"
-	tr.Status.Steps = []pipelinev1.StepState{{Name: "push", Container: "step-push"}}
+	tr.Spec.TaskSpec = &pipelinev1.TaskSpec{Steps: []pipelinev1.Step{{Name: "push"}}}
+	// As it is at first.
+	tr.Status.Steps = []pipelinev1.StepState{{}}
 	return tr
 }
 

@@ -17,6 +17,7 @@ limitations under the License.
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,7 +40,7 @@ type runtimeReport struct {
 	Deprecated     bool   `json:"deprecated"`
 	OwnDockerfile  bool   `json:"own_dockerfile"`
 	SourceFile     string `json:"source_file"`
-	DependencyFile string `json:"dependency_file"`
+	DependencyFile string `json:"dependency_file,omitempty"`
 }
 
 // runtimes returns the runtimes of the cluster.
@@ -96,7 +97,7 @@ func (c *cli) describeRuntimeCommand() *cobra.Command {
 				return err
 			}
 			reports = append(reports, r)
-			rows = append(rows, []any{r.Name, r.Language, r.Deprecated, r.SourceFile, r.DependencyFile, r.BaseImage})
+			rows = append(rows, []any{r.Name, r.Language, r.Deprecated, r.SourceFile, cmp.Or(r.DependencyFile, none), r.BaseImage})
 		}
 		if !out.forHumans() {
 			return out.report(c.Out, "RuntimesReport", map[string]any{"runtimes": reports})
@@ -111,7 +112,7 @@ func describeRuntime(known config.Runtimes, name string) (runtimeReport, error) 
 	if !ok {
 		return runtimeReport{}, try(fmt.Errorf("there is no runtime %s; there are %s", name, strings.Join(known.Names(), ", ")), "kubectl fn describe-runtime")
 	}
-	language, ok := runtimes.For(configured.Language)
+	language, ok := configured.Find()
 	if !ok {
 		return runtimeReport{}, try(errors.New("this kubectl fn does not know the language "+configured.Language), "a newer kubectl fn")
 	}
@@ -129,6 +130,12 @@ func (c *cli) printRuntime(r runtimeReport) {
 	if r.OwnDockerfile {
 		fmt.Fprint(c.Out, "Dockerfile    of this cluster's administrator\n")
 	}
-	fmt.Fprintf(c.Out, "Source        %s, in spec.source\nDependencies  %s, in spec.deps\nHealth        GET %s\n", r.SourceFile, r.DependencyFile, runtimes.HealthPath)
-	fmt.Fprintf(c.Out, "\nNext: kubectl fn init DIR --runtime=%s\n", r.Name)
+	dependencies := "none"
+	if r.DependencyFile != "" {
+		dependencies = r.DependencyFile + ", in spec.deps"
+	}
+	fmt.Fprintf(c.Out, "Source        %s, in spec.source\nDependencies  %s\nHealth        GET %s\n", r.SourceFile, dependencies, runtimes.HealthPath)
+	if _, ok := starters[r.Language]; ok {
+		fmt.Fprintf(c.Out, "\nNext: kubectl fn init DIR --runtime=%s\n", r.Name)
+	}
 }

@@ -1,0 +1,266 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/util/retry"
+
+	"github.com/kiln-dev/kiln/pkg/apis/serverless"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	kilnscheme "github.com/kiln-dev/kiln/pkg/client/clientset/versioned/scheme"
+)
+
+func (c *cli) createCommand() *cobra.Command {
+	var source sourceFlags
+	var dryRun string
+	command := &cobra.Command{
+		Use:   "create NAME",
+		Short: "Create a Function of a source file",
+		Example: "  kubectl fn create greeter --runtime=nodejs24 --file=handler.js --deps=package.json\n" +
+			"  kubectl fn create greeter --file=handler.js --dry-run=client -o yaml >greeter.yaml",
+		Args: named,
+	}
+	source.add(c, command)
+	out := genericclioptions.NewPrintFlags("created").WithTypeSetter(kilnscheme.Scheme)
+	out.AddFlags(command)
+	command.Flags().StringVar(&dryRun, "dry-run", "none", "none, client or server: create it, only print it, or only have the server judge it.")
+	must(command.RegisterFlagCompletionFunc("dry-run", cobra.FixedCompletions([]string{"none", "client", "server"}, cobra.ShellCompDirectiveNoFileComp)))
+	command.RunE = func(command *cobra.Command, args []string) error {
+		fn := &v1alpha1.Function{ObjectMeta: metav1.ObjectMeta{Name: args[0]}}
+		if err := source.apply(fn); err != nil {
+			return err
+		}
+		opts := metav1.CreateOptions{}
+		switch dryRun {
+		case "none":
+		case "client", "server":
+			must(out.Complete("%s (" + dryRun + " dry run)"))
+			opts.DryRun = []string{metav1.DryRunAll}
+		default:
+			return try(fmt.Errorf("--dry-run is %q", dryRun), "--dry-run=client, server or none")
+		}
+		clients, err := c.connect()
+		if err != nil {
+			return err
+		}
+		fn.Namespace = clients.Namespace
+		if dryRun != "client" {
+			if fn, err = clients.create(command.Context(), fn, opts); err != nil {
+				return err
+			}
+		}
+		printer, err := out.ToPrinter()
+		if err != nil {
+			return try(err, "kubectl fn create --help")
+		}
+		return printer.PrintObj(fn, c.Out)
+	}
+	return command
+}
+
+// create creates a Function.
+func (c *Clients) create(ctx context.Context, fn *v1alpha1.Function, opts metav1.CreateOptions) (*v1alpha1.Function, error) {
+	created, err := c.Kiln.ServerlessV1alpha1().Functions(c.Namespace).Create(ctx, fn, opts)
+	switch {
+	case apierrs.IsAlreadyExists(err):
+		return nil, try(fmt.Errorf("there is a Function %s in namespace %s already", fn.Name, c.Namespace), "kubectl fn deploy %s", fn.Name)
+	case err != nil:
+		return nil, fmt.Errorf("failed to create Function %s: %w", fn.Name, err)
+	}
+	return created, nil
+}
+
+func (c *cli) deployCommand() *cobra.Command {
+	var source sourceFlags
+	var timeout time.Duration
+	command := &cobra.Command{
+		Use:   "deploy NAME",
+		Short: "Create or update a Function, and follow it until it runs or has failed",
+		Long: "Create or update a Function of a source file, and follow it until it runs or has failed, which the exit\n" +
+			"code tells. The log of its build is printed as it is written. Ctrl-C ends the following, and leaves the\n" +
+			"Function alone.",
+		Example:           "  kubectl fn deploy greeter --runtime=nodejs24",
+		Args:              named,
+		ValidArgsFunction: c.completeNames(1),
+	}
+	source.add(c, command)
+	command.Flags().DurationVar(&timeout, "timeout", 0, "How long to follow it at most, such as 5m; 0 is no limit.")
+	command.RunE = func(command *cobra.Command, args []string) error {
+		clients, err := c.connect()
+		if err != nil {
+			return err
+		}
+		ctx := command.Context()
+		fn, done, err := clients.apply(ctx, args[0], source.apply)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(c.Out, "function.%s/%s %s\n", serverless.GroupName, fn.Name, done)
+		if timeout > 0 {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, timeout)
+			defer cancel()
+		}
+		err = c.followDeployment(ctx, clients, fn)
+		switch {
+		case isInterrupted(err):
+			fmt.Fprintf(c.ErrOut, "The Function goes on by itself. See: kubectl fn status %s\n", fn.Name)
+		case errors.Is(err, context.DeadlineExceeded):
+			return try(fmt.Errorf("function %s does not run after %s", fn.Name, timeout), "kubectl fn status %s", fn.Name)
+		}
+		return err
+	}
+	return command
+}
+
+// apply creates or updates a Function, and says which.
+func (c *Clients) apply(ctx context.Context, name string, change func(*v1alpha1.Function) error) (applied *v1alpha1.Function, done string, err error) {
+	functions := c.Kiln.ServerlessV1alpha1().Functions(c.Namespace)
+	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		fn, err := functions.Get(ctx, name, metav1.GetOptions{})
+		if apierrs.IsNotFound(err) && isOfObject(err) {
+			fn = &v1alpha1.Function{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: c.Namespace}}
+			if err := change(fn); err != nil {
+				return err
+			}
+			done = "created"
+			applied, err = functions.Create(ctx, fn, metav1.CreateOptions{})
+			return err
+		}
+		if err != nil {
+			return err
+		}
+		before := fn.Generation
+		if err := change(fn); err != nil {
+			return err
+		}
+		if applied, err = functions.Update(ctx, fn, metav1.UpdateOptions{}); err != nil {
+			return err
+		}
+		if done = "updated"; applied.Generation == before {
+			done = "unchanged"
+		}
+		return nil
+	})
+	if err != nil && !errors.As(err, new(advisedError)) {
+		return nil, "", fmt.Errorf("failed to write Function %s: %w", name, err)
+	}
+	return applied, done, err
+}
+
+// followDeployment prints how a Function fares until it runs or has failed.
+func (c *cli) followDeployment(ctx context.Context, clients *Clients, fn *v1alpha1.Function) error {
+	wanted := fn.Generation
+	fn, _, err := c.watch(ctx, clients, fn.Name, func(fn *v1alpha1.Function) bool {
+		if fn.Generation < wanted || fn.Status.ObservedGeneration < fn.Generation {
+			return false
+		}
+		ready := fn.Status.GetCondition(v1alpha1.FunctionConditionReady)
+		return !isUnknown(ready) && ready.GetReason() != v1alpha1.ReasonQuotaExceeded
+	})
+	if err != nil {
+		return err
+	}
+	ready := fn.Status.GetCondition(v1alpha1.FunctionConditionReady)
+	if ready.IsFalse() {
+		return try(fmt.Errorf("function %s failed: %s: %s", fn.Name, ready.GetReason(), ready.GetMessage()), "kubectl fn status %s", fn.Name)
+	}
+	fmt.Fprintf(c.Out, "function.%s/%s runs at %s\n", serverless.GroupName, fn.Name, fn.Status.URL)
+	return nil
+}
+
+// streamGrace is how long the end of a build's log is waited for once the build
+// has ended.
+const streamGrace = 10 * time.Second
+
+// watch prints how a Function fares, and the log of its build as it is written,
+// until the Function has come to an end. It returns it as it is then, and whether
+// there was a log.
+func (c *cli) watch(ctx context.Context, clients *Clients, name string, ended func(*v1alpha1.Function) bool) (fn *v1alpha1.Function, logged bool, err error) {
+	reading, stop := context.WithCancel(ctx)
+	defer stop()
+	var streams sync.WaitGroup
+	var lock sync.Mutex
+	begun, said := map[string]bool{}, ""
+	err = clients.followFunction(ctx, name, func(now *v1alpha1.Function) (bool, error) {
+		fn = now
+		if words := progress(fn); words != said {
+			said = words
+			fmt.Fprintln(c.ErrOut, words)
+		}
+		if taskRun := runningBuild(fn); taskRun != "" && !begun[taskRun] {
+			begun[taskRun] = true
+			streams.Go(func() {
+				// A log that cannot be read is no reason to look no further.
+				printed, err := c.streamBuild(reading, clients, taskRun)
+				if err != nil && reading.Err() == nil {
+					fmt.Fprintln(c.ErrOut, err)
+				}
+				lock.Lock()
+				defer lock.Unlock()
+				logged = logged || printed
+			})
+		}
+		return ended(fn), nil
+	})
+	if err != nil {
+		stop()
+	}
+	patience := time.AfterFunc(streamGrace, stop)
+	defer patience.Stop()
+	streams.Wait()
+	return fn, logged, err
+}
+
+// progress says in a line where a Function stands.
+func progress(fn *v1alpha1.Function) string {
+	if fn.Status.ObservedGeneration < fn.Generation {
+		return "Kiln has not looked at the Function yet."
+	}
+	for _, meaning := range meanings {
+		if condition := fn.Status.GetCondition(meaning.ConditionType); !condition.IsTrue() {
+			return fmt.Sprintf("%s: %s", cmp.Or(fn.Status.Phase, v1alpha1.FunctionInitializing), cmp.Or(condition.GetMessage(), condition.GetReason(), meaning.words))
+		}
+	}
+	return fmt.Sprintf("%s: %s", fn.Status.Phase, fn.Status.GetCondition(v1alpha1.FunctionConditionRunning).GetMessage())
+}
+
+// runningBuild returns the name of the TaskRun that builds the newest version of a
+// Function, or "".
+func runningBuild(fn *v1alpha1.Function) string {
+	built := fn.Status.GetCondition(v1alpha1.FunctionConditionBuildReady)
+	if fn.Status.ObservedGeneration < fn.Generation || fn.Status.Build == nil || !isUnknown(built) {
+		return ""
+	}
+	switch built.GetReason() {
+	case v1alpha1.ReasonTaskRunCreated, v1alpha1.ReasonTaskRunRunning:
+		return fn.Status.Build.TaskRunName
+	}
+	return ""
+}

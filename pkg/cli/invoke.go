@@ -1,0 +1,282 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/portforward"
+
+	"knative.dev/serving/pkg/apis/serving"
+
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/observe"
+)
+
+const (
+	// servingNamespace is where Knative Serving is.
+	servingNamespace = "knative-serving"
+
+	// servingPort is where the pods of functions, and Serving's activator, take
+	// requests.
+	servingPort = 8012
+
+	// activatorSelector selects the pods of the activator, which has a revision
+	// without pods started.
+	activatorSelector = "app=activator"
+
+	// revisionHeader and namespaceHeader tell the activator whom a request is for.
+	revisionHeader  = "Knative-Serving-Revision"
+	namespaceHeader = "Knative-Serving-Namespace"
+)
+
+func (c *cli) invokeCommand() *cobra.Command {
+	var data, event string
+	command := &cobra.Command{
+		Use:   "invoke NAME",
+		Short: "Call a function, and print its answer",
+		Long: "Call a function, and print its answer; status and time go to standard error. The call goes through the\n" +
+			"API server, so it reaches functions that answer inside the cluster only. It starts one that has scaled\n" +
+			"to zero, where you may forward ports to Serving's activator. An answer of 400 or more is an error.",
+		Example: "  kubectl fn invoke greeter -d '{\"name\": \"world\"}'\n  kubectl fn invoke greeter -d @order.json --event=com.example.order",
+		Args:    named, ValidArgsFunction: c.completeNames(1),
+	}
+	command.Flags().StringVarP(&data, "data", "d", "", "What to POST: text, or @FILE, or @- for standard input. Without it, the call is a GET.")
+	command.Flags().StringVar(&event, "event", "", "Send it as a CloudEvent of this type.")
+	command.RunE = func(command *cobra.Command, args []string) error {
+		body, err := c.readData(data)
+		if err != nil {
+			return err
+		}
+		clients, err := c.connect()
+		if err != nil {
+			return err
+		}
+		fn, err := clients.function(command.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		to, err := clients.findTarget(command.Context(), fn)
+		if err != nil {
+			return err
+		}
+		if to.wakes {
+			fmt.Fprintln(c.ErrOut, "No pod takes requests; the call has one started.")
+		}
+		address, stop, err := c.forward(command.Context(), clients, to.namespace, to.pod)
+		if err != nil {
+			return explainForward(fn, to, err)
+		}
+		defer stop()
+		request, err := newRequest(command.Context(), fn, to, address, body, event)
+		if err != nil {
+			return err
+		}
+		return c.send(request, fn.Name)
+	}
+	return command
+}
+
+// readData returns what -d says to send; nil is nothing.
+func (c *cli) readData(data string) (body []byte, err error) {
+	name, isFile := strings.CutPrefix(data, "@")
+	switch {
+	case data == "":
+		return nil, nil
+	case !isFile:
+		return []byte(data), nil
+	case name == "-":
+		body, err = io.ReadAll(c.In)
+	default:
+		body, err = os.ReadFile(name)
+	}
+	if err != nil {
+		return nil, try(fmt.Errorf("failed to read data: %w", err), "-d @FILE, or -d TEXT")
+	}
+	return body, nil
+}
+
+// target is the pod that a call goes to.
+type target struct {
+	namespace, pod, revision string
+
+	// wakes says that it is the activator's, which starts a pod of the revision.
+	wakes bool
+}
+
+// findTarget returns a pod that takes requests for a function: of the revision
+// that the function's traffic gives the call to.
+func (c *Clients) findTarget(ctx context.Context, fn *v1alpha1.Function) (target, error) {
+	revision := cmp.Or(pick(fn.Status.Traffic, rand.Int64N(100)), fn.Status.LatestReadyRevisionName)
+	if revision == "" {
+		return target{}, try(fmt.Errorf("function %s has no revision that is ready", fn.Name), "kubectl fn status %s", fn.Name)
+	}
+	pods, err := c.pods(ctx, fn)
+	if err != nil {
+		return target{}, err
+	}
+	for _, pod := range pods {
+		if pod.Labels[serving.RevisionLabelKey] == revision && takesRequests(pod) {
+			return target{namespace: pod.Namespace, pod: pod.Name, revision: revision}, nil
+		}
+	}
+	activators, err := c.Kube.CoreV1().Pods(servingNamespace).List(ctx, metav1.ListOptions{LabelSelector: activatorSelector})
+	if apierrs.IsForbidden(err) {
+		return target{}, mayNotWake(fn, err)
+	}
+	if err != nil {
+		return target{}, fmt.Errorf("failed to list the pods of Serving's activator: %w", err)
+	}
+	for _, pod := range sortPods(activators) {
+		if takesRequests(pod) {
+			return target{namespace: pod.Namespace, pod: pod.Name, revision: revision, wakes: true}, nil
+		}
+	}
+	return target{}, try(fmt.Errorf("neither revision %s nor Serving's activator has a pod that takes requests", revision), "kubectl get pods --namespace=%s", servingNamespace)
+}
+
+func takesRequests(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp == nil && observe.PodCondition(pod, corev1.PodReady).Status == corev1.ConditionTrue
+}
+
+// pick returns the revision that gets the call of that number, of a hundred.
+func pick(traffic []v1alpha1.TrafficStatus, number int64) string {
+	for _, share := range traffic {
+		if share.Percent == nil {
+			continue
+		}
+		if number -= *share.Percent; number < 0 {
+			return share.RevisionName
+		}
+	}
+	return ""
+}
+
+func mayNotWake(fn *v1alpha1.Function, err error) error {
+	return try(fmt.Errorf("function %s has scaled to zero, and you may not reach Serving's activator, which starts it: %w", fn.Name, err),
+		"call it from inside the cluster at %s, or set spec.minReplicas to 1", fn.Status.URL)
+}
+
+func explainForward(fn *v1alpha1.Function, to target, err error) error {
+	switch {
+	case to.wakes && (apierrs.IsForbidden(err) || strings.Contains(err.Error(), "forbidden")):
+		return mayNotWake(fn, err)
+	case strings.Contains(err.Error(), "forbidden"):
+		return try(fmt.Errorf("failed to reach pod %s: %w", to.pod, err), "kubectl auth can-i create pods/portforward --namespace=%s", to.namespace)
+	}
+	return try(fmt.Errorf("failed to reach pod %s: %w", to.pod, err), "kubectl fn status %s", fn.Name)
+}
+
+// forwardPort makes a local address that leads to a pod, until stop is called.
+func forwardPort(ctx context.Context, clients *Clients, namespace, pod string) (address string, stop func(), err error) {
+	url := clients.Kube.CoreV1().RESTClient().Get().Resource("pods").Namespace(namespace).Name(pod).SubResource("portforward").URL()
+	dialer, err := portforward.NewSPDYOverWebsocketDialer(url, clients.Config)
+	if err != nil {
+		return "", nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", servingPort)}, ctx.Done(), ready, io.Discard, io.Discard)
+	if err != nil {
+		cancel()
+		return "", nil, err
+	}
+	go func() { ended <- forwarder.ForwardPorts() }()
+	select {
+	case <-ready:
+	case err := <-ended:
+		cancel()
+		return "", nil, cmp.Or(err, errors.New("the connection ended"))
+	}
+	ports, err := forwarder.GetPorts()
+	if err != nil {
+		cancel()
+		return "", nil, err
+	}
+	return fmt.Sprintf("127.0.0.1:%d", ports[0].Local), cancel, nil
+}
+
+// newRequest makes the request that calls a function at a local address.
+func newRequest(ctx context.Context, fn *v1alpha1.Function, to target, address string, body []byte, event string) (*http.Request, error) {
+	method := http.MethodGet
+	if body != nil || event != "" {
+		method = http.MethodPost
+	}
+	request, err := http.NewRequestWithContext(ctx, method, "http://"+address+"/", strings.NewReader(string(body)))
+	if err != nil {
+		return nil, fmt.Errorf("failed to make request: %w", err)
+	}
+	if fn.Status.URL != nil {
+		request.Host = fn.Status.URL.Host
+	}
+	request.Header.Set("User-Agent", "kubectl-fn")
+	request.Header.Set(revisionHeader, to.revision)
+	request.Header.Set(namespaceHeader, fn.Namespace)
+	switch {
+	case body == nil:
+	case json.Valid(body):
+		request.Header.Set("Content-Type", "application/json")
+	default:
+		request.Header.Set("Content-Type", "text/plain; charset=utf-8")
+	}
+	if event != "" {
+		request.Header.Set("Ce-Specversion", "1.0")
+		request.Header.Set("Ce-Type", event)
+		request.Header.Set("Ce-Source", "kubectl-fn")
+		request.Header.Set("Ce-Id", uuid.NewString())
+	}
+	return request, nil
+}
+
+// send sends the request and prints the answer.
+func (c *cli) send(request *http.Request, name string) error {
+	began := time.Now()
+	// A proxy of the environment does not know the way to a local address.
+	client := &http.Client{
+		Transport:     &http.Transport{},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	answer, err := client.Do(request)
+	if err != nil {
+		return try(fmt.Errorf("failed to call function %s: %w", name, err), "kubectl fn logs %s", name)
+	}
+	defer answer.Body.Close()
+	if _, err := io.Copy(c.Out, answer.Body); err != nil {
+		return try(fmt.Errorf("failed to read the answer of function %s: %w", name, err), "kubectl fn logs %s", name)
+	}
+	fmt.Fprintf(c.ErrOut, "\n%s in %s\n", answer.Status, time.Since(began).Round(time.Millisecond))
+	if answer.StatusCode >= http.StatusBadRequest {
+		return try(fmt.Errorf("function %s answered %s", name, answer.Status), "kubectl fn logs %s", name)
+	}
+	return nil
+}

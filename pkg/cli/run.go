@@ -1,0 +1,230 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"github.com/spf13/cobra"
+
+	"github.com/kiln-dev/kiln/pkg/runtimes"
+)
+
+const (
+	// quiet is how long files must not change before the function is restarted:
+	// editors write a file in several steps.
+	quiet = 200 * time.Millisecond
+	// farewell is how long the function may take to end.
+	farewell = 5 * time.Second
+)
+
+// ignored are folders whose files are not the author's.
+var ignored = []string{"node_modules", "packages", "__pycache__", ".git", ".venv", "venv"}
+
+func (c *cli) runCommand() *cobra.Command {
+	var dir string
+	var port int
+	command := &cobra.Command{
+		Use:   "run",
+		Short: "Run the function of a folder on this machine, without a cluster",
+		Long: "Run the function of a folder on this machine, without a cluster, in the wrapper that serves it there.\n" +
+			"It is restarted when a file changes. Dependencies must be installed: for Node by npm install, for\n" +
+			"Python by pip install -r requirements.txt uvicorn uvloop httptools.",
+		Args: cobra.NoArgs,
+	}
+	command.Flags().StringVar(&dir, "dir", ".", "The folder.")
+	command.Flags().IntVar(&port, "port", runtimes.Port, "The port to answer at.")
+	must(command.MarkFlagDirname("dir"))
+	command.RunE = func(command *cobra.Command, _ []string) error {
+		dir, err := filepath.Abs(dir)
+		if err != nil {
+			return fmt.Errorf("failed to find folder: %w", err)
+		}
+		language, err := languageIn(dir)
+		if err != nil {
+			return try(err, "kubectl fn init DIR --runtime=nodejs24")
+		}
+		wrapper, err := os.MkdirTemp("", "kubectl-fn-")
+		if err != nil {
+			return fmt.Errorf("failed to make folder: %w", err)
+		}
+		defer os.RemoveAll(wrapper)
+		layout, err := writeWrapper(language, dir, wrapper)
+		if err != nil {
+			return err
+		}
+		if _, err := exec.LookPath(layout.Entrypoint[0]); err != nil {
+			return try(fmt.Errorf("failed to find %s: %w", layout.Entrypoint[0], err), "install it, or deploy: kubectl fn deploy NAME")
+		}
+		fmt.Fprintf(c.ErrOut, "Function %s answers at http://127.0.0.1:%d. It is restarted when a file changes; ctrl-C ends it.\n", filepath.Base(dir), port)
+		return c.runUntilInterrupted(command.Context(), dir, func(ctx context.Context) *exec.Cmd {
+			return c.server(ctx, layout, dir, port)
+		})
+	}
+	return command
+}
+
+// writeWrapper writes what serves a function into a folder and returns how it is
+// started there: with the folders of this machine in place of the image's.
+func writeWrapper(language runtimes.Runtime, dir, wrapper string) (layout runtimes.Layout, err error) {
+	files, err := language.BuildContext(runtimes.Function{})
+	if err != nil {
+		return layout, fmt.Errorf("failed to make wrapper: %w", err)
+	}
+	if err := json.Unmarshal([]byte(files[runtimes.LayoutName]), &layout); err != nil {
+		return layout, fmt.Errorf("failed to read layout: %w", err)
+	}
+	local := func(text string) string {
+		for image, here := range map[string]string{runtimes.FunctionFolder: dir, runtimes.WrapperFolder: wrapper} {
+			if rest, ok := strings.CutPrefix(text, image+"/"); ok {
+				return filepath.Join(here, rest)
+			}
+		}
+		return text
+	}
+	for name, path := range layout.Files {
+		if filepath.Dir(path) != runtimes.WrapperFolder {
+			continue
+		}
+		if err := os.WriteFile(local(path), []byte(files[name]), 0o600); err != nil {
+			return layout, fmt.Errorf("failed to write wrapper: %w", err)
+		}
+	}
+	for i, word := range layout.Entrypoint {
+		layout.Entrypoint[i] = local(word)
+	}
+	// What the image must set for its read-only file system is not wanted here.
+	layout.Env = maps.Collect(func(yield func(string, string) bool) {
+		for name, value := range layout.Env {
+			if name != "HOME" && !yield(name, local(value)) {
+				return
+			}
+		}
+	})
+	return layout, nil
+}
+
+// server returns the command that serves the function.
+func (c *cli) server(ctx context.Context, layout runtimes.Layout, dir string, port int) *exec.Cmd {
+	server := exec.CommandContext(ctx, layout.Entrypoint[0], layout.Entrypoint[1:]...)
+	server.Dir, server.Stdout, server.Stderr = dir, c.Out, c.ErrOut
+	server.Env = os.Environ()
+	for name, value := range layout.Env {
+		server.Env = append(server.Env, name+"="+value)
+	}
+	server.Env = append(server.Env, "PORT="+strconv.Itoa(port), runtimes.EnvFunctionName+"="+filepath.Base(dir), runtimes.EnvFunctionNamespace+"=local")
+	server.Cancel = func() error { return server.Process.Signal(syscall.SIGTERM) }
+	server.WaitDelay = farewell
+	// Ctrl-C is for kubectl fn, which has the server end in an orderly way.
+	server.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return server
+}
+
+// runUntilInterrupted keeps a command running, and starts it anew when a file of
+// the folder changes.
+func (c *cli) runUntilInterrupted(ctx context.Context, dir string, command func(context.Context) *exec.Cmd) error {
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		return fmt.Errorf("failed to watch files: %w", err)
+	}
+	defer watcher.Close()
+	if err := watchFolders(watcher, dir); err != nil {
+		return fmt.Errorf("failed to watch files: %w", err)
+	}
+	for ctx.Err() == nil {
+		running, stop := context.WithCancel(ctx)
+		server := command(running)
+		if err := server.Start(); err != nil {
+			stop()
+			return try(fmt.Errorf("failed to start function: %w", err), "kubectl fn run --help")
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- server.Wait() }()
+		if awaitFile(ctx, watcher, ended) {
+			fmt.Fprintln(c.ErrOut, "The function has ended; it is started anew when a file changes.")
+			awaitFile(ctx, watcher, nil)
+			stop()
+			continue
+		}
+		if ctx.Err() == nil {
+			fmt.Fprintln(c.ErrOut, "A file has changed; the function is started anew.")
+		}
+		stop()
+		<-ended
+	}
+	return nil
+}
+
+// awaitFile waits until files have changed and are quiet again, or ctx ends. It
+// returns true if the server has ended before.
+func awaitFile(ctx context.Context, watcher *fsnotify.Watcher, ended <-chan error) bool {
+	var calm <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-ended:
+			return true
+		case event := <-watcher.Events:
+			if event.Op == fsnotify.Chmod || isIgnored(event.Name) {
+				continue
+			}
+			if info, err := os.Stat(event.Name); err == nil && info.IsDir() && event.Has(fsnotify.Create) {
+				// A folder that is gone again need not be watched.
+				_ = watchFolders(watcher, event.Name)
+			}
+			calm = time.After(quiet)
+		case <-calm:
+			return false
+		}
+	}
+}
+
+func isIgnored(path string) bool {
+	return slices.Contains(ignored, filepath.Base(path))
+}
+
+// watchFolders watches a folder and those below it.
+func watchFolders(watcher *fsnotify.Watcher, dir string) error {
+	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
+		case err != nil:
+			return err
+		case !entry.IsDir():
+			return nil
+		case path != dir && isIgnored(path):
+			return filepath.SkipDir
+		}
+		return watcher.Add(path)
+	})
+}

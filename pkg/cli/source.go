@@ -1,0 +1,202 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/runtimes"
+)
+
+// sourceFlags say which code a Function is made of.
+type sourceFlags struct {
+	runtime, file, deps string
+}
+
+func (s *sourceFlags) add(c *cli, command *cobra.Command) {
+	flags := command.Flags()
+	flags.StringVar(&s.runtime, "runtime", "", "The runtime, such as nodejs24. Left out, a new Function gets the cluster's default.")
+	flags.StringVar(&s.file, "file", "", "The source. Left out, it is handler.js or handler.py of the current folder.")
+	flags.StringVar(&s.deps, "deps", "", "The dependency file. Left out, it is package.json or requirements.txt beside the source, if there is one.")
+	must(command.RegisterFlagCompletionFunc("runtime", c.completeRuntimes))
+}
+
+// apply has the Function made of the code.
+func (s *sourceFlags) apply(fn *v1alpha1.Function) error {
+	file := s.file
+	if file == "" {
+		language, err := languageIn(".")
+		if err != nil {
+			return try(err, "--file=FILE, or begin with: kubectl fn init DIR --runtime=nodejs24")
+		}
+		file = language.SourceFile
+	}
+	source, err := os.ReadFile(file)
+	if err != nil {
+		return try(fmt.Errorf("failed to read source: %w", err), "--file=FILE, or begin with: kubectl fn init DIR --runtime=nodejs24")
+	}
+	if s.runtime == "" && fn.Spec.Runtime == "" && filepath.Ext(file) != ".js" {
+		return try(fmt.Errorf("name the runtime of %s", file), "kubectl fn describe-runtime, and then --runtime=NAME")
+	}
+	deps, err := s.readDeps(file)
+	if err != nil {
+		return err
+	}
+	fn.Spec.Source, fn.Spec.Deps = string(source), deps
+	if s.runtime != "" {
+		fn.Spec.Runtime = s.runtime
+	}
+	return nil
+}
+
+// readDeps returns the text of the dependency file that goes with a source.
+func (s *sourceFlags) readDeps(file string) (string, error) {
+	if s.deps != "" {
+		deps, err := os.ReadFile(s.deps)
+		if err != nil {
+			return "", try(fmt.Errorf("failed to read dependencies: %w", err), "--deps=FILE")
+		}
+		return string(deps), nil
+	}
+	for _, language := range languages() {
+		if filepath.Ext(language.SourceFile) != filepath.Ext(file) {
+			continue
+		}
+		deps, err := os.ReadFile(filepath.Join(filepath.Dir(file), language.DependencyFile))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return "", nil
+		case err != nil:
+			return "", fmt.Errorf("failed to read dependencies: %w", err)
+		}
+		return string(deps), nil
+	}
+	return "", nil
+}
+
+// languages returns the languages that Kiln has a wrapper for.
+func languages() (all []runtimes.Runtime) {
+	for _, name := range runtimes.Languages() {
+		if language, ok := runtimes.For(name); ok {
+			all = append(all, language)
+		}
+	}
+	return all
+}
+
+// languageIn returns the language of the function in a folder.
+func languageIn(dir string) (runtimes.Runtime, error) {
+	var found []runtimes.Runtime
+	var files []string
+	for _, language := range languages() {
+		files = append(files, language.SourceFile)
+		if _, err := os.Stat(filepath.Join(dir, language.SourceFile)); err == nil {
+			found = append(found, language)
+		}
+	}
+	if len(found) != 1 {
+		return runtimes.Runtime{}, fmt.Errorf("there must be one of %s in folder %s; there are %d", strings.Join(files, ", "), dir, len(found))
+	}
+	return found[0], nil
+}
+
+// languageOf returns the language that a runtime is named for, such as nodejs of
+// nodejs24.
+func languageOf(runtime string) (runtimes.Runtime, error) {
+	all := languages()
+	i := slices.IndexFunc(all, func(language runtimes.Runtime) bool { return strings.HasPrefix(runtime, language.Language) })
+	if i < 0 {
+		return runtimes.Runtime{}, try(fmt.Errorf("there is nothing to begin with for runtime %q", runtime), "--runtime=nodejs24 or --runtime=python313")
+	}
+	return all[i], nil
+}
+
+// starters are functions to begin with, by language.
+var starters = map[string]struct{ source, deps string }{
+	"nodejs": {
+		source: "module.exports = {\n  main: async function (event, context) {\n    return `hello ${event.data.name ?? 'world'}`;\n  },\n};\n",
+		deps:   "{\n  \"dependencies\": {}\n}\n",
+	},
+	"python": {
+		source: "def main(event, context):\n    return f\"hello {event['data'].get('name', 'world')}\"\n",
+		deps:   "",
+	},
+}
+
+func (c *cli) initCommand() *cobra.Command {
+	var runtime string
+	command := &cobra.Command{
+		Use:     "init DIR",
+		Short:   "Write a function to begin with into a folder",
+		Long:    "Write a function to begin with into a folder. What is there already is left alone.",
+		Example: "  kubectl fn init greeter --runtime=nodejs24",
+	}
+	command.Args = func(_ *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return try(fmt.Errorf("name one folder; there are %d", len(args)), "kubectl fn init greeter --runtime=nodejs24")
+		}
+		return nil
+	}
+	command.Flags().StringVar(&runtime, "runtime", "nodejs24", "The runtime.")
+	must(command.RegisterFlagCompletionFunc("runtime", c.completeRuntimes))
+	command.RunE = func(_ *cobra.Command, args []string) error {
+		language, err := languageOf(runtime)
+		if err != nil {
+			return err
+		}
+		dir := args[0]
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return fmt.Errorf("failed to make folder: %w", err)
+		}
+		for name, text := range map[string]string{
+			language.SourceFile: starters[language.Language].source, language.DependencyFile: starters[language.Language].deps,
+		} {
+			if err := writeNew(filepath.Join(dir, name), text); err != nil {
+				return err
+			}
+		}
+		fmt.Fprintf(c.Out, "wrote %s and %s\n", filepath.Join(dir, language.SourceFile), filepath.Join(dir, language.DependencyFile))
+		fmt.Fprintf(c.ErrOut, "Next: cd %s, kubectl fn run, and kubectl fn deploy NAME --runtime=%s\n", dir, runtime)
+		return nil
+	}
+	return command
+}
+
+// writeNew writes a file that must not be there yet.
+func writeNew(path, text string) error {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return try(fmt.Errorf("%s is there already", path), "another folder")
+	case err != nil:
+		return fmt.Errorf("failed to write %s: %w", path, err)
+	}
+	_, err = file.WriteString(text)
+	if err := errors.Join(err, file.Close()); err != nil {
+		return fmt.Errorf("failed to write %s: %w", path, err)
+	}
+	return nil
+}
