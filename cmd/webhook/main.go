@@ -20,8 +20,10 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -31,6 +33,7 @@ import (
 	"knative.dev/pkg/leaderelection"
 	"knative.dev/pkg/logging"
 	o11yconfigmap "knative.dev/pkg/observability/configmap"
+	"knative.dev/pkg/reconciler"
 	"knative.dev/pkg/signals"
 	"knative.dev/pkg/webhook"
 	"knative.dev/pkg/webhook/certificates"
@@ -97,7 +100,36 @@ func newConfigValidation(ctx context.Context, _ configmap.Watcher) *controller.I
 	constructors[logging.ConfigMapName()] = logging.NewConfigFromConfigMap
 	constructors[o11yconfigmap.Name()] = o11yconfigmap.Parse
 	constructors[leaderelection.ConfigMapName()] = newLeaderElection
-	return configmaps.NewAdmissionController(ctx, configValidationName, "/config-validation", constructors)
+	impl := configmaps.NewAdmissionController(ctx, configValidationName, "/config-validation", constructors)
+	impl.Reconciler = &configAdmission{impl.Reconciler.(configReconciler)}
+	return impl
+}
+
+// configReconciler is what Knative makes of a webhook for ConfigMaps.
+type configReconciler interface {
+	controller.Reconciler
+	reconciler.LeaderAware
+	webhook.AdmissionController
+	webhook.StatelessAdmissionController
+}
+
+// configAdmission warns of what it admits, where that is of no use.
+type configAdmission struct {
+	configReconciler
+}
+
+// Admit implements webhook.AdmissionController.
+func (a *configAdmission) Admit(ctx context.Context, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	response := a.configReconciler.Admit(ctx, request)
+	configMap := &corev1.ConfigMap{}
+	if !response.Allowed || json.Unmarshal(request.Object.Raw, configMap) != nil || configMap.Name != config.RuntimesConfigName {
+		return response
+	}
+	// What cannot be parsed was denied.
+	if known, err := config.NewRuntimesFromConfigMap(configMap); err == nil {
+		response.Warnings = append(response.Warnings, known.Warnings()...)
+	}
+	return response
 }
 
 // newLeaderElection parses the ConfigMap config-leader-election. Builds wait in

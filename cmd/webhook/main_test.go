@@ -225,6 +225,26 @@ func TestWarning(t *testing.T) {
 	}
 }
 
+// TestConfigWarning adds a language that only a newer Kiln knows, as an upgrade
+// does before the webhook itself is upgraded.
+func TestConfigWarning(t *testing.T) {
+	ctx, ac := admission(t, newConfigValidation)
+	for _, configMap := range shippedConfig(t) {
+		response := ac.Admit(ctx, request(t, admissionv1.Update, configMapKind, configMap, nil))
+		if len(response.Warnings) > 0 {
+			t.Errorf("of %s as it is shipped: %v", configMap.Name, response.Warnings)
+		}
+		configMap.Data["cobol85"] = "language: cobol\nlayouts: [a]\n"
+		response = ac.Admit(ctx, request(t, admissionv1.Update, configMapKind, configMap, nil))
+		if configMap.Name != "config-runtimes" {
+			continue
+		}
+		if !response.Allowed || len(response.Warnings) != 1 || !strings.Contains(response.Warnings[0], `"cobol"`) {
+			t.Errorf("got %v and the warnings %q", response.Result, response.Warnings)
+		}
+	}
+}
+
 // TestConfigValidation admits what is shipped and what the examples say, and
 // denies what cannot be parsed or has an edited example.
 func TestConfigValidation(t *testing.T) {

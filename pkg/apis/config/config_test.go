@@ -224,6 +224,26 @@ func TestFindRuntime(t *testing.T) {
 	}
 }
 
+// TestLanguageOfANewerKiln wants that a language that is not known keeps no other
+// runtime from being read, whatever its entry says.
+func TestLanguageOfANewerKiln(t *testing.T) {
+	got, err := NewRuntimesFromMap(map[string]string{
+		"cobol85":  "language: cobol\ncopybooks: [a, b]\nfiles: none\n",
+		"nodejs24": "baseImage: node:24\nlanguage: nodejs\n",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(Runtimes{"cobol85": {Language: "cobol"}, "nodejs24": {BaseImage: "node:24", Language: "nodejs"}}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	want := []string{`config-runtimes: this version of Kiln does not know the language "cobol" of runtime "cobol85" ` +
+		"and builds no Function of it; it knows nodejs, python, custom"}
+	if diff := cmp.Diff(want, got.Warnings()); diff != "" {
+		t.Errorf("Warnings (-want +got):\n%s", diff)
+	}
+}
+
 // TestErrors checks that an error names the ConfigMap, the key and the value.
 func TestErrors(t *testing.T) {
 	functions := func(data map[string]string) error { _, err := NewFunctionsFromMap(data); return err }
@@ -274,8 +294,8 @@ func TestErrors(t *testing.T) {
 		"not a mapping":      {runtimesOf, RuntimesConfigName, "nodejs24", "node:24", nil, nil},
 		"base image missing": {runtimesOf, RuntimesConfigName, "nodejs24", "language: nodejs", nil, []string{"baseImage", "required"}},
 		"base image bad":     {runtimesOf, RuntimesConfigName, "nodejs24", "baseImage: NODE:24\nlanguage: nodejs", nil, []string{"baseImage", "NODE:24"}},
-		"language missing":   {runtimesOf, RuntimesConfigName, "nodejs24", "baseImage: node", nil, []string{"language", `""`}},
-		"language unknown":   {runtimesOf, RuntimesConfigName, "nodejs24", "baseImage: node\nlanguage: cobol", nil, []string{"language", "cobol", "nodejs", "custom"}},
+		"language missing":   {runtimesOf, RuntimesConfigName, "nodejs24", "baseImage: node", nil, []string{"language", "required"}},
+		"language blank":     {runtimesOf, RuntimesConfigName, "nodejs24", "baseImage: node\nlanguage: ''", nil, []string{"language", "required", "nodejs", "custom"}},
 		"Dockerfile":         {runtimesOf, RuntimesConfigName, "nodejs24", "baseImage: node\nlanguage: nodejs\ndockerfile: FROM {{.Image}}", nil, []string{"dockerfile", "Image"}},
 		"Dockerfile size":    {runtimesOf, RuntimesConfigName, "nodejs24", "baseImage: node\nlanguage: nodejs\ndockerfile: '" + strings.Repeat("#", 16<<10+1) + "'", nil, []string{"dockerfile", "16385", "16384"}},
 		"custom Dockerfile":  {runtimesOf, RuntimesConfigName, "bash", "baseImage: bash\nlanguage: custom", nil, []string{"dockerfile", "required", "custom"}},

@@ -77,6 +77,18 @@ func (r Runtime) custom() runtimes.Custom {
 	return runtimes.Custom{SourceFile: r.SourceFile, DependencyFile: r.DependencyFile, Files: r.Files}
 }
 
+// Warnings tells of runtimes that are no mistake in a newer Kiln, and of no use in
+// this one.
+func (r Runtimes) Warnings() (warnings []string) {
+	for _, name := range r.Names() {
+		if language := r[name].Language; !isKnown(language) {
+			warnings = append(warnings, fmt.Sprintf("%s: this version of Kiln does not know the language %q of runtime %q and builds no Function of it; it knows %s",
+				RuntimesConfigName, language, name, knownLanguages()))
+		}
+	}
+	return warnings
+}
+
 // Names returns the names of the runtimes in order.
 func (r Runtimes) Names() []string {
 	return slices.Sorted(maps.Keys(r))
@@ -110,6 +122,15 @@ func parseRuntime(key, value string) (Runtime, error) {
 	if err := checkRuntimeName(key); err != nil {
 		return r, err
 	}
+	// What a newer Kiln says of a language that this one does not know, this one
+	// need not understand: it must not keep the rest from being read.
+	var entry map[string]any
+	if err := yaml.UnmarshalStrict([]byte(value), &entry); err != nil {
+		return r, err
+	}
+	if language, ok := entry["language"].(string); ok && language != "" && !isKnown(language) {
+		return Runtime{Language: language}, nil
+	}
 	if err := yaml.UnmarshalStrict([]byte(value), &r); err != nil {
 		return r, err
 	}
@@ -127,8 +148,18 @@ func parseRuntime(key, value string) (Runtime, error) {
 	return r, nil
 }
 
-// checkLanguage says whether Kiln knows the language, and whether the entry has
-// what the language needs, and nothing that it has no use for.
+func isKnown(language string) bool {
+	_, known := Runtime{Language: language}.Find()
+	return known
+}
+
+// knownLanguages is what can be said instead of a language that is not known.
+func knownLanguages() string {
+	return strings.Join(append(runtimes.Languages(), runtimes.CustomLanguage), ", ")
+}
+
+// checkLanguage says whether the entry has what its language needs, and nothing
+// that the language has no use for.
 func (r Runtime) checkLanguage() error {
 	if r.Language == runtimes.CustomLanguage {
 		if strings.TrimSpace(r.Dockerfile) == "" {
@@ -136,9 +167,8 @@ func (r Runtime) checkLanguage() error {
 		}
 		return r.custom().Validate()
 	}
-	if _, ok := runtimes.For(r.Language); !ok {
-		return fmt.Errorf("language: Kiln does not know %q; it knows %s, and %s for what the entry's dockerfile serves by itself",
-			r.Language, strings.Join(runtimes.Languages(), ", "), runtimes.CustomLanguage)
+	if r.Language == "" {
+		return fmt.Errorf("language: it is required: one of %s", knownLanguages())
 	}
 	if r.SourceFile != "" || r.DependencyFile != "" || len(r.Files) > 0 {
 		return fmt.Errorf("sourceFile, dependencyFile and files are for language %s only: those of %s are Kiln's",

@@ -76,7 +76,7 @@ func TestStore(t *testing.T) {
 func TestCheck(t *testing.T) {
 	tests := map[string]struct{ good, bad map[string]string }{
 		FunctionsConfigName: {nil, map[string]string{"default-min-replicas": "x"}},
-		RuntimesConfigName:  {nil, map[string]string{"nodejs24": "language: cobol"}},
+		RuntimesConfigName:  {nil, map[string]string{"nodejs24": "language: nodejs"}},
 		BuildConfigName:     {map[string]string{kanikoImageKey: kanikoImage, composeImageKey: composeImage}, nil},
 		RegistryConfigName:  {nil, map[string]string{"push": "no host"}},
 	}
