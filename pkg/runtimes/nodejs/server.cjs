@@ -49,6 +49,9 @@ const SEARCHED_JSON_LENGTH = 64 * 1024;
 // How long a request may take to arrive: node's own limit, or the function's.
 const REQUEST_TIMEOUT_MS = 300_000;
 
+// How long the telemetry of the last requests may take to be sent.
+const FLUSH_MS = 5000;
+
 // What a timer of node's can wait at most.
 const LONGEST_TIMEOUT_S = 2_147_483;
 
@@ -67,6 +70,9 @@ const unused = new Set();
 let draining = false;
 
 let stop = () => process.exit(0);
+
+/** What OpenTelemetry's SDK wants done at the end. */
+let flushes = [];
 
 let handler; // what handlerFile exports main on: the handler's `this`
 let main;
@@ -752,12 +758,23 @@ function loadTelemetry() {
   if (env.OTEL_SDK_DISABLED === 'true' || !asked.some((name) => env[name])) return;
   env.OTEL_SERVICE_NAME ??= env.FUNC_NAME;
   const functionRequire = createRequire(handlerFile);
+  const before = process.listeners('SIGTERM');
   try {
     functionRequire('@opentelemetry/auto-instrumentations-node/register');
     functionRequire('http'); // It instruments what is loaded after it.
   } catch (error) {
     log('WARNING', `there are no traces: ${explain(error)}`);
   }
+  // On the signal itself the SDK would end while requests are still answered.
+  flushes = process.listeners('SIGTERM').filter((listener) => !before.includes(listener));
+  for (const listener of flushes) process.off('SIGTERM', listener);
+}
+
+/** Ends the process, when the SDK has sent what it still holds. */
+function leaveProcess() {
+  if (flushes.length === 0) process.exit(0);
+  setTimeout(() => process.exit(0), FLUSH_MS);
+  Promise.allSettled(flushes.map(async (flush) => flush('SIGTERM'))).then(() => process.exit(0));
 }
 
 /** The tracer of the function's own OpenTelemetry, or one that does nothing. */
@@ -874,7 +891,7 @@ function serve(port, metricsPort) {
 function drain(server) {
   if (draining) return;
   draining = true;
-  server.close(() => process.exit(0));
+  server.close(leaveProcess);
   server.closeIdleConnections();
   // node counts a connection that never carried a request as busy.
   for (const socket of unused) {

@@ -608,6 +608,25 @@ describe('OpenTelemetry', () => {
     assert.equal(fn.output.stdout, 'registered greeter\n');
   });
 
+  test('the SDK sends what it holds after the last request is answered', async (t) => {
+    const register = `process.on('SIGTERM', async () => {
+      await new Promise((sent) => setTimeout(sent, 50));
+      console.log('sent');
+    });`;
+    const slow = `exports.main = async () => {
+      console.log('called');
+      await new Promise((done) => setTimeout(done, 200));
+      console.log('answered');
+    };`;
+    const fn = await serve(t, slow, { files: { 'node_modules/@opentelemetry/auto-instrumentations-node/register.js': register }, env: on });
+    const answer = send(fn.port);
+    while (!fn.output.stdout.includes('called')) await once(fn.child.stdout, 'data');
+    fn.child.kill('SIGTERM');
+    assert.equal((await answer).status, 204);
+    assert.equal(await fn.closed, 0);
+    assert.equal(fn.output.stdout, 'called\nanswered\nsent\n');
+  });
+
   for (const [name, env] of [['not asked for', {}], ['disabled', { ...on, OTEL_SDK_DISABLED: 'true' }]]) {
     test(`${name}: it is not`, async (t) => {
       const fn = await serve(t, main, { files, env });

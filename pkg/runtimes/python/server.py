@@ -18,6 +18,7 @@ The contract is docs/runtimes.md. HTTP is uvicorn's, with uvloop and httptools.
 """
 
 import asyncio
+import atexit
 import contextlib
 import functools
 import gc
@@ -31,6 +32,7 @@ import re
 import signal
 import socket
 import sys
+import threading
 import time
 import traceback
 import types
@@ -52,6 +54,9 @@ TIMEOUT_MARGIN_S = 1
 
 # How many calls of a main that is not asynchronous run at once.
 THREADS = 64
+
+# How long what is to be done at the end may take, such as to send telemetry.
+FLUSH_S = 5
 
 CHUNK_BYTES = 64 * 1024
 
@@ -1017,8 +1022,16 @@ def run():
     loop = uvloop.new_event_loop()
     asyncio.set_event_loop(loop)
     loop.run_until_complete(serve(application))
+    flush()
     sys.stdout.flush()
     os._exit(0)  # A main that nobody waits for must not keep the process.
+
+
+def flush():
+    """Does what was left for the end: OpenTelemetry's SDK sends what it still holds."""
+    thread = threading.Thread(target=atexit._run_exitfuncs, daemon=True)
+    thread.start()
+    thread.join(FLUSH_S)
 
 
 # ------------------------------------------------------ logs and last words

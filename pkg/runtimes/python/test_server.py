@@ -341,6 +341,15 @@ class TestTelemetry(Test):
         function.send()
         function.until_printed("on f\n")
 
+    def test_it_sends_what_it_holds_at_the_end(self):
+        initialize = "import atexit\ndef initialize(): atexit.register(print, 'sent')"
+        files = {**self.FILES, "opentelemetry/instrumentation/auto_instrumentation.py": initialize}
+        function = self.serve(self.MAIN, files, OTEL_EXPORTER_OTLP_ENDPOINT="http://collector:4318")
+        function.send()
+        function.process.send_signal(signal.SIGTERM)
+        self.assertEqual(function.finish(), 0)
+        self.assertEqual(function.stdout, ["sent\n"])
+
     def test_it_is_not_when_not(self):
         function = self.serve(self.MAIN, self.FILES)
         function.send()
