@@ -106,7 +106,7 @@ func TestCustomRuntime(t *testing.T) {
 	added := &corev1.ConfigMap{}
 	readExample(t, "perl-runtime.yaml", added)
 	const name = "perl-e2e"
-	configure(e, config.RuntimesConfigName, func(data map[string]string) {
+	add := func(data map[string]string) {
 		var perl, node config.Runtime
 		unmarshal(t, added.Data["perl5"], &perl)
 		unmarshal(t, data["nodejs24"], &node)
@@ -117,7 +117,19 @@ func TestCustomRuntime(t *testing.T) {
 			t.Fatal(err)
 		}
 		data[name] = string(text)
+	}
+	// When Kiln has just been upgraded, the webhook of before may answer still.
+	untilAccepted(e, func() error {
+		configMaps := clients.Kube.CoreV1().ConfigMaps(test.SystemNamespace)
+		cm, err := configMaps.Get(e.ctx, config.RuntimesConfigName, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		add(cm.Data)
+		_, err = configMaps.Update(e.ctx, cm, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
 	})
+	configure(e, config.RuntimesConfigName, add)
 	fn := example(t, "word-count.yaml")
 	fn.Spec.Runtime = name
 	// The webhook may hear of the runtime a moment later than we do.
