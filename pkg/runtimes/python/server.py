@@ -664,6 +664,8 @@ def adopt(response, other):
     for name, value in pairs:
         response.headers[name] = str(value)
     body = other.get_data() if hasattr(other, "get_data") else getattr(other, "body", None)
+    if isinstance(body, (list, tuple, set)):  # Of pieces, as WSGI has them.
+        body = b"".join(piece.encode() if isinstance(piece, str) else piece for piece in body)
     return None if body is None or body == "" or body == b"" else body
 
 

@@ -187,12 +187,15 @@ class TestMain(Test):
                 path = event["extensions"]["request"].path
                 if path == "/raised":
                     raise HTTPResponse("gone", 410)
+                if path == "/pieces":
+                    return HTTPResponse(["é", b"b"], 400)
                 return HTTPResponse({"a": 1} if path == "/object" else "", 202, x="y")
             """)
         status, headers, body = function.send("/object")
         self.assertEqual((status, headers["x"], headers["content-type"], body), (202, "y", "application/json", '{"a":1}'))
         self.assertEqual(function.send()[::2], (202, ""))
         self.assertEqual(function.send("/raised")[::2], (410, "gone"))
+        self.assertEqual(function.send("/pieces")[::2], (400, "éb"))
 
     def test_request_as_in_bottle(self):
         function = self.serve(
