@@ -72,7 +72,7 @@ cluster-status: ## Tell how the local kind cluster is; fail if it does not run.
 
 .PHONY: kubectl-fn
 kubectl-fn: ## Build the plugin kubectl fn, and its completion, into build/: put that on PATH.
-	@go build -trimpath -o build/kubectl-fn ./cmd/kubectl-fn
+	@go build -o build/kubectl-fn ./cmd/kubectl-fn
 	@install -m 755 hack/kubectl_complete-fn build/kubectl_complete-fn
 
 ##@ Kiln on the cluster

@@ -96,7 +96,7 @@ func (o *output) report(out io.Writer, kind string, value any) error {
 	return o.object(out, object)
 }
 
-// column is a column of a table; those that begin with + are wide.
+// columns returns the columns of a table. Those that begin with + are wide.
 func columns(names ...string) (definitions []metav1.TableColumnDefinition) {
 	for _, name := range names {
 		definition := metav1.TableColumnDefinition{Name: strings.TrimPrefix(name, "+"), Type: "string"}
@@ -110,11 +110,15 @@ func columns(names ...string) (definitions []metav1.TableColumnDefinition) {
 
 // table prints rows as kubectl get does.
 func (o *output) table(out io.Writer, definitions []metav1.TableColumnDefinition, rows [][]any) error {
+	return printTable(out, o.isWide(), definitions, rows)
+}
+
+func printTable(out io.Writer, wide bool, definitions []metav1.TableColumnDefinition, rows [][]any) error {
 	table := &metav1.Table{ColumnDefinitions: definitions}
 	for _, cells := range rows {
 		table.Rows = append(table.Rows, metav1.TableRow{Cells: cells})
 	}
-	return printers.NewTablePrinter(printers.PrintOptions{Wide: o.isWide()}).PrintObj(table, out)
+	return printers.NewTablePrinter(printers.PrintOptions{Wide: wide}).PrintObj(table, out)
 }
 
 // age tells how long ago that was, as kubectl does.

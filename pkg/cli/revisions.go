@@ -270,7 +270,7 @@ func (c *cli) printTraffic(fn *v1alpha1.Function) error {
 		fmt.Fprintf(c.ErrOut, "No revision gets requests yet. See: kubectl fn status %s\n", fn.Name)
 		return nil
 	}
-	return new(output{flags: newOutput(&cobra.Command{}).flags}).table(c.Out, columns("Revision", "Traffic", "Tag", "URL"), rows)
+	return printTable(c.Out, false, columns("Revision", "Traffic", "Tag", "URL"), rows)
 }
 
 // parseShares reads shares such as greeter-00001=10,latest=90.
