@@ -63,6 +63,9 @@ type Ticket struct {
 	// Yields says that nobody waits for the build: all others go first, in all
 	// namespaces, for an hour.
 	Yields bool
+
+	// UID is the Function's.
+	UID types.UID
 }
 
 // Build is a build that there is.
@@ -72,6 +75,10 @@ type Build struct {
 
 	// Function is whose it is.
 	Function types.NamespacedName
+
+	// UID is that Function's. The build of one that was deleted goes on for a moment
+	// in which there may be another of its name.
+	UID types.UID
 
 	// Stalled builds were started and may not run for now, by a quota of their
 	// namespace. They take nothing from other namespaces.
@@ -133,6 +140,7 @@ func (w *waiting) compare(other *waiting) int {
 // running is a build that counts.
 type running struct {
 	function types.NamespacedName
+	uid      types.UID
 	stalled  bool
 	// unseen is when the build was started, until it is seen.
 	unseen time.Time
@@ -255,14 +263,14 @@ func (q *Queue) Ask(function types.NamespacedName, ticket Ticket) Place {
 func (q *Queue) Start(function types.NamespacedName, ticket Ticket, build types.NamespacedName) Place {
 	q.mu.Lock()
 	for name, b := range q.running {
-		if b.function == function {
+		if b.function == function && b.uid == ticket.UID {
 			delete(q.running, name)
 		}
 	}
 	place, woken := q.ask(function, ticket)
 	if place.Granted {
 		delete(q.granted, function)
-		q.running[build] = running{function: function, unseen: q.now()}
+		q.running[build] = running{function: function, uid: ticket.UID, unseen: q.now()}
 	}
 	q.mu.Unlock()
 	q.wakeAll(woken)
@@ -313,7 +321,7 @@ func (q *Queue) See(b Build) {
 
 // see says whether there is news.
 func (q *Queue) see(b Build) bool {
-	now := running{function: b.Function, stalled: b.Stalled}
+	now := running{function: b.Function, uid: b.UID, stalled: b.Stalled}
 	if was, ok := q.running[b.Name]; ok && was == now {
 		return false
 	}

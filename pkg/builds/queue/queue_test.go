@@ -370,6 +370,28 @@ func TestOwnBuild(t *testing.T) {
 	w.wantWoken("b/1")
 }
 
+// TestPredecessor wants that the build of a Function which was deleted counts for
+// as long as it runs, though another Function has its name.
+func TestPredecessor(t *testing.T) {
+	w := newWorld(t, Limits{Cluster: 1})
+	before, after := Ticket{UID: "before"}, Ticket{UID: "after"}
+	if place := w.start("a", "1", before); !place.Granted {
+		t.Fatalf("the first Function is at %+v", place)
+	}
+	a := key("a", "1")
+	if place := w.Ask(a, after); !place.Granted {
+		t.Errorf("the second Function is not to look, but at %+v", place)
+	}
+	if place := w.Start(a, after, key("a", "1-2")); place.Granted {
+		t.Error("the second Function starts a build while that of the first runs")
+	}
+	w.end("a", "1")
+	w.wantWoken("a/1")
+	if place := w.Start(a, after, key("a", "1-2")); !place.Granted {
+		t.Errorf("the second Function is at %+v when the build of the first has ended", place)
+	}
+}
+
 func TestOpen(t *testing.T) {
 	w := closedWorld(t, Limits{Cluster: 2})
 	w.wantWaiting(1, "a", "late")

@@ -66,7 +66,7 @@ func (r *Reconciler) isTurn(fn *v1alpha1.Function, want *plan, decision builds.D
 // has edited the Function lets others go first: where this generation runs, it is
 // what Functions are built with that has changed, and many may be built anew.
 func ticketOf(fn *v1alpha1.Function, decision builds.Decision) queue.Ticket {
-	ticket := queue.Ticket{Yields: fn.Status.VersionTag == versionTag(fn) && builds.IsAutomatic(decision.Reason)}
+	ticket := queue.Ticket{UID: fn.UID, Yields: fn.Status.VersionTag == versionTag(fn) && builds.IsAutomatic(decision.Reason)}
 	if b := fn.Status.Build; b != nil && b.QueuedTime != nil {
 		ticket.Since = b.QueuedTime.Time
 	}
@@ -194,6 +194,7 @@ func queuedBuild(tr *pipelinev1.TaskRun) queue.Build {
 	return queue.Build{
 		Name:     types.NamespacedName{Namespace: tr.Namespace, Name: tr.Name},
 		Function: types.NamespacedName{Namespace: tr.Namespace, Name: tr.Labels[serverless.FunctionNameLabelKey]},
+		UID:      types.UID(tr.Labels[serverless.FunctionUIDLabelKey]),
 		Stalled:  tr.Status.GetCondition(apis.ConditionSucceeded).GetReason() == exceededQuota,
 	}
 }
