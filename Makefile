@@ -112,7 +112,7 @@ test-unit: ## Run the unit tests with the race detector. Needs no cluster.
 
 .PHONY: test-faults
 test-faults: ## Search for faults for long: minutes, where test-unit takes seconds. Needs no cluster.
-	@go test -count=1 -timeout=1h -run='^(TestCrash|TestEditedMeanwhile)$$' ./pkg/reconciler/function -args -long
+	@go test -count=1 -timeout=1h -run='^(TestCrash|TestEditedMeanwhile|TestModel)$$' ./pkg/reconciler/function -args -long
 
 .PHONY: test-e2e
 test-e2e: install kubectl-fn ## Run the end-to-end tests on the cluster. TEST=Name runs one.

@@ -312,6 +312,10 @@ func describeAction(action clientgotesting.Action) string {
 		what += " " + action.Object.(ktesting.Object).GetName()
 	case clientgotesting.UpdateActionImpl:
 		what += " " + action.Object.(ktesting.Object).GetName()
+		if fn, ok := action.Object.(*v1alpha1.Function); ok {
+			ready := fn.Status.GetCondition(v1alpha1.FunctionConditionReady)
+			what += fmt.Sprintf(" (%s: %s: %s)", fn.Status.Phase, ready.GetReason(), ready.GetMessage())
+		}
 	case interface{ GetName() string }:
 		what += " " + action.GetName()
 	}

@@ -1,0 +1,419 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package function
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
+	"pgregory.net/rapid"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	pkgreconciler "knative.dev/pkg/reconciler"
+	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
+
+	"github.com/kiln-dev/kiln/pkg/apis/serverless"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/builds/queue"
+	ktesting "github.com/kiln-dev/kiln/pkg/reconciler/testing"
+)
+
+// modelSources are what Functions of a model are made of.
+var modelSources = []string{sourceA, sourceB, brokenSource, crashingSource, slowSource}
+
+// players are the Functions of a model that things happen to: two of a namespace
+// that may have one build at a time, and one of another.
+var players = []types.NamespacedName{
+	{Namespace: namespace, Name: "ape"}, {Namespace: namespace, Name: "bee"}, {Namespace: "other", Name: "cat"},
+}
+
+// bystander is the Function that nobody touches.
+var bystander = types.NamespacedName{Namespace: "calm", Name: "owl"}
+
+// mostHarm is how often at most somebody takes a build away. Fewer times than a
+// build is started, so that each build that can succeed does.
+const mostHarm = 3
+
+// model is a simulation in which anything happens.
+type model struct {
+	*simulation
+	// armed is the call to be disturbed, counted from now.
+	armed  int
+	how    func(what string, call ktesting.Call) (runtime.Object, error)
+	harmed int
+	// calm is the newest version of what is of the bystander.
+	calm    int
+	rebuild int
+}
+
+// TestModel has users, others and faults do whatever they like to three Functions,
+// in any order, and wants what the oracle wants, and that a Function that nobody
+// touches is not touched. Time passes as it would. What goes wrong is shrunk, and
+// printed with the seed that reproduces it. The short run has the same 25 stories
+// always, the long run 2,000 others each time.
+func TestModel(t *testing.T) {
+	checks, seed := "25", "1"
+	if *long {
+		checks, seed = "2000", "0"
+	}
+	setUnset(t, "rapid.checks", checks)
+	setUnset(t, "rapid.seed", seed)
+	setUnset(t, "rapid.nofailfile", "true")
+	rapid.Check(t, func(t *rapid.T) {
+		rapid.SyncTest(t, func(t *rapid.T) {
+			m := newModel()
+			m.judge(t)
+			t.Repeat(m.actions())
+			m.end(t)
+		})
+	})
+}
+
+// setUnset sets a flag that the command line does not set.
+func setUnset(t *testing.T, name, value string) {
+	t.Helper()
+	set := false
+	flag.Visit(func(f *flag.Flag) { set = set || f.Name == name })
+	if set {
+		return
+	}
+	before := flag.Lookup(name).Value.String()
+	if err := flag.Lookup(name).Value.Set(value); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = flag.Lookup(name).Value.Set(before) })
+}
+
+func newModel() *model {
+	s := newSimulation()
+	s.clocked = true
+	s.limits = queue.Limits{Cluster: 2, Namespace: 1}
+	s.setPassword("other", "right")
+	s.setPassword(bystander.Namespace, "right")
+	m := &model{simulation: s}
+	s.restart = func() *process { return s.start(0) }
+	s.process = s.start(0)
+	s.createFunction(bystander)
+	s.run(nil)
+	s.disturb = m.intercept
+	return m
+}
+
+// intercept disturbs the call that is to be disturbed.
+func (m *model) intercept(what string, call ktesting.Call) (runtime.Object, error) {
+	if m.armed == 0 || m.how == nil {
+		return call()
+	}
+	if m.armed--; m.armed > 0 {
+		return call()
+	}
+	how := m.how
+	m.how = nil
+	return how(what, call)
+}
+
+// judge ends the story where something has gone wrong.
+func (m *model) judge(t *rapid.T) {
+	calm := 0
+	for _, obj := range m.server.Objects() {
+		if obj.GetNamespace() != bystander.Namespace {
+			continue
+		}
+		version, err := strconv.Atoi(obj.GetResourceVersion())
+		must(nil, err)
+		calm = max(calm, version)
+	}
+	if m.calm == 0 {
+		m.calm = calm
+	}
+	if calm != m.calm {
+		m.wrongf("something of %s has changed, which nobody has touched", bystander)
+	}
+	if len(m.wrong) > 0 {
+		t.Fatalf("%s\nWhat happened:\n%s", strings.Join(m.wrong, "\n"), strings.Join(m.trace, "\n"))
+	}
+}
+
+// end lets all come to rest, and then deletes all.
+func (m *model) end(t *rapid.T) {
+	m.how = nil
+	m.run(nil)
+	m.wantEnd()
+	m.wantQuiet()
+	m.judge(t)
+	for _, key := range players {
+		if m.functionOf(key) != nil {
+			m.deleteFunction(key)
+		}
+	}
+	m.run(nil)
+	m.wantEnd()
+	m.judge(t)
+}
+
+// actions are all that can happen.
+func (m *model) actions() map[string]func(*rapid.T) {
+	return map[string]func(*rapid.T){
+		"":          m.judge,
+		"edit":      m.user,
+		"delete":    m.deleteOrNot,
+		"goOn":      m.goOn,
+		"goOnAlso":  m.goOn,
+		"rest":      func(*rapid.T) { m.run(nil) },
+		"others":    m.others,
+		"fault":     m.fault,
+		"weather":   m.weather,
+		"restart":   m.startAnew,
+		"lead":      m.changeLeader,
+		"wake":      func(t *rapid.T) { m.process.wake(m.player(t)) },
+		"password":  m.password,
+		"takeBuild": m.takeBuild,
+		"takeChild": m.takeChild,
+		"editChild": m.editChild,
+	}
+}
+
+func (m *model) player(t *rapid.T) types.NamespacedName {
+	return rapid.SampledFrom(players).Draw(t, "function")
+}
+
+// user creates a Function, or edits it.
+func (m *model) user(t *rapid.T) { m.act(t, m.player(t)) }
+
+func (m *model) act(t *rapid.T, key types.NamespacedName) {
+	source := withSource(rapid.SampledFrom(modelSources).Draw(t, "source"))
+	if m.functionOf(key) == nil {
+		m.createFunction(key, source)
+		return
+	}
+	switch rapid.SampledFrom([]string{"source", "env", "deps", "rebuild", "traffic", "latest", "visibility"}).Draw(t, "edit") {
+	case "source":
+		m.editFunction(key, source)
+	case "env":
+		value := rapid.SampledFrom([]string{"1", "2"}).Draw(t, "value")
+		m.editFunction(key, func(fn *v1alpha1.Function) { fn.Spec.Env = []corev1.EnvVar{{Name: "A", Value: value}} })
+	case "deps":
+		deps := rapid.SampledFrom([]string{"", `{"dependencies": {"ms": "2"}}`}).Draw(t, "deps")
+		m.editFunction(key, func(fn *v1alpha1.Function) { fn.Spec.Deps = deps })
+	case "rebuild":
+		m.rebuild++
+		m.editFunction(key, withRebuild(strconv.Itoa(m.rebuild)))
+	case "traffic":
+		revision := fmt.Sprintf("%s-%05d", key.Name, rapid.IntRange(1, 3).Draw(t, "revision"))
+		m.editFunction(key, withTraffic(
+			v1alpha1.TrafficTarget{RevisionName: revision, Percent: new(int64(50))},
+			v1alpha1.TrafficTarget{LatestRevision: new(true), Percent: new(int64(50))}))
+	case "latest":
+		m.editFunction(key, withTraffic())
+	case "visibility":
+		visibility := rapid.SampledFrom([]v1alpha1.Visibility{v1alpha1.VisibilityPublic, v1alpha1.VisibilityClusterLocal}).Draw(t, "visibility")
+		m.editFunction(key, func(fn *v1alpha1.Function) { fn.Spec.Visibility = visibility })
+	}
+}
+
+// deleteOrNot deletes a Function, and may create it again at once.
+func (m *model) deleteOrNot(t *rapid.T) {
+	key := m.player(t)
+	if m.functionOf(key) == nil {
+		t.Skip("there is nothing to delete")
+	}
+	m.deleteFunction(key)
+	if rapid.Bool().Draw(t, "again") {
+		m.createFunction(key, withSource(rapid.SampledFrom(modelSources).Draw(t, "source")))
+	}
+}
+
+func (m *model) goOn(t *rapid.T) {
+	for range rapid.IntRange(1, 12).Draw(t, "steps") {
+		m.step()
+	}
+}
+
+// others have some of what others do happen, before the controller hears of it.
+func (m *model) others(t *rapid.T) {
+	for range rapid.IntRange(1, 6).Draw(t, "steps") {
+		m.standIns()
+	}
+}
+
+// fault has a call go wrong that is to come.
+func (m *model) fault(t *rapid.T) {
+	faults := map[string]func(string, ktesting.Call) (runtime.Object, error){
+		"dies before": func(string, ktesting.Call) (runtime.Object, error) { panic(death{}) },
+		"conflict": func(string, ktesting.Call) (runtime.Object, error) {
+			return nil, apierrs.NewConflict(schema.GroupResource{}, "it", errors.New("the object has been modified"))
+		},
+		"too many": func(string, ktesting.Call) (runtime.Object, error) {
+			return nil, apierrs.NewTooManyRequests("slow down", 1)
+		},
+		"unreachable": func(string, ktesting.Call) (runtime.Object, error) { return nil, errTimeout },
+	}
+	for _, d := range disturbances {
+		faults[d.name] = func(_ string, call ktesting.Call) (runtime.Object, error) { return d.do(m.simulation, call) }
+	}
+	key := m.player(t)
+	faults["edited before"] = func(_ string, call ktesting.Call) (runtime.Object, error) {
+		m.act(t, key)
+		return call()
+	}
+	what := rapid.SampledFrom(slices.Sorted(maps.Keys(faults))).Draw(t, "fault")
+	ago := rapid.IntRange(0, 12).Draw(t, "ago")
+	m.armed = rapid.IntRange(1, 8).Draw(t, "call")
+	m.restart = func() *process { return m.startBehind(ago) }
+	m.how = func(called string, call ktesting.Call) (runtime.Object, error) {
+		m.tracef("  %d: %s: %s", m.calls, called, what)
+		return faults[what](called, call)
+	}
+}
+
+// weather changes how late the caches are.
+func (m *model) weather(t *rapid.T) {
+	m.process.late = rapid.SampledFrom([]lateness{0, childrenLate, allLate}).Draw(t, "late")
+	m.process.slow = rapid.Bool().Draw(t, "slow")
+}
+
+// startBehind starts a controller whose caches show what there was that many
+// changes ago, but all of the Function that nobody touches.
+func (m *model) startBehind(ago int) *process {
+	return m.start(min(ago, len(m.server.Changes())-m.calm))
+}
+
+func (m *model) startAnew(t *rapid.T) {
+	m.tracef("the controller is started anew")
+	m.process = m.startBehind(rapid.IntRange(0, 12).Draw(t, "ago"))
+	m.weather(t)
+}
+
+// changeLeader has another replica lead for a while, in which this one goes on
+// hearing of what happens.
+func (m *model) changeLeader(t *rapid.T) {
+	old := m.process
+	m.tracef("another leads")
+	old.reconciler.(leader).Demote(pkgreconciler.UniversalBucket())
+	clear(old.woken)
+	clear(old.failed)
+	clear(old.asleep)
+	m.startAnew(t)
+	m.goOn(t)
+	m.tracef("the first leads again")
+	m.process = old
+	m.starting = true
+	err := old.reconciler.(leader).Promote(pkgreconciler.UniversalBucket(), func(pkgreconciler.Bucket, types.NamespacedName) {})
+	m.starting = false
+	must(nil, err)
+	old.wakeAll("")
+}
+
+func (m *model) password(t *rapid.T) {
+	m.setPassword(m.player(t).Namespace, rapid.SampledFrom([]string{"right", "wrong"}).Draw(t, "password"))
+}
+
+// takeBuild deletes the TaskRun of a Function, or evicts its pod.
+func (m *model) takeBuild(t *rapid.T) {
+	taskRuns := slices.DeleteFunc(objects[*pipelinev1.TaskRun](m.simulation), func(tr *pipelinev1.TaskRun) bool {
+		return tr.Namespace == bystander.Namespace || tr.DeletionTimestamp != nil
+	})
+	if len(taskRuns) == 0 || m.harmed == mostHarm {
+		t.Skip("there is no build to take away")
+	}
+	tr := rapid.SampledFrom(taskRuns).Draw(t, "build")
+	if rapid.Bool().Draw(t, "evict") {
+		if stateOf(tr).Ended() || tr.Status.PodName == "" {
+			t.Skip("it does not run")
+		}
+		m.harmed++
+		m.updateTaskRun(tr, taskRunFailed(string(pipelinev1.TaskRunReasonPodEvicted), "the node was low on memory"))
+		return
+	}
+	m.harmed++
+	m.tracef("somebody deletes TaskRun %s", tr.Name)
+	must(nil, m.server.Delete(m.server.RefOf(tr), metav1.DeleteOptions{}))
+}
+
+// children returns the ConfigMaps and Services of Functions that may be touched.
+func (m *model) children(t *rapid.T) ktesting.Object {
+	var found []ktesting.Object
+	for _, obj := range m.server.Objects() {
+		switch obj.(type) {
+		case *corev1.ConfigMap, *servingv1.Service:
+			if obj.GetNamespace() != bystander.Namespace {
+				found = append(found, obj)
+			}
+		}
+	}
+	if len(found) == 0 {
+		t.Skip("there are none")
+	}
+	return rapid.SampledFrom(found).Draw(t, "child")
+}
+
+func (m *model) takeChild(t *rapid.T) {
+	child := m.children(t)
+	m.tracef("somebody deletes %s", m.server.RefOf(child))
+	must(nil, m.server.Delete(m.server.RefOf(child), metav1.DeleteOptions{}))
+}
+
+// isAlive says whether there is the Function that owns something.
+func (m *model) isAlive(owner *metav1.OwnerReference) bool {
+	return owner != nil && slices.ContainsFunc(objects[*v1alpha1.Function](m.simulation), func(fn *v1alpha1.Function) bool {
+		return fn.UID == owner.UID
+	})
+}
+
+// editChild changes what is Kiln's to say.
+func (m *model) editChild(t *rapid.T) {
+	// What has lost its label when it becomes superfluous, or its owner when the
+	// Function is deleted, nobody can tell from what is somebody else's.
+	m.how = nil
+	m.run(nil)
+	child := m.children(t).DeepCopyObject().(ktesting.Object)
+	what := rapid.SampledFrom([]string{"labels", "owner", "image"}).Draw(t, "what")
+	if what == "owner" && !m.isAlive(metav1.GetControllerOf(child)) {
+		t.Skip("it is about to go")
+	}
+	if what != "image" && (metav1.GetControllerOf(child) == nil || child.GetLabels()[serverless.FunctionUIDLabelKey] == "") {
+		t.Skip("what has lost both is not the Function's any more")
+	}
+	svc, isService := child.(*servingv1.Service)
+	switch {
+	case what == "labels":
+		labels := maps.Clone(child.GetLabels())
+		delete(labels, serverless.FunctionUIDLabelKey)
+		child.SetLabels(labels)
+	case what == "owner":
+		child.SetOwnerReferences(nil)
+	case isService:
+		svc.Spec.Template.Spec.Containers[0].Image = "registry.example.com/evil"
+	default:
+		t.Skip("it has no image")
+	}
+	m.tracef("somebody edits %s: %s", m.server.RefOf(child), what)
+	must(m.server.Update(child))
+	m.run(nil)
+}
