@@ -41,8 +41,11 @@ const (
 )
 
 // secretWord finds, among the words of a variable's name, the one that tells of a
-// secret. Some also end longer words, such as PGPASSWORD and APIKEY.
-var secretWord = regexp.MustCompile(`^(?:.*(?:TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|(?:API|ACCESS|PRIVATE|SECRET|AUTH|SSH|DEPLOY|MASTER|ACCOUNT|LICENSE|SIGNING|ENCRYPTION)KEY)S?|KEYS?|AUTH|AUTHORIZATION|PASS|PWD)[0-9]*$`)
+// secret. Most also end longer words, such as PGPASSWORD and APIKEY.
+var secretWord = regexp.MustCompile(`^(?:.*(?:TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL)S?(?:VALUE)?|.*KEYS?|.*AUTH|AUTHORIZATION|PASS|PWD)[0-9]*$`)
+
+// otherWord finds words that only look so.
+var otherWord = regexp.MustCompile(`^(?:MONKEY|DONKEY|TURKEY|HOCKEY|JOCKEY|WHISKEY|HOTKEY)S?$`)
 
 // aboutSecret finds the last word of names such as AUTH_ENABLED and TOKEN_TTL,
 // which tell of a secret without holding one.
@@ -65,7 +68,7 @@ func IsSecret(name, value string) bool {
 	if len(words) == 0 || name == "PWD" || aboutSecret.MatchString(words[len(words)-1]) {
 		return false
 	}
-	return slices.ContainsFunc(words, secretWord.MatchString)
+	return slices.ContainsFunc(words, func(word string) bool { return secretWord.MatchString(word) && !otherWord.MatchString(word) })
 }
 
 // forms are how secrets are printed; the last group is what to hide. None looks

@@ -27,9 +27,10 @@ func TestIsSecret(t *testing.T) {
 		"TOKEN": true, "GITHUB_TOKEN": true, "npm_config__authToken": true, "clientSecret": true, "client-secret": true,
 		"DB_PASSWORD": true, "MYSQL_PWD": true, "PGPASSWD": true, "SSH_PASSPHRASE": true, "API_KEY": true, "AWS_CREDENTIALS": true,
 		"PGPASSWORD": true, "apiKey": true, "APIKEY": true, "AWS_SECRET_ACCESS_KEY": true, "KEY": true, "TOKENS": true, "DB_PASS": true,
+		"STORAGEKEY": true, "HMACKEY": true, "STRIPEKEYS": true, "BASICAUTH": true, "TOKENVALUE": true, "SECRETVALUE": true,
 		"AUTH": true, "BASIC_AUTH": true, "AUTH_HEADER": true, "AUTHORIZATION": true, "TOKEN2": true, "TOKEN_2": true,
 		"HTTP_PROXY": false, "NODE_ENV": false, "PWD": false, "OLDPWD": false, "GREETING": false, "": false, "_": false,
-		"MONKEY": false, "KEYBOARD": false, "KEYCLOAK_URL": false, "AUTHOR": false, "AUTHORITY": false, "TOKENIZER": false, "SECRETARY": false,
+		"MONKEY": false, "HOTKEYS": false, "HOCKEY": false, "KEYBOARD": false, "KEYCLOAK_URL": false, "AUTHOR": false, "AUTHORITY": false, "TOKENIZER": false, "SECRETARY": false,
 		"PASSENGER": false, "COMPASS": false, "AUTH_ENABLED": false, "TOKEN_TTL": false, "PASSWORD_FILE": false, "authMode": false,
 	} {
 		if got := IsSecret(name, "hunter2"); got != want {
