@@ -19,6 +19,7 @@ limitations under the License.
 package images
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 )
@@ -83,7 +85,7 @@ type Found struct {
 	Image string
 
 	// Base is the digest of the base image: of an index, where it is one. It is ""
-	// if it could not be found out, or if the repository holds the image.
+	// if it could not be found out, or if the repository holds the image upon it.
 	Base string
 
 	// Dependencies is "" if the repository does not hold the dependencies upon
@@ -117,25 +119,29 @@ func NewClient(keychains Keychains) *Client {
 	return &Client{keychains: keychains}
 }
 
+// baseDigestAnnotation tells which base image an image was built upon; see
+// https://github.com/opencontainers/image-spec/blob/main/annotations.md.
+const baseDigestAnnotation = "org.opencontainers.image.base.digest"
+
 // Find returns what the registries hold of what is wanted: with an error, what
 // could be found out. A digest is that of an index where the tag is an index's. An
 // image that is found is complete: registries take a manifest only when they have
-// all it refers to.
+// all it refers to. One that tells of another base image than there is now is not
+// what is wanted; where that cannot be told, it is.
 func (c *Client) Find(ctx context.Context, want Lookup) (found Found, err error) {
-	// What is still asked for when the image is found is not waited for.
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	repository, options, err := c.open(ctx, want.Repository)
 	if err != nil {
 		return Found{}, err
 	}
 	base := resolve(want, options)
+	image, builtUpon := "", ""
 	if want.Tag != "" {
-		if found.Image, err = find(repository.Tag(want.Tag), options); found.Image != "" {
-			return found, nil
-		}
+		image, builtUpon, err = findBuilt(repository.Tag(want.Tag), options)
 	}
 	resolved := <-base
+	if image != "" && (builtUpon == "" || resolved.digest == "" || builtUpon == resolved.digest) {
+		return Found{Image: image}, nil
+	}
 	if found.Base = resolved.digest; err != nil || resolved.err != nil {
 		return found, errors.Join(err, resolved.err)
 	}
@@ -172,6 +178,23 @@ func resolve(want Lookup, options []remote.Option) <-chan resolved {
 		answer <- resolved{digest, err}
 	}()
 	return answer
+}
+
+// findBuilt returns the digest of an image that Kiln has built, or "" if the
+// registry does not hold it, and that of its base image, where it tells.
+func findBuilt(image name.Reference, options []remote.Option) (digest, base string, err error) {
+	found, err := remote.Get(image, options...)
+	switch {
+	case isNotFound(err):
+		return "", "", nil
+	case err != nil:
+		return "", "", fmt.Errorf("failed to look up image %s: %w", image, err)
+	}
+	manifest, err := v1.ParseManifest(bytes.NewReader(found.Manifest))
+	if err != nil {
+		return "", "", fmt.Errorf("failed to read the manifest of image %s: %w", image, err)
+	}
+	return found.Digest.String(), manifest.Annotations[baseDigestAnnotation], nil
 }
 
 // find returns the digest of an image, or "" if the registry does not hold it.

@@ -33,6 +33,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
 	containerregistry "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
@@ -166,6 +167,13 @@ func TestFindBase(t *testing.T) {
 	if err := remote.Write(repository.Tag(kept.DependenciesTag(index)), r.images[1]); err != nil {
 		t.Fatal(err)
 	}
+	upon, ok := mutate.Annotations(r.images[0], map[string]string{baseDigestAnnotation: index}).(containerregistry.Image)
+	if !ok {
+		t.Fatal("failed to annotate image")
+	}
+	if err := remote.Write(repository.Tag("built"), upon); err != nil {
+		t.Fatal(err)
+	}
 	for name, tc := range map[string]struct {
 		tag, base, dependencies string
 		want                    Found
@@ -173,6 +181,9 @@ func TestFindBase(t *testing.T) {
 	}{
 		"an image":                                  {tag: "one", base: "index", dependencies: "0123", want: Found{Image: one}},
 		"an image, whose base cannot be told":       {tag: "one", base: "three", dependencies: "0123", want: Found{Image: one}},
+		"an image upon this base image":             {tag: "built", base: "index", want: Found{Image: digestOf(t, upon)}},
+		"an image upon another":                     {tag: "built", base: "two", dependencies: "0123", want: Found{Base: two}},
+		"an image whose base image is gone":         {tag: "built", base: "three", want: Found{Image: digestOf(t, upon)}},
 		"dependencies":                              {tag: "three", base: "index", dependencies: "0123", want: Found{Base: index, Dependencies: two}},
 		"others":                                    {tag: "three", base: "index", dependencies: "4567", want: Found{Base: index}},
 		"the base image was moved":                  {tag: "three", base: "two", dependencies: "0123", want: Found{Base: two}},
@@ -198,10 +209,12 @@ func TestFindWithoutBase(t *testing.T) {
 	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() }))
 	t.Cleanup(silent.Close)
 	lookup := Lookup{Repository: r.Repository, Tag: "one", Base: strings.TrimPrefix(silent.URL, "http://") + "/node:24", Dependencies: "0123"}
-	if got, err := NewClient(anonymous).Find(t.Context(), lookup); got.Image == "" || err != nil {
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	if got, err := NewClient(anonymous).Find(ctx, lookup); got.Image == "" || err != nil {
 		t.Errorf("Find() = %+v, %v; want the image", got, err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	lookup.Tag = "three"
 	if got, err := NewClient(anonymous).Find(ctx, lookup); got != (Found{}) || !errors.Is(err, context.DeadlineExceeded) {
