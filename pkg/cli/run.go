@@ -174,11 +174,11 @@ func (c *cli) runUntilInterrupted(ctx context.Context, dir string, command func(
 			stop()
 			continue
 		}
+		stop()
+		<-ended
 		if ctx.Err() == nil {
 			fmt.Fprintln(c.ErrOut, "A file has changed; the function is started anew.")
 		}
-		stop()
-		<-ended
 	}
 	return nil
 }

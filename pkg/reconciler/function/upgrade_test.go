@@ -35,7 +35,7 @@ import (
 const (
 	// pinnedTag changes with the wrapper, the Dockerfile, or the way in which they
 	// are hashed: every Function is built anew.
-	pinnedTag = "50a3e7197a92b9767f04eea009ff7e46"
+	pinnedTag = "35eade3a32d9b12fcda9e31dac4f610a"
 
 	// pinnedTemplate changes with what Kiln writes into Services: every Function
 	// gets a new revision.
