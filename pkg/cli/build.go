@@ -30,12 +30,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 
 	"knative.dev/pkg/apis"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/observe"
+	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
 )
 
 // buildReport is what kubectl fn build-status prints for programs.
@@ -130,11 +130,7 @@ func (c *cli) buildLogsCommand() *cobra.Command {
 	}
 	command.Flags().BoolVarP(&followed, "follow", "f", false, "Print the log as it is written, until the build has ended.")
 	command.RunE = func(command *cobra.Command, args []string) error {
-		clients, err := c.connect()
-		if err != nil {
-			return err
-		}
-		fn, err := clients.function(command.Context(), args[0])
+		clients, fn, err := c.function(command.Context(), args[0])
 		if err != nil {
 			return err
 		}
@@ -148,7 +144,7 @@ func (c *cli) buildLogsCommand() *cobra.Command {
 
 // printBuildLog prints what there is of the log of a Function's build.
 func (c *cli) printBuildLog(ctx context.Context, clients *Clients, fn *v1alpha1.Function) error {
-	taskRun, err := taskRunOf(ctx, clients, fn)
+	taskRun, err := clients.taskRunOf(ctx, fn)
 	if err != nil {
 		return err
 	}
@@ -185,24 +181,6 @@ func (c *cli) printKept(fn *v1alpha1.Function) error {
 	return nil
 }
 
-// taskRunOf returns what runs, or ran, the build of a Function, or nil.
-func taskRunOf(ctx context.Context, clients *Clients, fn *v1alpha1.Function) (*pipelinev1.TaskRun, error) {
-	if fn.Status.Build == nil || fn.Status.Build.TaskRunName == "" {
-		return nil, nil
-	}
-	taskRun, err := clients.Tekton.TektonV1().TaskRuns(fn.Namespace).Get(ctx, fn.Status.Build.TaskRunName, metav1.GetOptions{})
-	switch {
-	case apierrs.IsNotFound(err):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("failed to get TaskRun %s: %w", fn.Status.Build.TaskRunName, err)
-	}
-	return taskRun, nil
-}
-
-// stepPrefix is what the names of a build's containers begin with.
-const stepPrefix = "step-"
-
 // stepsOf returns the containers of a build in their order. What the status says
 // of them has no names at first.
 func stepsOf(taskRun *pipelinev1.TaskRun) (containers []string) {
@@ -210,7 +188,7 @@ func stepsOf(taskRun *pipelinev1.TaskRun) (containers []string) {
 		return nil
 	}
 	for _, step := range taskRun.Spec.TaskSpec.Steps {
-		containers = append(containers, stepPrefix+step.Name)
+		containers = append(containers, resources.StepContainerPrefix+step.Name)
 	}
 	return containers
 }
@@ -240,8 +218,7 @@ func (c *cli) copySteps(ctx context.Context, clients *Clients, taskRun *pipeline
 // starts, and says whether there was any.
 func (c *cli) streamBuild(ctx context.Context, clients *Clients, name string) (printed bool, err error) {
 	var taskRun *pipelinev1.TaskRun
-	opts := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
-	err = follow(ctx, clients.Tekton.TektonV1().TaskRuns(clients.Namespace), opts, func(list *pipelinev1.TaskRunList) (bool, error) {
+	err = follow(ctx, clients.Tekton.TektonV1().TaskRuns(clients.Namespace), onlyOne(name), func(list *pipelinev1.TaskRunList) (bool, error) {
 		taskRun = nil
 		for i := range list.Items {
 			if list.Items[i].Name == name {
@@ -262,8 +239,7 @@ func (c *Clients) hasBegun(ctx context.Context, namespace, pod, container string
 	if pod == "" {
 		return false, nil
 	}
-	opts := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, pod).String()}
-	err = follow(ctx, c.Kube.CoreV1().Pods(namespace), opts, func(list *corev1.PodList) (done bool, err error) {
+	err = follow(ctx, c.Kube.CoreV1().Pods(namespace), onlyOne(pod), func(list *corev1.PodList) (done bool, err error) {
 		for i := range list.Items {
 			if list.Items[i].Name != pod {
 				continue
@@ -308,8 +284,7 @@ func isUnknown(condition *apis.Condition) bool {
 // followFunction calls visit with a Function, and again after changes of its,
 // until it says that it is done.
 func (c *Clients) followFunction(ctx context.Context, name string, visit func(*v1alpha1.Function) (done bool, err error)) error {
-	opts := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
-	return follow(ctx, c.Kiln.ServerlessV1alpha1().Functions(c.Namespace), opts, func(list *v1alpha1.FunctionList) (bool, error) {
+	return follow(ctx, c.Kiln.ServerlessV1alpha1().Functions(c.Namespace), onlyOne(name), func(list *v1alpha1.FunctionList) (bool, error) {
 		for i := range list.Items {
 			if list.Items[i].Name == name {
 				return visit(&list.Items[i])

@@ -23,15 +23,18 @@ import (
 	"slices"
 	"strings"
 
+	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 	pipelineclient "github.com/tektoncd/pipeline/pkg/client/clientset/versioned"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 
 	"knative.dev/serving/pkg/apis/serving"
 	servingclient "knative.dev/serving/pkg/client/clientset/versioned"
@@ -83,16 +86,31 @@ func newClients(flags *genericclioptions.ConfigFlags, warnings rest.WarningHandl
 	return c, nil
 }
 
+// function returns clients, and the Function of that name.
+func (c *cli) function(ctx context.Context, name string) (*Clients, *v1alpha1.Function, error) {
+	clients, err := c.connect()
+	if err != nil {
+		return nil, nil, err
+	}
+	fn, err := clients.function(ctx, name)
+	return clients, fn, err
+}
+
 // function returns the Function of that name.
 func (c *Clients) function(ctx context.Context, name string) (*v1alpha1.Function, error) {
 	fn, err := c.Kiln.ServerlessV1alpha1().Functions(c.Namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrs.IsNotFound(err) && isOfObject(err):
-		return nil, try(fmt.Errorf("there is no Function %s in namespace %s", name, c.Namespace), "kubectl fn list --all-namespaces")
+		return nil, c.noFunction(name)
 	case err != nil:
 		return nil, fmt.Errorf("failed to get Function %s: %w", name, err)
 	}
 	return fn, nil
+}
+
+// noFunction is the error of a command about a Function that does not exist.
+func (c *Clients) noFunction(name string) error {
+	return try(fmt.Errorf("there is no Function %s in namespace %s", name, c.Namespace), "kubectl fn list --all-namespaces")
 }
 
 // isOfObject says whether it is one object that was not found, and not its kind.
@@ -130,6 +148,26 @@ func sortPods(list *corev1.PodList) []*corev1.Pod {
 	return pods
 }
 
+// onlyOne selects the object of that name.
+func onlyOne(name string) metav1.ListOptions {
+	return metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
+}
+
+// taskRunOf returns what runs, or ran, the build of a Function, or nil.
+func (c *Clients) taskRunOf(ctx context.Context, fn *v1alpha1.Function) (*pipelinev1.TaskRun, error) {
+	if fn.Status.Build == nil || fn.Status.Build.TaskRunName == "" {
+		return nil, nil
+	}
+	taskRun, err := c.Tekton.TektonV1().TaskRuns(fn.Namespace).Get(ctx, fn.Status.Build.TaskRunName, metav1.GetOptions{})
+	switch {
+	case apierrs.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("failed to get TaskRun %s: %w", fn.Status.Build.TaskRunName, err)
+	}
+	return taskRun, nil
+}
+
 // observe looks at a Function and at what belongs to it.
 func (c *Clients) observe(ctx context.Context, fn *v1alpha1.Function) (observe.Observed, error) {
 	seen := observe.Observed{Function: fn, Container: resources.FunctionContainerName}
@@ -137,15 +175,9 @@ func (c *Clients) observe(ctx context.Context, fn *v1alpha1.Function) (observe.O
 	if seen.Pods, err = c.pods(ctx, fn); err != nil {
 		return seen, err
 	}
-	if fn.Status.Build == nil || fn.Status.Build.TaskRunName == "" {
-		return seen, nil
-	}
-	taskRun, err := c.Tekton.TektonV1().TaskRuns(fn.Namespace).Get(ctx, fn.Status.Build.TaskRunName, metav1.GetOptions{})
-	switch {
-	case apierrs.IsNotFound(err):
-		return seen, nil
-	case err != nil:
-		return seen, fmt.Errorf("failed to get TaskRun %s: %w", fn.Status.Build.TaskRunName, err)
+	taskRun, err := c.taskRunOf(ctx, fn)
+	if taskRun == nil || err != nil {
+		return seen, err
 	}
 	seen.Build.Exists = true
 	if taskRun.Status.PodName == "" {
@@ -160,4 +192,21 @@ func (c *Clients) observe(ctx context.Context, fn *v1alpha1.Function) (observe.O
 		seen.Build.Pod = pod
 	}
 	return seen, nil
+}
+
+// edit changes a Function, also when somebody else does so at the same time.
+func (c *Clients) edit(ctx context.Context, name string, change func(*v1alpha1.Function)) error {
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		fn, err := c.function(ctx, name)
+		if err != nil {
+			return err
+		}
+		change(fn)
+		_, err = c.Kiln.ServerlessV1alpha1().Functions(c.Namespace).Update(ctx, fn, metav1.UpdateOptions{})
+		return err
+	})
+	if err != nil && !errors.As(err, new(advisedError)) {
+		return fmt.Errorf("failed to update Function %s: %w", name, err)
+	}
+	return err
 }

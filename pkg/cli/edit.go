@@ -80,7 +80,7 @@ func (c *cli) deleteCommand() *cobra.Command {
 				err := clients.Kiln.ServerlessV1alpha1().Functions(clients.Namespace).Delete(command.Context(), name, metav1.DeleteOptions{})
 				switch {
 				case apierrs.IsNotFound(err) && isOfObject(err):
-					failed = errors.Join(failed, try(fmt.Errorf("there is no Function %s in namespace %s", name, clients.Namespace), "kubectl fn list --all-namespaces"))
+					failed = errors.Join(failed, clients.noFunction(name))
 				case err != nil:
 					failed = errors.Join(failed, fmt.Errorf("failed to delete Function %s: %w", name, err))
 				default:

@@ -78,11 +78,7 @@ func (c *cli) invokeCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		clients, err := c.connect()
-		if err != nil {
-			return err
-		}
-		fn, err := clients.function(command.Context(), args[0])
+		clients, fn, err := c.function(command.Context(), args[0])
 		if err != nil {
 			return err
 		}

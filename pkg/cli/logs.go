@@ -64,11 +64,7 @@ func (c *cli) logsCommand() *cobra.Command {
 		if o.follow && o.previous {
 			return try(errors.New("what was printed before a crash cannot be followed"), "kubectl fn logs --previous %s", args[0])
 		}
-		clients, err := c.connect()
-		if err != nil {
-			return err
-		}
-		fn, err := clients.function(command.Context(), args[0])
+		clients, fn, err := c.function(command.Context(), args[0])
 		if err != nil {
 			return err
 		}
@@ -114,7 +110,7 @@ func (c *cli) podsToRead(ctx context.Context, clients *Clients, fn *v1alpha1.Fun
 		return nil, try(fmt.Errorf("function %s has no pods. %s", fn.Name, why), "kubectl fn status %s", fn.Name)
 	}
 	for i, pod := range pods {
-		if pod.DeletionTimestamp == nil && observe.PodCondition(pod, corev1.PodReady).Status == corev1.ConditionTrue {
+		if takesRequests(pod) {
 			pods[0], pods[i] = pods[i], pods[0]
 			break
 		}

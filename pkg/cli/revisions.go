@@ -19,8 +19,8 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,7 +29,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/util/retry"
 
 	"knative.dev/serving/pkg/apis/serving"
 	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
@@ -75,11 +74,7 @@ func (c *cli) revisionsCommand() *cobra.Command {
 	}
 	out := newOutput(command)
 	command.RunE = func(command *cobra.Command, args []string) error {
-		clients, err := c.connect()
-		if err != nil {
-			return err
-		}
-		fn, err := clients.function(command.Context(), args[0])
+		clients, fn, err := c.function(command.Context(), args[0])
 		if err != nil {
 			return err
 		}
@@ -148,11 +143,7 @@ func (c *cli) rollbackCommand() *cobra.Command {
 	command.Flags().StringVar(&to, "to", "", "The revision, by its name or its number.")
 	must(command.RegisterFlagCompletionFunc("to", c.completeRevisions("")))
 	command.RunE = func(command *cobra.Command, args []string) error {
-		clients, err := c.connect()
-		if err != nil {
-			return err
-		}
-		fn, err := clients.function(command.Context(), args[0])
+		clients, fn, err := c.function(command.Context(), args[0])
 		if err != nil {
 			return err
 		}
@@ -181,8 +172,8 @@ func (c *cli) rollbackCommand() *cobra.Command {
 // requests.
 func earlier(fn *v1alpha1.Function, revisions []servingv1.Revision) (string, error) {
 	oldest := -1
-	for i := range revisions {
-		if r := reportRevisions(fn, revisions[i:i+1])[0]; r.Percent > 0 {
+	for i, r := range reportRevisions(fn, revisions) {
+		if r.Percent > 0 {
 			oldest = i
 		}
 	}
@@ -223,11 +214,7 @@ func (c *cli) trafficCommand() *cobra.Command {
 		return nil
 	}
 	command.RunE = func(command *cobra.Command, args []string) error {
-		clients, err := c.connect()
-		if err != nil {
-			return err
-		}
-		fn, err := clients.function(command.Context(), args[0])
+		clients, fn, err := c.function(command.Context(), args[0])
 		if err != nil {
 			return err
 		}
@@ -319,12 +306,7 @@ func retarget(old []v1alpha1.TrafficTarget, shares map[string]int64) []v1alpha1.
 	if len(targets) == 0 && shares[latest] == 100 {
 		return nil
 	}
-	names := make([]string, 0, len(shares))
-	for name := range shares {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(shares)) {
 		target := v1alpha1.TrafficTarget{RevisionName: name}
 		if name == latest {
 			target = v1alpha1.TrafficTarget{LatestRevision: new(true)}
@@ -339,21 +321,4 @@ func retarget(old []v1alpha1.TrafficTarget, shares map[string]int64) []v1alpha1.
 		targets[i].Percent = new(shares[name])
 	}
 	return targets
-}
-
-// edit changes a Function, also when somebody else does so at the same time.
-func (c *Clients) edit(ctx context.Context, name string, change func(*v1alpha1.Function)) error {
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		fn, err := c.function(ctx, name)
-		if err != nil {
-			return err
-		}
-		change(fn)
-		_, err = c.Kiln.ServerlessV1alpha1().Functions(c.Namespace).Update(ctx, fn, metav1.UpdateOptions{})
-		return err
-	})
-	if err != nil && !errors.As(err, new(advisedError)) {
-		return fmt.Errorf("failed to update Function %s: %w", name, err)
-	}
-	return err
 }

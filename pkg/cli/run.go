@@ -22,7 +22,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -122,13 +121,10 @@ func writeWrapper(language runtimes.Runtime, dir, wrapper string) (layout runtim
 		layout.Entrypoint[i] = local(word)
 	}
 	// What the image must set for its read-only file system is not wanted here.
-	layout.Env = maps.Collect(func(yield func(string, string) bool) {
-		for name, value := range layout.Env {
-			if name != "HOME" && !yield(name, local(value)) {
-				return
-			}
-		}
-	})
+	delete(layout.Env, "HOME")
+	for name, value := range layout.Env {
+		layout.Env[name] = local(value)
+	}
 	return layout, nil
 }
 

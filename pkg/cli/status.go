@@ -121,12 +121,10 @@ func newReport(namespace, name string, seen observe.Observed) report {
 	if fn.Status.URL != nil {
 		r.URL = fn.Status.URL.String()
 	}
+	r.PodStatuses = map[string]podReport{}
 	for _, pod := range seen.Pods {
 		if pod.DeletionTimestamp != nil {
 			continue
-		}
-		if r.PodStatuses == nil {
-			r.PodStatuses = map[string]podReport{}
 		}
 		p := podReport{Revision: pod.Labels[serving.RevisionLabelKey]}
 		p.Status, p.Message = observe.Pod(pod, seen.Container)

@@ -167,7 +167,7 @@ func (r *Reconciler) findLoss(failure *builds.Failure, tr *pipelinev1.TaskRun, e
 }
 
 // pushContainer is the container of the step that pushes.
-const pushContainer = "step-" + resources.PushStepName
+const pushContainer = resources.StepContainerPrefix + resources.PushStepName
 
 func failedContainer(tr *pipelinev1.TaskRun) string {
 	for _, step := range tr.Status.Steps {

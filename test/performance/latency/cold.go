@@ -24,7 +24,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	netapi "knative.dev/networking/pkg/apis/networking"
 	"knative.dev/serving/pkg/apis/autoscaling"
 	"knative.dev/serving/pkg/apis/serving"
 
@@ -119,11 +118,10 @@ func (s *stage) deploy(ctx context.Context, g greeter) error {
 	if err != nil {
 		return err
 	}
-	svc, err := s.clients.Serving.ServingV1().Services(s.namespace).Get(ctx, fn.Name, metav1.GetOptions{})
+	svc, err := s.serviceLike(ctx, fn.Name, fn.Name+bare)
 	if err != nil {
-		return fmt.Errorf("failed to get Service: %w", err)
+		return err
 	}
-	svc.ObjectMeta = metav1.ObjectMeta{Name: fn.Name + bare, Labels: map[string]string{netapi.VisibilityLabelKey: serving.VisibilityClusterLocal}}
 	container := &svc.Spec.Template.Spec.Containers[0]
 	container.Image, container.Command = base, g.command
 	container.SecurityContext.RunAsUser = new(int64(1000))

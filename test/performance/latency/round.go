@@ -187,7 +187,7 @@ func (s *stage) readLog(ctx context.Context, name string) (times buildLog, err e
 			return times, fmt.Errorf("failed to read the log of pod %s: %w", name, err)
 		}
 		read := times.readPush
-		if container.Name == "step-"+resources.InstallStepName {
+		if container.Name == resources.StepContainerPrefix+resources.InstallStepName {
 			read = times.readInstall
 		}
 		if err := errors.Join(read(log), log.Close()); err != nil {
@@ -202,11 +202,10 @@ func (s *stage) readLog(ctx context.Context, name string) (times buildLog, err e
 func (s *stage) playFloor(ctx context.Context, like string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	svc, err := s.clients.Serving.ServingV1().Services(s.namespace).Get(ctx, like, metav1.GetOptions{})
+	svc, err := s.serviceLike(ctx, like, rowFloor)
 	if err != nil {
-		return fmt.Errorf("failed to get Service: %w", err)
+		return err
 	}
-	svc.ObjectMeta = metav1.ObjectMeta{Name: rowFloor, Labels: map[string]string{netapi.VisibilityLabelKey: serving.VisibilityClusterLocal}}
 	start := time.Now()
 	if err := s.runEmptyTaskRun(ctx, svc.Spec.Template.Spec.Containers[0].Image); err != nil {
 		return err
@@ -221,6 +220,16 @@ func (s *stage) playFloor(ctx context.Context, like string) error {
 		service:      ready.Sub(built).Seconds(),
 	})
 	return nil
+}
+
+// serviceLike returns a Service under another name that is as a Function's.
+func (s *stage) serviceLike(ctx context.Context, function, name string) (*servingv1.Service, error) {
+	svc, err := s.clients.Serving.ServingV1().Services(s.namespace).Get(ctx, function, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("failed to get Service: %w", err)
+	}
+	svc.ObjectMeta = metav1.ObjectMeta{Name: name, Labels: map[string]string{netapi.VisibilityLabelKey: serving.VisibilityClusterLocal}}
+	return svc, nil
 }
 
 func (s *stage) runEmptyTaskRun(ctx context.Context, image string) error {

@@ -49,6 +49,10 @@ const (
 	// PushStepName is the name of the step that makes the image and pushes it.
 	PushStepName = "push"
 
+	// StepContainerPrefix is what Tekton puts before a step's name to make that of its
+	// container.
+	StepContainerPrefix = "step-"
+
 	// ImageURLResult is the result of a build that tells where its image is.
 	// Tekton Chains signs the image that results of these two names tell of.
 	ImageURLResult = "IMAGE_URL"
