@@ -183,12 +183,9 @@ func resolve(want Lookup, options []remote.Option) <-chan resolved {
 // findBuilt returns the digest of an image that Kiln has built, or "" if the
 // registry does not hold it, and that of its base image, where it tells.
 func findBuilt(image name.Reference, options []remote.Option) (digest, base string, err error) {
-	found, err := remote.Get(image, options...)
-	switch {
-	case isNotFound(err):
-		return "", "", nil
-	case err != nil:
-		return "", "", fmt.Errorf("failed to look up image %s: %w", image, err)
+	found, err := get(image, options)
+	if found == nil || err != nil {
+		return "", "", err
 	}
 	manifest, err := v1.ParseManifest(bytes.NewReader(found.Manifest))
 	if err != nil {
@@ -206,14 +203,23 @@ func find(image name.Reference, options []remote.Option) (string, error) {
 	}
 	// Not every registry answers HEAD as it should, and none tells in its answer
 	// what is wrong.
+	found, err := get(image, options)
+	if found == nil || err != nil {
+		return "", err
+	}
+	return found.Digest.String(), nil
+}
+
+// get returns an image's manifest, or nil if the registry does not hold it.
+func get(image name.Reference, options []remote.Option) (*remote.Descriptor, error) {
 	found, err := remote.Get(image, options...)
 	switch {
 	case isNotFound(err):
-		return "", nil
+		return nil, nil
 	case err != nil:
-		return "", fmt.Errorf("failed to look up image %s: %w", image, err)
+		return nil, fmt.Errorf("failed to look up image %s: %w", image, err)
 	}
-	return found.Digest.String(), nil
+	return found, nil
 }
 
 // Tag gives the image its tag.

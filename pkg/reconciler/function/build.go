@@ -252,7 +252,7 @@ func nextBuild(fn *v1alpha1.Function, want *plan, decision builds.Decision, foun
 	return build
 }
 
-// remember has the status tell of a build that is to start.
+// remember has the status tell of a build that is to start, or need not.
 func remember(fn *v1alpha1.Function, build resources.Build) {
 	fn.Status.Build = &v1alpha1.BuildStatus{
 		Reason:     build.Reason,
@@ -398,13 +398,7 @@ func useImage(ctx context.Context, fn *v1alpha1.Function, want *plan, digest, re
 		fn.Status.MarkBuildReady(v1alpha1.ReasonTaskRunSucceeded, "TaskRun %s built %s.", fn.Status.Build.TaskRunName, fn.Status.Image)
 		return
 	}
-	fn.Status.Build = &v1alpha1.BuildStatus{
-		Reason:     builds.ReasonImageReused,
-		Generation: want.request.Generation,
-		ImageTag:   want.request.Tag,
-		Inputs:     want.request.Fingerprint,
-		Rebuild:    want.request.Rebuild,
-	}
+	remember(fn, resources.Build{Request: want.request, Reason: builds.ReasonImageReused, Attempt: 1})
 	fn.Status.MarkBuildReady(v1alpha1.ReasonImageReused, "%s was built before.", fn.Status.Image)
 }
 
