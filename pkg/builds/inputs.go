@@ -67,6 +67,19 @@ func (in Inputs) Tag() string {
 	return hex.EncodeToString(h.Sum(nil))[:tagLength]
 }
 
+// InstallFiles returns the files that a build may read while it runs something.
+// Where what it installs is put apart, for other builds to build upon, these are
+// no more than what that is known by.
+func (in Inputs) InstallFiles() map[string]string {
+	files := maps.Clone(in.Files)
+	if _, apart := in.Files[runtimes.LayoutName]; apart {
+		maps.DeleteFunc(files, func(name, _ string) bool {
+			return name != runtimes.DockerfileName && name != in.DependencyFile
+		})
+	}
+	return files
+}
+
 // Dependencies returns a hash of all that decides what is installed upon the base
 // image, with the environment in which that is done, for other builds to build
 // upon. It is "" where nothing is installed, or not apart from all else. It tells

@@ -18,7 +18,10 @@ package builds
 
 import (
 	"maps"
+	"slices"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 )
@@ -97,6 +100,27 @@ func TestTag(t *testing.T) {
 	two := inputs(func(in *Inputs) { in.Files = map[string]string{"ab": "c"} })
 	if one.Tag() == two.Tag() {
 		t.Error("Tag() does not tell names from contents")
+	}
+}
+
+func TestInstallFiles(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*Inputs)
+		want   []string
+	}{
+		"put apart":                       {file("layout.json", "{}"), []string{"Dockerfile", "package.json"}},
+		"Dockerfile of the administrator": {func(*Inputs) {}, []string{"Dockerfile", "handler.js", "package.json", "server.cjs"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := inputs(tc.change)
+			before := maps.Clone(in.Files)
+			if diff := cmp.Diff(tc.want, slices.Sorted(maps.Keys(in.InstallFiles()))); diff != "" {
+				t.Errorf("InstallFiles() (-want, +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(before, in.Files); diff != "" {
+				t.Errorf("InstallFiles() changed Files (-want, +got):\n%s", diff)
+			}
+		})
 	}
 }
 

@@ -243,7 +243,8 @@ func (r *Reconciler) forgetTaskRun(ctx context.Context, fn *v1alpha1.Function, w
 func nextBuild(fn *v1alpha1.Function, want *plan, decision builds.Decision, found images.Found) resources.Build {
 	build := resources.Build{
 		Request: want.request, Reason: decision.Reason, Attempt: 1,
-		BaseImage: byDigest(want.lookup.Base, found.Base), Files: want.files, Credentials: want.credentials,
+		BaseImage: byDigest(want.lookup.Base, found.Base), Credentials: want.credentials,
+		Files: want.files, InstallFiles: want.installFiles,
 		Dependencies: resources.Dependencies{Tag: want.lookup.DependenciesTag(found.Base), Digest: found.Dependencies},
 	}
 	if last := fn.Status.Build; last != nil && (decision.Again || decision.Reason == builds.ReasonCredentialsChanged) {

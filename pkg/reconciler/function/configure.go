@@ -45,8 +45,9 @@ type plan struct {
 	// lookup finds it in the registry.
 	lookup images.Lookup
 
-	// files is what the image is built from.
-	files map[string]string
+	// files is what the image is built from, and installFiles those of it that may be
+	// read while dependencies are installed.
+	files, installFiles map[string]string
 
 	// runtime knows the words of its package manager.
 	runtime runtimes.Runtime
@@ -111,8 +112,9 @@ func makePlan(ctx context.Context, fn *v1alpha1.Function) (*plan, bool) {
 			BaseInsecure: cfg.Registry.IsInsecure(configured.BaseImage),
 			Dependencies: inputs.Dependencies(installEnvironment(fn)...),
 		},
-		files:   files,
-		runtime: runtime,
+		files:        files,
+		installFiles: inputs.InstallFiles(),
+		runtime:      runtime,
 	}, true
 }
 

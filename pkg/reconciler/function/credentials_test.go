@@ -57,7 +57,7 @@ func TestReconcileCredentials(t *testing.T) {
 		want.request.CredentialsVersion = version
 		return resources.MakeTaskRun(function(), testConfig(), resources.Build{
 			Request: want.request, Reason: reason, Attempt: attempt,
-			BaseImage: want.lookup.Base, Files: want.files, Credentials: registrySecret(version),
+			BaseImage: want.lookup.Base, Files: want.files, InstallFiles: want.installFiles, Credentials: registrySecret(version),
 		})
 	}
 	withSecret := run(builds.ReasonFirstBuild, 1, "7")

@@ -468,7 +468,7 @@ func taskRun(fn *v1alpha1.Function, reason string, options ...taskRunOption) *pi
 // attempt returns the n-th attempt at that build.
 func attempt(fn *v1alpha1.Function, reason string, n int32, options ...taskRunOption) *pipelinev1.TaskRun {
 	want := planOf(fn)
-	tr := resources.MakeTaskRun(fn, testConfig(), resources.Build{Request: want.request, Reason: reason, Attempt: n, BaseImage: want.lookup.Base, Files: want.files})
+	tr := resources.MakeTaskRun(fn, testConfig(), resources.Build{Request: want.request, Reason: reason, Attempt: n, BaseImage: want.lookup.Base, Files: want.files, InstallFiles: want.installFiles})
 	for _, option := range options {
 		option(tr)
 	}

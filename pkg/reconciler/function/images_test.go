@@ -91,7 +91,7 @@ func TestReconcileReuse(t *testing.T) {
 	withDeps := function(func(fn *v1alpha1.Function) { fn.Spec.Deps = `{"dependencies": {"ms": "2.1.3"}}` }, observed(configured))
 	depsPlan := planOf(withDeps)
 	depsRun := resources.MakeTaskRun(withDeps, testConfig(), resources.Build{
-		Request: depsPlan.request, Reason: builds.ReasonFirstBuild, Attempt: 1, BaseImage: depsPlan.lookup.Base + "@" + digestC, Files: depsPlan.files,
+		Request: depsPlan.request, Reason: builds.ReasonFirstBuild, Attempt: 1, BaseImage: depsPlan.lookup.Base + "@" + digestC, Files: depsPlan.files, InstallFiles: depsPlan.installFiles,
 		Dependencies: resources.Dependencies{Tag: depsPlan.lookup.DependenciesTag(digestC), Digest: digestB},
 	})
 	withDepsBuilding := withDeps.DeepCopy()
@@ -102,7 +102,7 @@ func TestReconcileReuse(t *testing.T) {
 	vanished := withDeps.DeepCopy()
 	observed(configured, buildRetrying(vanishedRun, v1alpha1.BuildFailure{Reason: v1alpha1.ReasonImagePullFailed, Message: "x", Transient: true}, 10*time.Second))(vanished)
 	installRun := resources.MakeTaskRun(withDeps, testConfig(), resources.Build{
-		Request: depsPlan.request, Reason: builds.ReasonFirstBuild, Attempt: 2, BaseImage: depsPlan.lookup.Base + "@" + digestC, Files: depsPlan.files,
+		Request: depsPlan.request, Reason: builds.ReasonFirstBuild, Attempt: 2, BaseImage: depsPlan.lookup.Base + "@" + digestC, Files: depsPlan.files, InstallFiles: depsPlan.installFiles,
 		Dependencies: resources.Dependencies{Tag: depsPlan.lookup.DependenciesTag(digestC)},
 	})
 	installing := withDeps.DeepCopy()

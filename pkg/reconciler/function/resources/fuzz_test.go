@@ -333,7 +333,7 @@ func checkChildren(t testing.TB, cfg *config.Config, fn *v1alpha1.Function) bool
 
 	taskRun := MakeTaskRun(fn, cfg, Build{
 		Request: builds.Request{Tag: tag, Fingerprint: "source=1", Generation: 1},
-		Reason:  builds.ReasonFirstBuild, Attempt: 1, BaseImage: "node:24", Files: files,
+		Reason:  builds.ReasonFirstBuild, Attempt: 1, BaseImage: "node:24", Files: files, InstallFiles: files,
 	})
 	checkMeta(t, "TaskRun", &taskRun.ObjectMeta)
 	checkAdmission(apis.WithinCreate(t.Context()), t, "TaskRun", taskRun)

@@ -116,6 +116,9 @@ func testBuild() Build {
 		Attempt:   1,
 		BaseImage: "node:24",
 		Files:     files,
+		InstallFiles: map[string]string{
+			"Dockerfile": files["Dockerfile"], "package.json": files["package.json"],
+		},
 	}
 }
 
@@ -161,8 +164,6 @@ func TestMakeTaskRun(t *testing.T) {
 						{Name: "kaniko", MountPath: "/kaniko"},
 						{Name: "layers", MountPath: "/kiln-layers"},
 						{Name: "context", MountPath: "/kiln-build/Dockerfile", SubPath: "Dockerfile", ReadOnly: true},
-						{Name: "context", MountPath: "/kiln-build/handler.js", SubPath: "handler.js", ReadOnly: true},
-						{Name: "context", MountPath: "/kiln-build/layout.json", SubPath: "layout.json", ReadOnly: true},
 						{Name: "context", MountPath: "/kiln-build/package.json", SubPath: "package.json", ReadOnly: true},
 					},
 					SecurityContext: &corev1.SecurityContext{

@@ -97,6 +97,9 @@ type Build struct {
 	// Files is the build context, by file name.
 	Files map[string]string
 
+	// InstallFiles are those of it that may be read where something is run.
+	InstallFiles map[string]string
+
 	// Dependencies is the image that has the dependencies, and nothing else of the
 	// Function.
 	Dependencies Dependencies
@@ -204,7 +207,7 @@ func installStep(fn *v1alpha1.Function, cfg *config.Config, build Build) pipelin
 		{Name: kanikoVolumeName, MountPath: kanikoPath},
 		{Name: layersVolumeName, MountPath: layersPath},
 	}
-	mounts = append(mounts, contextMounts(build.Files)...)
+	mounts = append(mounts, contextMounts(build.InstallFiles)...)
 	// What is mounted gets into no layer, and is no input of the build.
 	if name, _ := packagesSecret(fn, cfg.Build); name != "" {
 		mounts = append(mounts, corev1.VolumeMount{Name: packagesVolumeName, MountPath: runtimes.PackagesPath, ReadOnly: true})
