@@ -46,19 +46,25 @@ const (
 type greeter struct {
 	runtime, source string
 
-	// command is the program that does so without Kiln.
+	// command is the program that does so without Kiln. It ends when it is told to,
+	// which process 1 of a container does not by itself.
 	command []string
 }
 
 var greeters = []greeter{{
 	runtime: "nodejs24",
 	source:  "module.exports = { main: () => 'hello' };\n",
-	command: []string{"node", "-e", "require('node:http').createServer((_, res) => res.end('hello')).listen(8080)"},
+	command: []string{"node", "-e", `
+process.on('SIGTERM', () => process.exit());
+require('node:http').createServer((_, res) => res.end('hello')).listen(8080);
+`},
 }, {
 	runtime: "python313",
 	source:  "def main(event, context):\n    return 'hello'\n",
 	command: []string{"python3", "-c", `
+import os, signal
 from http.server import BaseHTTPRequestHandler, HTTPServer
+signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
 class Hello(BaseHTTPRequestHandler):
     def do_GET(self):
         self.send_response(200)
