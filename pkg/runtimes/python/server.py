@@ -20,7 +20,6 @@ The contract is docs/runtimes.md. HTTP is uvicorn's, with uvloop and httptools.
 import asyncio
 import atexit
 import contextlib
-import functools
 import gc
 import importlib.util
 import inspect
@@ -36,6 +35,7 @@ import threading
 import time
 import traceback
 import types
+from bisect import bisect_left
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from urllib.parse import parse_qs, unquote
@@ -271,6 +271,9 @@ class Event(dict):
     # Whether no page of another origin has sent it.
     plain = True
 
+    # Made for each event: what is not asked for costs nothing.
+    _response = None
+
     def __init__(self, request):
         self.request = request
 
@@ -291,9 +294,12 @@ class Event(dict):
         except KeyError:
             return default
 
-    @functools.cached_property
+    @property
     def response(self):
-        return Response()
+        response = self._response
+        if response is None:
+            response = self._response = Response()
+        return response
 
     @property
     def tracer(self):
@@ -556,7 +562,10 @@ async def call(event, send):
         running.pop(task, None)
     measure(request.method, began, False)
     try:
-        await reply(send, event, result)
+        if type(result) is str:  # What most return need not be looked at twice.
+            await whole(send, event, TEXT_TYPE, result.encode())
+        else:
+            await reply(send, event, result)
     except CutOff:
         raise
     except Exception as error:
@@ -619,7 +628,8 @@ def dump(value):
 
 async def whole(send, event, content_type, body):
     length = (b"content-length", b"%d" % len(body))
-    if event.plain and not draining and "response" not in event.__dict__:
+    response = event._response
+    if event.plain and not draining and (response is None or response.headers is None and response.status == 200):
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", content_type), length]})
         await send({"type": "http.response.body", "body": body})
     else:
@@ -764,14 +774,11 @@ def measure(method, began, failed):
         of = calls[method] = Calls()
     of.total += 1
     of.seconds += seconds
-    of.failures += failed
-    if seconds <= BUCKETS[0]:
-        of.buckets[0] += 1
-        return
-    for i, bound in enumerate(BUCKETS):
-        if seconds <= bound:
-            of.buckets[i] += 1
-            return
+    if failed:
+        of.failures += 1
+    bucket = bisect_left(BUCKETS, seconds)
+    if bucket < len(BUCKETS):
+        of.buckets[bucket] += 1
 
 
 def exposition():
