@@ -138,13 +138,29 @@ func TestTenEdits(t *testing.T) {
 func TestQuota(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
+	lift := e.forbidPods()
+	fn, failed := e.untilCondition(e.create(function(answering("patient"))),
+		apis.Condition{Type: v1alpha1.FunctionConditionBuildReady, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonQuotaExceeded})
+	if !strings.Contains(failed.Message, "exceeded quota: no-pods") {
+		t.Errorf("the message is %q", failed.Message)
+	}
+	lift()
+	fn = e.until(fn, test.Healed)
+	e.wantAnswerSoon(fn, "patient")
+	e.wantBuilds(1)
+}
+
+// forbidPods forbids new pods in the test's namespace by the quota no-pods, until
+// it is lifted.
+func (e *env) forbidPods() (lift func()) {
+	e.Helper()
 	quotas := clients.Kube.CoreV1().ResourceQuotas(e.namespace)
 	quota := &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Name: "no-pods"},
 		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}},
 	}
 	if _, err := quotas.Create(e.ctx, quota, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
+		e.Fatal(err)
 	}
 	// Until its status is written, a quota forbids all, in other words.
 	untilObjects(e, quotas, func(found []*corev1.ResourceQuota) error {
@@ -155,15 +171,10 @@ func TestQuota(t *testing.T) {
 		}
 		return errors.New("the quota is not in force")
 	})
-	fn, failed := e.untilCondition(e.create(function(answering("patient"))),
-		apis.Condition{Type: v1alpha1.FunctionConditionBuildReady, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonQuotaExceeded})
-	if !strings.Contains(failed.Message, "exceeded quota: no-pods") {
-		t.Errorf("the message is %q", failed.Message)
+	return func() {
+		e.Helper()
+		if err := quotas.Delete(e.ctx, quota.Name, metav1.DeleteOptions{}); err != nil {
+			e.Fatal(err)
+		}
 	}
-	if err := quotas.Delete(e.ctx, quota.Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	fn = e.until(fn, test.Healed)
-	e.wantAnswerSoon(fn, "patient")
-	e.wantBuilds(1)
 }

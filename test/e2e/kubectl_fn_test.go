@@ -1,0 +1,412 @@
+//go:build e2e
+
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/yaml"
+
+	"knative.dev/pkg/apis"
+	"knative.dev/serving/pkg/apis/autoscaling"
+
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/test"
+)
+
+// terminal is a person's shell, in a folder, with the plugin on its PATH.
+type terminal struct {
+	*env
+	dir, plugins string
+}
+
+func newTerminal(e *env) *terminal {
+	e.Helper()
+	plugins, err := filepath.Abs("../../build")
+	if err != nil {
+		e.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(plugins, "kubectl-fn")); err != nil {
+		e.Fatalf("there is no plugin; run make kubectl-fn: %v", err)
+	}
+	return &terminal{env: e, dir: e.TempDir(), plugins: plugins}
+}
+
+// command returns kubectl with these arguments, in the test's namespace.
+func (t *terminal) command(ctx context.Context, args ...string) *exec.Cmd {
+	command := exec.CommandContext(ctx, "kubectl", args...)
+	command.Dir = t.dir
+	command.Env = append(os.Environ(), "PATH="+t.plugins+string(os.PathListSeparator)+os.Getenv("PATH"))
+	return command
+}
+
+// try runs kubectl fn and returns what it prints.
+func (t *terminal) try(args ...string) (out, words string, err error) {
+	args = append([]string{"fn"}, args...)
+	if args[1] != "run" && args[1] != "init" && args[1] != "__complete" {
+		args = append(args, "--namespace="+t.namespace)
+	}
+	command := t.command(t.ctx, args...)
+	var stdout, stderr strings.Builder
+	command.Stdout, command.Stderr = &stdout, &stderr
+	err = command.Run()
+	return stdout.String(), stderr.String(), err
+}
+
+// run runs kubectl fn, and wants that it succeeds and prints these words.
+func (t *terminal) run(want []string, args ...string) (printed string) {
+	t.Helper()
+	out, words, err := t.try(args...)
+	if err != nil {
+		t.Fatalf("kubectl fn %s: %v: %s%s", strings.Join(args, " "), err, out, words)
+	}
+	wantWords(t.T, out+words, want...)
+	return out
+}
+
+// fail runs kubectl fn, and wants that it fails with exit code 1 and these words.
+func (t *terminal) fail(want []string, args ...string) (printed string) {
+	t.Helper()
+	out, words, err := t.try(args...)
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 1 {
+		t.Fatalf("kubectl fn %s: %v, want exit code 1: %s%s", strings.Join(args, " "), err, out, words)
+	}
+	wantWords(t.T, out+words, want...)
+	return out
+}
+
+func (t *terminal) write(file, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(t.dir, file), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantStatusWords wants the words that scripts read of a Function, and of its pods.
+func (t *terminal) wantStatusWords(name string, image, function string, pods ...string) {
+	t.Helper()
+	var got struct {
+		Image, Function string
+		PodStatuses     map[string]struct{ Status string } `json:"pod_statuses"`
+	}
+	printed, _, _ := t.try("status", name, "-o", "json")
+	if err := json.Unmarshal([]byte(printed), &got); err != nil {
+		t.Fatalf("kubectl fn status %s: %v: %s", name, err, printed)
+	}
+	var gotPods []string
+	for _, pod := range got.PodStatuses {
+		gotPods = append(gotPods, pod.Status)
+	}
+	slices.Sort(gotPods)
+	if got.Image != image || got.Function != function || !slices.Equal(gotPods, pods) {
+		t.Errorf("status of %s has image %s, function %s and pods %v, want %s, %s and %v:\n%s", name, got.Image, got.Function, gotPods, image, function, pods, printed)
+	}
+	if printed, _, _ := t.try("build-status", name, "-o", "jsonpath={.image}"); printed != image {
+		t.Errorf("build-status of %s has image %s, want %s", name, printed, image)
+	}
+}
+
+// TestKubectlFn wants that every command of kubectl fn does, on a cluster, what it
+// says, run as people run it.
+func TestKubectlFn(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	term := newTerminal(e)
+	fn := &v1alpha1.Function{ObjectMeta: metav1.ObjectMeta{Name: "fn"}}
+
+	term.run([]string{"nodejs24", "python313", "handler.js"}, "describe-runtime")
+	term.run([]string{"nodejs24", "package.json"}, "describe-runtime", "nodejs24")
+	term.run([]string{"wrote"}, "init", ".", "--runtime=nodejs24")
+	term.run([]string{"There are no Functions in " + e.namespace}, "list")
+	term.fail([]string{"no Function fn", "kubectl fn list"}, "status", "fn")
+	term.wantStatusWords("fn", "not_found", "not_found")
+
+	// What is written can be applied by kubectl alone.
+	term.write("handler.js", "module.exports = { main: (event) => { console.log('called'); return `one ${event.data.name}`; } };\n")
+	written := term.run(nil, "create", "fn", "--runtime=nodejs24", "--dry-run=client", "-o", "yaml")
+	if err := yaml.UnmarshalStrict([]byte(written), &v1alpha1.Function{}); err != nil {
+		t.Errorf("create has written no Function: %v:\n%s", err, written)
+	}
+	e.kubectlIn(written, "apply", "--dry-run=server", "--filename=-")
+
+	term.run([]string{"fn created", "runs at http://fn." + e.namespace, "Pushed ", "Building: ", "Running: "}, "deploy", "fn", "--runtime=nodejs24", "--timeout=5m")
+	term.fail([]string{"kubectl fn deploy fn"}, "create", "fn", "--runtime=nodejs24")
+	term.run([]string{"fn unchanged", "runs at"}, "deploy", "fn")
+	term.wantStatusWords("fn", "completed", "running", "running")
+	term.run([]string{"Image     completed", "Function  running", "Next: Call it", "ServiceReady"}, "status", "fn")
+	term.run([]string{"FirstBuild", "Image    completed"}, "build-status", "fn")
+	term.run([]string{"Pushed "}, "build-logs", "fn")
+	term.run([]string{"Pushed "}, "build-logs", "-f", "fn")
+	term.run([]string{"fn ", "1/1", "http://fn." + e.namespace}, "list")
+	term.run([]string{"kind: Function", "name: fn"}, "get", "fn", "-o", "yaml")
+	term.run([]string{"one you", "200 OK in "}, "invoke", "fn", "-d", `{"name": "you"}`)
+	term.run([]string{"called"}, "logs", "fn")
+	term.run([]string{"fn-00001", "called"}, "logs", "--all-pods", "fn")
+
+	term.deployAnother()
+	term.rebuild(fn)
+	term.refuse()
+
+	term.run([]string{"fn\n", ":4\n"}, "__complete", "--namespace="+e.namespace, "status", "")
+	term.run([]string{"fn-00002=\n", "latest=\n"}, "__complete", "--namespace="+e.namespace, "traffic", "fn", "")
+	term.run([]string{e.namespace + "\n"}, "__complete", "--namespace", e.namespace[:len(e.namespace)-1])
+	term.run([]string{"nodejs22\n", "nodejs24\n"}, "__complete", "create", "x", "--runtime", "nodejs")
+
+	term.run([]string{`"fn" deleted`}, "delete", "fn")
+	term.wantStatusWords("fn", "not_found", "not_found")
+	term.fail([]string{"fn"}, "status", "fn")
+}
+
+// deployAnother deploys a second version, and splits the requests and takes them back.
+func (t *terminal) deployAnother() {
+	t.Helper()
+	t.write("handler.js", "module.exports = { main: () => 'two' };\n")
+	t.run([]string{"fn updated", "runs at"}, "deploy", "fn", "--timeout=5m")
+	t.run([]string{"two"}, "invoke", "fn")
+	t.run([]string{"fn-00001", "fn-00002", "100%"}, "revisions", "fn")
+
+	settled := func() { t.run([]string{"Running: "}, "deploy", "fn", "--timeout=5m") }
+	t.run([]string{"traffic set"}, "traffic", "fn", "1=40,latest=60")
+	settled()
+	t.run([]string{"fn-00001", "40%", "fn-00002 (latest)", "60%"}, "traffic", "fn")
+	t.run([]string{"traffic set"}, "traffic", "fn", "latest=100")
+	settled()
+	t.run([]string{"rolled back to fn-00001", "kubectl fn traffic fn latest=100"}, "rollback", "fn")
+	settled()
+	t.run([]string{"one you"}, "invoke", "fn", "-d", `{"name": "you"}`)
+	t.run([]string{"rolled back to fn-00002"}, "rollback", "fn", "--to=2")
+	settled()
+	t.run([]string{"two"}, "invoke", "fn")
+}
+
+// rebuild has the same built anew, and follows the build.
+func (t *terminal) rebuild(fn *v1alpha1.Function) {
+	t.Helper()
+	before, err := t.builds.Seen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.run([]string{"fn"}, "rebuild", "fn")
+	t.run(nil, "build-logs", "-f", "fn")
+	t.until(fn, test.Ready)
+	t.wantBuilds(len(before) + 1)
+}
+
+// refuse deploys what cannot be, and wants that the exit code and the words tell.
+func (t *terminal) refuse() {
+	t.Helper()
+	t.write("handler.js", "module.exports = { main: () => { };\n")
+	t.fail([]string{"SyntaxError", "kubectl fn status fn"}, "deploy", "fn", "--timeout=5m")
+	t.write("package.json", `{"dependencies": {"ms": "99.99.99"}}`)
+	t.fail([]string{"No matching version found for ms@99.99.99"}, "deploy", "fn", "--timeout=5m")
+	t.run([]string{"npm error"}, "build-logs", "fn")
+	t.fail([]string{"No matching version found for ms@99.99.99"}, "build-logs", "-f", "fn")
+	t.fail([]string{"no revision 9"}, "rollback", "fn", "--to=9")
+	t.fail([]string{"99"}, "traffic", "fn", "latest=99")
+	t.fail([]string{"absent"}, "invoke", "absent")
+}
+
+// TestKubectlFnWakes wants that a function which nobody has called for long is
+// called from outside of the cluster, and that the log of its new pod is waited for.
+func TestKubectlFnWakes(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	fn := function("module.exports = { main: () => { console.log('awake'); return 'yes'; } };\n")
+	fn.Spec.MinReplicas = new(int32(0))
+	fn.Spec.Annotations = map[string]string{autoscaling.WindowAnnotationKey: autoscaling.WindowMin.String()}
+	fn = e.until(e.create(fn), test.Ready)
+	untilObjects(e, clients.Kube.CoreV1().Pods(e.namespace), func(pods []*corev1.Pod) error {
+		for _, pod := range pods {
+			if pod.Labels["serving.knative.dev/service"] == fn.Name {
+				return fmt.Errorf("pod %s is there", pod.Name)
+			}
+		}
+		return nil
+	})
+	term := newTerminal(e)
+	term.wantStatusWords("fn", "completed", "running")
+
+	ctx, cancel := context.WithCancel(e.ctx)
+	defer cancel()
+	logs := term.command(ctx, "fn", "logs", "-f", "fn", "--namespace="+e.namespace)
+	lines, err := logs.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := logs.Start(); err != nil {
+		t.Fatal(err)
+	}
+	term.run([]string{"yes", "200 OK"}, "invoke", "fn")
+	awaitLine(e, lines, "awake")
+	cancel()
+	// It was ended, and says so.
+	_ = logs.Wait()
+}
+
+// awaitLine reads until a line has a text.
+func awaitLine(e *env, from io.Reader, text string) {
+	e.Helper()
+	scanner := bufio.NewScanner(from)
+	for scanner.Scan() {
+		if strings.Contains(scanner.Text(), text) {
+			return
+		}
+	}
+	e.Fatalf("no line has %q: %v", text, scanner.Err())
+}
+
+// TestKubectlFnRun wants that a function is served on this machine as it is in a
+// cluster, and anew when its file changes.
+func TestKubectlFnRun(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	term := newTerminal(&env{T: t, ctx: ctx})
+	term.write("handler.js", "module.exports = { main: (event) => `one ${event.data.name}` };\n")
+	term.write("package.json", "{}")
+	server := term.command(ctx, "fn", "run", "--port=18080")
+	server.Cancel = func() error { return server.Process.Signal(syscall.SIGINT) }
+	words, err := server.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	awaitLine(term.env, words, "http://127.0.0.1:18080")
+	term.untilLocalAnswer("http://127.0.0.1:18080", "one you")
+	term.write("handler.js", "module.exports = { main: () => 'two' };\n")
+	awaitLine(term.env, words, "A file has changed")
+	term.untilLocalAnswer("http://127.0.0.1:18080", "two")
+
+	cancel()
+	// As shells say it of what ctrl-C ends.
+	if err := server.Wait(); server.ProcessState.ExitCode() != 130 {
+		t.Errorf("kubectl fn run ended with %v, want exit code 130", err)
+	}
+}
+
+// untilLocalAnswer calls a server that starts just now, which nothing tells of but
+// its first answer.
+func (t *terminal) untilLocalAnswer(url, want string) {
+	t.Helper()
+	var got string
+	err := wait.PollUntilContextCancel(t.ctx, 50*time.Millisecond, true, func(context.Context) (bool, error) {
+		answer, err := http.Post(url, "application/json", strings.NewReader(`{"name": "you"}`))
+		if err != nil {
+			return false, nil
+		}
+		defer answer.Body.Close()
+		body, err := io.ReadAll(answer.Body)
+		got = string(body)
+		return err == nil && answer.StatusCode == http.StatusOK, nil
+	})
+	if err != nil || got != want {
+		t.Fatalf("the function answered %q, %v; want %q", got, err, want)
+	}
+}
+
+// TestKubectlFnWords brings Functions to each state that there is a word for.
+func TestKubectlFnWords(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	term := newTerminal(e)
+	named := func(name string, fn *v1alpha1.Function) *v1alpha1.Function {
+		fn.Name = name
+		// It has a pod also while nobody calls it.
+		fn.Spec.MinReplicas = new(int32(1))
+		return e.create(fn)
+	}
+	serves := named("serves", function(answering("yes")))
+	crashes := named("crashes", function("throw new Error('broken');\n"))
+	homeless := function(answering("never"))
+	homeless.Spec.Resources.Requests[corev1.ResourceCPU] = resource.MustParse("1000")
+	homeless = named("homeless", homeless)
+	fails := function(answering("never"))
+	fails.Spec.Deps = `{"dependencies": {"ms": "99.99.99"}}`
+	fails = named("fails", fails)
+
+	e.until(serves, test.Ready)
+	term.wantStatusWords("serves", "completed", "running", "running")
+	e.untilCondition(fails, apis.Condition{Type: v1alpha1.FunctionConditionBuildReady, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonTaskRunFailed})
+	term.wantStatusWords("fails", "error", "not_found")
+	e.untilUnscheduled(homeless)
+	term.wantStatusWords("homeless", "completed", "pending", "pending")
+	e.untilCondition(crashes, apis.Condition{Type: v1alpha1.FunctionConditionRunning, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonServiceFailed})
+	term.wantStatusWords("crashes", "completed", "terminated", "terminated")
+	e.deleteBuildOf(serves)
+	term.wantStatusWords("serves", "not_found", "running", "running")
+
+	e.untilBuild(named("builds", installing(asleep)), isInstalling)
+	term.wantStatusWords("builds", "in_progress", "waiting")
+	e.forbidPods()
+	e.untilCondition(named("forbidden", function(answering("never"))),
+		apis.Condition{Type: v1alpha1.FunctionConditionBuildReady, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonQuotaExceeded})
+	term.wantStatusWords("forbidden", "pending", "waiting")
+}
+
+// untilUnscheduled waits until a Function has a pod that no node can have.
+func (e *env) untilUnscheduled(fn *v1alpha1.Function) {
+	e.Helper()
+	err := test.Until(e.ctx, clients.Kube.CoreV1().Pods(e.namespace), ofFunction(fn), func(pods []*corev1.Pod) error {
+		for _, pod := range pods {
+			for _, condition := range pod.Status.Conditions {
+				if condition.Type == corev1.PodScheduled && condition.Reason == corev1.PodReasonUnschedulable {
+					return nil
+				}
+			}
+		}
+		return fmt.Errorf("of %d pods of %s, each has a node", len(pods), fn.Name)
+	})
+	if err != nil {
+		e.Fatal(err)
+	}
+}
+
+// deleteBuildOf deletes the TaskRun of a Function that is ready.
+func (e *env) deleteBuildOf(fn *v1alpha1.Function) {
+	e.Helper()
+	taskRuns := clients.Pipeline.TektonV1().TaskRuns(e.namespace)
+	if err := taskRuns.DeleteCollection(e.ctx, metav1.DeleteOptions{}, ofFunction(fn)); err != nil {
+		e.Fatal(err)
+	}
+	if err := test.Until(e.ctx, taskRuns, ofFunction(fn), gone[*pipelinev1.TaskRun]); err != nil {
+		e.Fatal(err)
+	}
+}
