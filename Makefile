@@ -113,6 +113,15 @@ test-unit: ## Run the unit tests with the race detector. Needs no cluster.
 .PHONY: test-faults
 test-faults: ## Search for faults for long: minutes, where test-unit takes seconds. Needs no cluster.
 	@go test -count=1 -timeout=1h -run='^(TestCrash|TestEditedMeanwhile|TestModel)$$' ./pkg/reconciler/function -args -long
+	@for package in $$(grep -rl --include=*_test.go '^func Fuzz' pkg | xargs -n1 dirname | sort -u); do \
+		for target in $$(grep -ho '^func Fuzz[A-Za-z]*' $$package/*_test.go | cut -c6-); do \
+			echo "$$package: $$target, for $(FUZZTIME)"; \
+			go test -run='^$$' -fuzz="^$$target\$$" -fuzztime=$(FUZZTIME) -fuzzminimizetime=50x ./$$package || exit 1; \
+		done; \
+	done
+
+# How long each fuzz target looks for new inputs. What it finds is kept below testdata.
+FUZZTIME := 2m
 
 .PHONY: test-e2e
 test-e2e: install kubectl-fn ## Run the end-to-end tests on the cluster. TEST=Name runs one.

@@ -314,11 +314,12 @@ func useReason(want Request, last *Build) string {
 }
 
 // previous returns the build that the status remembers, as it is now if it still
-// exists, or any other there is.
+// exists. Where the status remembers none, it is the best there is.
 func (k *Known) previous() *Build {
 	previous := k.Last
 	for i := range k.Existing {
-		if b := &k.Existing[i]; previous == nil || b.Name == previous.Name {
+		b := &k.Existing[i]
+		if k.Last == nil && (previous == nil || isBetter(b, previous)) || k.Last != nil && b.Name == k.Last.Name {
 			previous = b
 		}
 	}

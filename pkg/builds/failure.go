@@ -199,7 +199,7 @@ func (f Failure) Describe(explain func(log string) string) *v1alpha1.BuildFailur
 	}
 	return &v1alpha1.BuildFailure{
 		Reason:    why.reason,
-		Message:   head(redact.Text(message, f.Secrets...), maxMessage),
+		Message:   head(clean(message, f.Secrets), maxMessage),
 		Transient: why.transient,
 		Log:       tail(log, maxLog),
 	}
@@ -211,9 +211,10 @@ func Excerpt(log string, secrets ...string) string {
 	return tail(clean(log, secrets), maxLog)
 }
 
-// clean takes secrets and colours out of a log.
-func clean(log string, secrets []string) string {
-	return redact.Text(ansiEscape.ReplaceAllString(log, ""), secrets...)
+// clean takes secrets out of a text, and before that what would have hidden them:
+// colours, and bytes that are no text.
+func clean(text string, secrets []string) string {
+	return redact.Text(strings.ToValidUTF8(ansiEscape.ReplaceAllString(text, ""), ""), secrets...)
 }
 
 // judge tells why a build failed whose log does not matter.
