@@ -164,10 +164,15 @@ func Function(o Observed) (status FunctionStatus, why string) {
 			status, why = s, w
 		}
 	}
-	if status != "" {
-		return status, cmp.Or(why, o.Function.Status.GetCondition(v1alpha1.FunctionConditionRunning).GetMessage(), "Its pods are starting.")
+	running := o.Function.Status.GetCondition(v1alpha1.FunctionConditionRunning)
+	switch {
+	case status == "":
+		return withoutPods(o.Function)
+	case status == FunctionRunning && running.IsFalse():
+		return status, "An earlier revision serves. " + running.GetMessage()
+	default:
+		return status, cmp.Or(why, running.GetMessage(), "Its pods are starting.")
 	}
-	return withoutPods(o.Function)
 }
 
 // withoutPods is Function of one that has no pods.

@@ -164,6 +164,7 @@ func TestFunction(t *testing.T) {
 		"no node":                    {function(built), []*corev1.Pod{homeless(), starting()}, FunctionPending, "no node has nvidia.com/gpu"},
 		"has crashed, pods are gone": {function(built, fails), nil, FunctionTerminated, "it crashes"},
 		"newer one has crashed":      {function(serves, fails), nil, FunctionRunning, "An earlier revision serves. it crashes"},
+		"newer one crashes":          {function(serves, fails), []*corev1.Pod{podWith(crashed2), ready()}, FunctionRunning, "An earlier revision serves. it crashes"},
 		"pods may not be created": {
 			function(built, func(fs *v1alpha1.FunctionStatus) {
 				fs.MarkRunningUnknown(v1alpha1.ReasonMinimumReplicasUnavailable, "0 of 1 replicas")
