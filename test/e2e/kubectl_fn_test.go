@@ -35,6 +35,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 
 	corev1 "k8s.io/api/core/v1"
@@ -72,8 +73,13 @@ func newTerminal(e *env) *terminal {
 func (t *terminal) command(ctx context.Context, args ...string) *exec.Cmd {
 	command := exec.CommandContext(ctx, "kubectl", args...)
 	command.Dir = t.dir
-	command.Env = append(os.Environ(), "PATH="+t.plugins+string(os.PathListSeparator)+os.Getenv("PATH"))
+	command.Env = t.environment()
 	return command
+}
+
+// environment has the plugin on its PATH.
+func (t *terminal) environment() []string {
+	return append(os.Environ(), "PATH="+t.plugins+string(os.PathListSeparator)+os.Getenv("PATH"))
 }
 
 // try runs kubectl fn and returns what it prints.
@@ -379,6 +385,31 @@ func TestKubectlFnWords(t *testing.T) {
 	e.untilCondition(named("forbidden", function(answering("never"))),
 		apis.Condition{Type: v1alpha1.FunctionConditionBuildReady, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonQuotaExceeded})
 	term.wantStatusWords("forbidden", "pending", "waiting")
+}
+
+// TestScreencast wants that what README.md shows of kubectl fn is what it prints.
+func TestScreencast(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const begin, end = "<!-- hack/screencast.sh -->\n```console\n", "```\n<!-- end -->\n"
+	_, shown, found := strings.Cut(string(readme), begin)
+	shown, _, ended := strings.Cut(shown, end)
+	if !found || !ended {
+		t.Fatalf("README.md has nothing between %q and %q", begin, end)
+	}
+	play := exec.CommandContext(e.ctx, "../../hack/screencast.sh", e.namespace)
+	play.Env = newTerminal(e).environment()
+	printed, err := play.Output()
+	if err != nil {
+		t.Fatalf("hack/screencast.sh: %v: %s", err, printed)
+	}
+	if diff := cmp.Diff(strings.Split(shown, "\n"), strings.Split(string(printed), "\n")); diff != "" {
+		t.Errorf("README.md shows something else than hack/screencast.sh prints (-shown, +printed):\n%s", diff)
+	}
 }
 
 // untilUnscheduled waits until a Function has a pod that no node can have.
