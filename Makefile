@@ -46,6 +46,8 @@ build_relay = relay=$$(ko build $(ko_flags) ./test/images/relay 2>build/relay.lo
 # Sets the shell's variables registries and htpasswd to the images of registries with credentials.
 build_registries = registries=$$(ko build $(ko_flags) ./test/images/registries 2>build/registries.log) || { cat build/registries.log; exit 1; }; \
 	htpasswd=$$(ko build $(ko_flags) github.com/kiln-dev/kiln/third_party/htpasswd 2>build/htpasswd.log) || { cat build/htpasswd.log; exit 1; };
+# Sets the shell's variable sources to the image of a server of archives.
+build_sources = sources=$$(ko build $(ko_flags) ./test/images/sources 2>build/sources.log) || { cat build/sources.log; exit 1; };
 wait = kubectl wait --timeout=3m
 
 ##@ Try it
@@ -125,7 +127,7 @@ FUZZTIME := 2m
 
 .PHONY: test-e2e
 test-e2e: install kubectl-fn ## Run the end-to-end tests on the cluster. TEST=Name runs one.
-	@$(on_cluster) $(build_relay) $(build_registries) go test -tags=e2e -count=1 -v -timeout=40m -parallel=$(E2E_PARALLEL) $(if $(TEST),-run='$(TEST)') ./test/e2e/... -relay-image="$$relay" -registries-image="$$registries" -htpasswd-image="$$htpasswd"
+	@$(on_cluster) $(build_relay) $(build_registries) $(build_sources) go test -tags=e2e -count=1 -v -timeout=40m -parallel=$(E2E_PARALLEL) $(if $(TEST),-run='$(TEST)') ./test/e2e/... -relay-image="$$relay" -registries-image="$$registries" -htpasswd-image="$$htpasswd" -sources-image="$$sources"
 
 # Builds share the node's cores: more at once only wait for each other.
 E2E_PARALLEL := 4

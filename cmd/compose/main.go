@@ -16,7 +16,8 @@ limitations under the License.
 
 // Command compose is the last step of a build: it puts a function's files, and
 // the layers that an earlier step has made, upon the base image and pushes the
-// result. It executes nothing of the function's.
+// result. With the argument fetch it is the first, where the source is not in the
+// Function. It executes nothing of the function's.
 package main
 
 import (
@@ -45,10 +46,15 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
+	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/compose"
 	"github.com/kiln-dev/kiln/pkg/runtimes"
 	"github.com/kiln-dev/kiln/pkg/sbom"
+	"github.com/kiln-dev/kiln/pkg/sources"
 )
+
+// fetchCommand is the argument that has compose fetch a source.
+const fetchCommand = "fetch"
 
 // maxJSON is more than a layout, or the configuration of an image, has.
 const maxJSON = 1 << 20
@@ -64,12 +70,22 @@ type order struct {
 	insecure              []string
 	contextFolder, layers string
 	layout, config        string
+	sourceFile            string
 	labels                map[string]string
 	urlFile, digestFile   string
 	baseFile              string
 }
 
 func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if len(os.Args) > 1 && os.Args[1] == fetchCommand {
+		if err := fetchSource(ctx, os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(sources.ExitCode(err))
+		}
+		return
+	}
 	o := order{labels: map[string]string{}}
 	flag.StringVar(&o.base, "base", "", "the image to build upon")
 	flag.StringVar(&o.dependencies, "dependencies", "", "an image that an earlier build has kept: that of the base image with the layers")
@@ -88,13 +104,11 @@ func main() {
 		o.labels[name] = value
 		return nil
 	})
+	flag.StringVar(&o.sourceFile, "source", "", "a file that tells, in JSON, which source was fetched")
 	flag.StringVar(&o.urlFile, "image-url-file", "", "where to write the name of the image")
 	flag.StringVar(&o.digestFile, "image-digest-file", "", "where to write the digest of the image")
 	flag.StringVar(&o.baseFile, "base-image-file", "", "where to write, in JSON, the name and the digest of the base image")
 	flag.Parse()
-
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	if err := o.carryOut(ctx, remote.WithAuthFromKeychain(authn.DefaultKeychain)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -146,6 +160,11 @@ func (o *order) carryOut(ctx context.Context, options ...remote.Option) error {
 		return err
 	}
 	maps.Copy(o.labels, origin.labels())
+	if o.sourceFile != "" {
+		if o.labels[serverless.SourceHashLabelKey], err = sourceLabel(o.sourceFile); err != nil {
+			return err
+		}
+	}
 	if image, err = compose.Describe(image, o.labels); err != nil {
 		return err
 	}

@@ -22,6 +22,7 @@ import (
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/redact"
+	"github.com/kiln-dev/kiln/pkg/sources"
 )
 
 const (
@@ -65,6 +66,10 @@ type Failure struct {
 	// Pushing says that it was the step that makes the image and pushes it, which
 	// runs nothing of the Function's.
 	Pushing bool
+
+	// Fetching is the exit code of the step that fetches the source, if it was that
+	// step; 0 otherwise.
+	Fetching int32
 
 	// Unscheduled says that no step was started: no node would have the build.
 	Unscheduled bool
@@ -125,6 +130,12 @@ var (
 		"The package registry refused the build. Name a Secret with credentials for it in spec.build.secretName.", false}
 	packagesUnavailable = verdict{v1alpha1.ReasonPackageRegistryUnavailable,
 		"The package registry was not reached, or failed.", true}
+	sourceRefused = verdict{v1alpha1.ReasonSourceUpdateFailed,
+		"The source cannot be built.", false}
+	sourceUnavailable = verdict{v1alpha1.ReasonSourceUpdateFailed,
+		"The source was not to be had.", true}
+	outOfMemoryFetching = verdict{v1alpha1.ReasonBuildOutOfMemory,
+		"The step that fetches the source was killed for want of memory. It needs little, whatever the source: the node may be short of memory.", true}
 	evicted = verdict{v1alpha1.ReasonPodEvicted,
 		"The build's pod was evicted from its node.", true}
 	tooMuchStorage = verdict{v1alpha1.ReasonPodEvicted,
@@ -226,8 +237,11 @@ func (f Failure) judge() verdict {
 		}
 		return timedOut
 	case OutOfMemory:
-		if f.Pushing {
+		switch {
+		case f.Pushing:
 			return outOfMemoryPushing
+		case f.Fetching != 0:
+			return outOfMemoryFetching
 		}
 		return outOfMemory
 	case Cancelled:
@@ -254,6 +268,10 @@ func (f Failure) readLog(log string, explain func(string) string) (why verdict, 
 	last := lastLine(log)
 	if last == "" {
 		return logUnread, advise(logUnread.advice, f.Message)
+	}
+	if f.Fetching != 0 {
+		why = judgeFetch(f.Fetching, last)
+		return why, advise(why.advice, last)
 	}
 	if f.Pushing {
 		why = judgePush(last)
@@ -300,6 +318,21 @@ func judgeBase(last string) verdict {
 		return baseUnavailable
 	default:
 		return baseMissing
+	}
+}
+
+// judgeFetch tells why the step failed that fetches the source: its exit code says
+// whose fault that is.
+func judgeFetch(code int32, last string) verdict {
+	switch {
+	case code == sources.ExitRefused:
+		return sourceRefused
+	case code == sources.ExitUnreachable:
+		return sourceUnavailable
+	case diskWords.MatchString(last):
+		return diskFull
+	default:
+		return failed
 	}
 }
 

@@ -57,6 +57,9 @@ func failureCases() map[string]failureCase {
 	push := func(log string) Failure {
 		return Failure{Cause: StepFailed, Pushing: true, Message: stepMessage, Log: log}
 	}
+	fetch := func(code int32, log string) Failure {
+		return Failure{Cause: StepFailed, Fetching: code, Message: stepMessage, Log: "Fetching https://example.com/a.zip\n" + log}
+	}
 	const pushed = "failed to push image r.example.com/x:1: "
 	return map[string]failureCase{
 		"timeout": {
@@ -94,6 +97,25 @@ func failureCases() map[string]failureCase {
 		"out of memory, the heap of node": {
 			install("<--- Last few GCs --->\n[12:0x1] 1001 ms: Mark-Compact 250.1 (258.3) -> 249.9 (258.6) MB\nFATAL ERROR: Reached heap limit Allocation failed - JavaScript heap out of memory\n----- Native stack trace -----\nAborted\nerror building image: error building stage: failed to execute command: waiting for process to exit: exit status 134\n"),
 			v1alpha1.ReasonBuildOutOfMemory, false, []string{"spec.build.resources"},
+		},
+		"source that is refused": {
+			fetch(65, "the archive https://example.com/a.zip cannot be used: it is no .zip or .tar.gz\n"),
+			v1alpha1.ReasonSourceUpdateFailed, false, []string{"The source cannot be built.", "it is no .zip or .tar.gz"},
+		},
+		"source that is not to be had": {
+			fetch(75, "the archive https://example.com/a.zip cannot be used: its server answered 503 Service Unavailable\n"),
+			v1alpha1.ReasonSourceUpdateFailed, true, []string{"The source was not to be had.", "503"},
+		},
+		"source that there is no room for": {
+			fetch(1, "failed to write source: no space left on device\n"),
+			v1alpha1.ReasonTaskRunFailed, true, []string{"The node has no room on its disk."},
+		},
+		"source, and nobody knows why": {
+			fetch(2, "panic: oh\n"), v1alpha1.ReasonTaskRunFailed, false, []string{"panic: oh"},
+		},
+		"out of memory, the step that fetches": {
+			Failure{Cause: OutOfMemory, Fetching: 137, Message: `"step-fetch" exited with code 137: OOMKilled`},
+			v1alpha1.ReasonBuildOutOfMemory, true, []string{"the node may be short of memory", "OOMKilled"},
 		},
 		"cancelled": {
 			Failure{Cause: Cancelled, Message: `TaskRun "greeter-1" was cancelled`},

@@ -17,6 +17,7 @@ limitations under the License.
 package builds
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -57,6 +58,10 @@ type Inputs struct {
 
 	// Files is the build context, by file name.
 	Files map[string]string
+
+	// Fetched tells which source the build fetches, and adds to Files; "" if it
+	// fetches none.
+	Fetched string
 }
 
 // Tag returns the tag of the image: a hash of the inputs.
@@ -64,6 +69,9 @@ func (in Inputs) Tag() string {
 	h := sha256.New()
 	write(h, in.Repository, in.Runtime, in.BaseImage, in.Dockerfile)
 	writeFiles(h, in.Files)
+	if in.Fetched != "" {
+		write(h, in.Fetched)
+	}
 	return hex.EncodeToString(h.Sum(nil))[:tagLength]
 }
 
@@ -83,10 +91,11 @@ func (in Inputs) InstallFiles() map[string]string {
 // Dependencies returns a hash of all that decides what is installed upon the base
 // image, with the environment in which that is done, for other builds to build
 // upon. It is "" where nothing is installed, or not apart from all else. It tells
-// the base image by its name only, which may come to mean another one.
+// the base image by its name only, which may come to mean another one. Where the
+// dependencies are fetched, nobody knows them before.
 func (in Inputs) Dependencies(environment ...string) string {
 	dockerfile, installs := in.Files[runtimes.DockerfileName]
-	if _, apart := in.Files[runtimes.LayoutName]; !installs || !apart {
+	if _, apart := in.Files[runtimes.LayoutName]; !installs || !apart || in.Fetched != "" {
 		return ""
 	}
 	h := sha256.New()
@@ -105,7 +114,7 @@ func (in Inputs) Fingerprint() string {
 	delete(runtime, runtimes.DockerfileName)
 
 	parts := []string{
-		"source=" + digest(func(h hash.Hash) { write(h, in.Files[in.SourceFile]) }),
+		"source=" + digest(func(h hash.Hash) { write(h, cmp.Or(in.Fetched, in.Files[in.SourceFile])) }),
 		"deps=" + digest(func(h hash.Hash) { write(h, in.Files[in.DependencyFile]) }),
 		"runtime=" + digest(func(h hash.Hash) {
 			write(h, in.Runtime, in.BaseImage, in.Dockerfile)

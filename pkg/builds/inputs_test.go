@@ -65,6 +65,8 @@ func TestInputs(t *testing.T) {
 		"Dockerfile":              {func(in *Inputs) { in.Dockerfile = "FROM x" }, ReasonRuntimeChanged},
 		"Dockerfile of Kiln's":    {file("Dockerfile", "FROM node:24\nUSER 1"), ReasonInputsChanged},
 		"registry":                {func(in *Inputs) { in.Repository = "other.example.com/x" }, ReasonRegistryChanged},
+		"another kind of source":  {func(in *Inputs) { in.Fetched = "https://example.com/a.zip" }, ReasonSourceChanged},
+		"another archive":         {func(in *Inputs) { in.Fetched = "https://example.com/b.zip" }, ReasonSourceChanged},
 		"a file more":             {file("more.cjs", ""), ReasonRuntimeChanged},
 		"a file's end to another": {func(in *Inputs) { in.Files["handler.js"], in.Files["package.json"] = "exports.main = () =>", " 1{}" }, ReasonInputsChanged},
 	}
@@ -159,6 +161,7 @@ func TestDependenciesHash(t *testing.T) {
 	for name, in := range map[string]Inputs{
 		"nothing is installed":            inputs(layout, func(in *Inputs) { delete(in.Files, "Dockerfile") }),
 		"Dockerfile of the administrator": inputs(),
+		"dependencies that are fetched":   inputs(layout, func(in *Inputs) { in.Fetched = "https://example.com/a.zip" }),
 	} {
 		if got := in.Dependencies(); got != "" {
 			t.Errorf("%s: Dependencies() = %q, want none", name, got)

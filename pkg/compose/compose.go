@@ -48,7 +48,7 @@ const createdBy = "kiln"
 // digests.
 var epoch = time.Unix(0, 0).UTC()
 
-// AddFiles returns the image with the layout's files, read from the folder, and
+// AddFiles returns the image with the layout's files and folders, read from the folder, and
 // its configuration. The same arguments make the same image, bit for bit.
 func AddFiles(image v1.Image, folder string, layout runtimes.Layout) (v1.Image, error) {
 	mediaType, err := LayerMediaType(image)
@@ -59,7 +59,12 @@ func AddFiles(image v1.Image, folder string, layout runtimes.Layout) (v1.Image, 
 	if err != nil {
 		return nil, err
 	}
-	if image, err = Append(image, files); err != nil {
+	layers, err := foldersLayers(folder, layout.Folders, mediaType)
+	if err != nil {
+		return nil, err
+	}
+	// The runtime's files win over those of a folder.
+	if image, err = Append(image, append(layers, files)...); err != nil {
 		return nil, err
 	}
 	config, err := image.ConfigFile()

@@ -65,6 +65,53 @@ func folder(t *testing.T, files map[string]string) string {
 	return folder
 }
 
+// TestAddFolders wants a folder as it is, but for owners and times, below the files.
+func TestAddFolders(t *testing.T) {
+	from := folder(t, map[string]string{"server.cjs": "yy"})
+	for name, content := range map[string]string{"source/handler.js": "x", "source/bin/run": "#!"} {
+		if err := os.MkdirAll(filepath.Join(from, filepath.Dir(name)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(from, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(filepath.Join(from, "source/bin/run"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("bin/run", filepath.Join(from, "source/run")); err != nil {
+		t.Fatal(err)
+	}
+	with := layout
+	with.Files, with.Folders = map[string]string{"server.cjs": "/kiln/server.cjs"}, map[string]string{"source": "/srv/function"}
+	image, err := AddFiles(baseImage(t), from, with)
+	if err != nil {
+		t.Fatal(err)
+	}
+	layers, err := image.Layers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(layers) != 4 {
+		t.Fatalf("the image has %d layers, want 4", len(layers))
+	}
+	want := []string{
+		"drwxr-xr-x srv/ ", "drwxr-xr-x srv/function/ ", "drwxr-xr-x srv/function/bin/ ", "-rwxr-xr-x srv/function/bin/run #!",
+		"-rw-r--r-- srv/function/handler.js x", "Lrwxrwxrwx srv/function/run ",
+	}
+	if diff := cmp.Diff(want, contents(t, layers[2])); diff != "" {
+		t.Errorf("folder (-want, +got):\n%s", diff)
+	}
+	with.Folders = map[string]string{"source": "function/"}
+	if _, err := AddFiles(baseImage(t), from, with); err == nil || !strings.Contains(err.Error(), "is no clean absolute path") {
+		t.Errorf("AddFiles() = %v of a place that is none", err)
+	}
+	with.Folders = map[string]string{"absent": "/function"}
+	if _, err := AddFiles(baseImage(t), from, with); err == nil || !strings.Contains(err.Error(), "failed to open folder") {
+		t.Errorf("AddFiles() = %v of a folder that is not there", err)
+	}
+}
+
 var layout = runtimes.Layout{
 	Files:      map[string]string{"handler.js": "/function/src/handler.js", "server.cjs": "/kiln/server.cjs"},
 	Env:        map[string]string{"PORT": "8080", "HOME": "/tmp"},

@@ -81,6 +81,9 @@ const (
 	// its dependencies.
 	FunctionFolder = "/function"
 
+	// SourceFolder is the folder of a build context with a source that was fetched.
+	SourceFolder = "source"
+
 	// WrapperFolder is the folder of an image with the wrapper.
 	WrapperFolder = "/kiln"
 
@@ -95,6 +98,10 @@ type Layout struct {
 	// Files tells where the files of the build context are in the image: an
 	// absolute path for each name.
 	Files map[string]string `json:"files"`
+
+	// Folders tells where folders of the build context are in the image, with all
+	// that is in them, below the files: an absolute path for each name.
+	Folders map[string]string `json:"folders,omitempty"`
 
 	// Env is added to the environment of the base image, and wins over it.
 	Env map[string]string `json:"env"`
@@ -188,6 +195,10 @@ type Function struct {
 
 	// Dockerfile replaces the runtime's own Dockerfile template unless blank.
 	Dockerfile string
+
+	// Fetched says that the source and the dependency file are not known yet: the
+	// build adds them to the context. Source and Dependencies are blank then.
+	Fetched bool
 }
 
 // BuildContext returns the files an image is built from, by name. It is flat,
@@ -205,9 +216,14 @@ func (r Runtime) BuildContext(fn Function) (map[string]string, error) {
 	if files == nil {
 		files = map[string]string{}
 	}
-	files[r.SourceFile] = fn.Source
-	if r.DependencyFile != "" {
-		files[r.DependencyFile] = dependencies
+	layout := r.layout
+	if fn.Fetched {
+		install, layout = true, layout.fetched(r.SourceFile, r.DependencyFile)
+	} else {
+		files[r.SourceFile] = fn.Source
+		if r.DependencyFile != "" {
+			files[r.DependencyFile] = dependencies
+		}
 	}
 	text, own := fn.Dockerfile, strings.TrimSpace(fn.Dockerfile) != ""
 	if !own {
@@ -215,7 +231,7 @@ func (r Runtime) BuildContext(fn Function) (map[string]string, error) {
 			return nil, errors.New("the runtime lacks a dockerfile in config-runtimes, which its language, " + CustomLanguage + ", needs")
 		}
 		text = r.DockerfileTemplate()
-		files[LayoutName] = r.layout.encode()
+		files[LayoutName] = layout.encode()
 	}
 	if own || install {
 		if files[DockerfileName], err = renderDockerfile(text, newDockerfileData(fn.BaseImage, install)); err != nil {
@@ -226,6 +242,22 @@ func (r Runtime) BuildContext(fn Function) (map[string]string, error) {
 		files[name] = r.read(name)
 	}
 	return files, nil
+}
+
+// fetched returns the layout of a function whose source is a folder.
+func (l Layout) fetched(sourceFile, dependencyFile string) Layout {
+	l.Files = maps.Clone(l.Files)
+	delete(l.Files, sourceFile)
+	delete(l.Files, dependencyFile)
+	l.Folders = map[string]string{SourceFolder: FunctionFolder}
+	return l
+}
+
+// ReadDependencies returns the text of a dependency file as the package manager
+// takes it, or says what is wrong with it.
+func (r Runtime) ReadDependencies(text string) (string, error) {
+	normal, _, err := r.dependencies(text)
+	return normal, err
 }
 
 // CheckDependencies says what is wrong with the text of a dependency file.

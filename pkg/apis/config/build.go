@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/kiln-dev/kiln/pkg/apis/scheduling"
+	"github.com/kiln-dev/kiln/pkg/sources"
 )
 
 const (
@@ -40,6 +41,11 @@ const (
 	mostBuildTimeout     = 24 * time.Hour
 	mostConcurrentBuilds = 10000
 	mostHistory          = 100
+
+	// What is fetched is on the disk of a node; the names of files are in memory.
+	mostSource      = 10 << 30
+	mostSourceFiles = 100000
+	mostSourceRatio = 1000
 )
 
 // Build tells how builds run.
@@ -78,6 +84,9 @@ type Build struct {
 	// Function.
 	HistoryLimit int32
 
+	// Sources limits the sources that builds fetch.
+	Sources sources.Limits
+
 	// PriorityClassName is the priority class of builds' pods. Where it is "", they
 	// have the cluster's default.
 	PriorityClassName string
@@ -111,6 +120,8 @@ func defaultBuild() *Build {
 		MaxConcurrent:             10,
 		MaxConcurrentPerNamespace: 5,
 		HistoryLimit:              1,
+
+		Sources: sources.Limits{Download: 100 << 20, Size: 500 << 20, Files: 20000, Ratio: 100},
 	}
 }
 
@@ -134,6 +145,10 @@ func NewBuildFromMap(data map[string]string) (*Build, error) {
 		asLimit("max-concurrent-builds", &b.MaxConcurrent, mostConcurrentBuilds),
 		asLimit("max-concurrent-builds-per-namespace", &b.MaxConcurrentPerNamespace, mostConcurrentBuilds),
 		asInt32("history-limit", &b.HistoryLimit, mostHistory),
+		asBytes(sources.MaxDownloadSizeKey, &b.Sources.Download, 1, mostSource),
+		asBytes(sources.MaxUnpackedSizeKey, &b.Sources.Size, 1, mostSource),
+		asCount(sources.MaxUnpackedFilesKey, &b.Sources.Files, mostSourceFiles),
+		asCount(sources.MaxUnpackedRatioKey, &b.Sources.Ratio, mostSourceRatio),
 		asObjectName("priority-class-name", "PriorityClass", &b.PriorityClassName),
 		asYAML("node-selector", &b.NodeSelector, scheduling.ValidateNodeSelector),
 		asYAML("tolerations", &b.Tolerations, scheduling.ValidateTolerations),

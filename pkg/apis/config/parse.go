@@ -73,6 +73,17 @@ func asLimit(key string, target *int32, most int32) cm.ParseFunc {
 	}
 }
 
+// asCount parses a whole number between 1 and most.
+func asCount(key string, target *int64, most int64) cm.ParseFunc {
+	return cm.AsFunc(key, target, func(s string) (int64, error) {
+		n, err := strconv.ParseInt(strings.TrimSpace(s), 10, 64)
+		if err != nil || n < 1 || n > most {
+			return 0, fmt.Errorf("%q is not a whole number between 1 and %d", s, most)
+		}
+		return n, nil
+	})
+}
+
 // asYAML parses a value in YAML or JSON that may be blank.
 func asYAML[T any](key string, target *T, validate func(T) *apis.FieldError) cm.ParseFunc {
 	return cm.AsFunc(key, target, func(s string) (value T, err error) {

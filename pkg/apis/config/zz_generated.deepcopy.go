@@ -36,6 +36,7 @@ func (in *Build) DeepCopyInto(out *Build) {
 			(*out)[key] = val.DeepCopy()
 		}
 	}
+	out.Sources = in.Sources
 	if in.NodeSelector != nil {
 		in, out := &in.NodeSelector, &out.NodeSelector
 		*out = make(map[string]string, len(*in))

@@ -115,7 +115,7 @@ func (r *Reconciler) lookUp(fn *v1alpha1.Function, want *plan, decision builds.D
 	r.lookups.Ask(keyOf(fn), lookup)
 	found, answered := r.lookups.Answer(keyOf(fn), lookup, true)
 	if !answered && !isQueued(fn) {
-		fn.Status.MarkBuildUnknown(v1alpha1.ReasonCheckingRegistry, "Registries are asked whether there is image %s:%s, and what to build it upon.", want.lookup.Name, want.lookup.Tag)
+		fn.Status.MarkBuildUnknown(v1alpha1.ReasonCheckingRegistry, "Registries are asked whether there is image %s:%s, and what to build it upon.", want.lookup.Name, want.request.Tag)
 	}
 	return found, answered
 }
@@ -244,7 +244,7 @@ func nextBuild(fn *v1alpha1.Function, want *plan, decision builds.Decision, foun
 	build := resources.Build{
 		Request: want.request, Reason: decision.Reason, Attempt: 1,
 		BaseImage: byDigest(want.lookup.Base, found.Base), Credentials: want.credentials,
-		Files: want.files, InstallFiles: want.installFiles,
+		Files: want.files, InstallFiles: want.installFiles, Runtime: want.runtime,
 		Dependencies: resources.Dependencies{Tag: want.lookup.DependenciesTag(found.Base), Digest: found.Dependencies},
 	}
 	if last := fn.Status.Build; last != nil && (decision.Again || decision.Reason == builds.ReasonCredentialsChanged) {
@@ -333,6 +333,7 @@ func (r *Reconciler) followBuild(ctx context.Context, fn *v1alpha1.Function, wan
 		}
 		digest, _ := digestOf(tr)
 		setImage(ctx, fn, want.request.Tag, digest)
+		fn.Status.Source = sourceOf(fn, tr)
 		fn.Status.MarkBuildReady(v1alpha1.ReasonTaskRunSucceeded, "TaskRun %s built %s.", tr.Name, fn.Status.Image)
 	case builds.Failed:
 		return r.followFailure(ctx, fn, want, tr)
@@ -394,6 +395,9 @@ func isOrdinary(reason string) bool {
 
 // useImage uses the image of that digest, whose TaskRun need not exist any more.
 func useImage(ctx context.Context, fn *v1alpha1.Function, want *plan, digest, reason string) {
+	if fn.Spec.Archive == nil || fn.Spec.Archive.SHA256 != "" {
+		fn.Status.Source = sourceOf(fn, nil)
+	}
 	setImage(ctx, fn, want.request.Tag, digest)
 	if reason != builds.ReasonImageReused {
 		fn.Status.MarkBuildReady(v1alpha1.ReasonTaskRunSucceeded, "TaskRun %s built %s.", fn.Status.Build.TaskRunName, fn.Status.Image)
@@ -401,6 +405,24 @@ func useImage(ctx context.Context, fn *v1alpha1.Function, want *plan, digest, re
 	}
 	remember(fn, resources.Build{Request: want.request, Reason: builds.ReasonImageReused, Attempt: 1})
 	fn.Status.MarkBuildReady(v1alpha1.ReasonImageReused, "%s was built before.", fn.Status.Image)
+}
+
+// sourceOf tells which source the Function's image is made of, if it was fetched:
+// what the Function says of it, and what the TaskRun, if there is one, has found.
+func sourceOf(fn *v1alpha1.Function, tr *pipelinev1.TaskRun) *v1alpha1.SourceStatus {
+	if fn.Spec.Archive == nil {
+		return nil
+	}
+	source := &v1alpha1.SourceStatus{SHA256: fn.Spec.Archive.SHA256}
+	if tr == nil {
+		return source
+	}
+	for _, result := range tr.Status.Results {
+		if digest, ok := strings.CutPrefix(result.Value.ObjectVal["digest"], "sha256:"); ok && result.Name == resources.SourceResult {
+			source.SHA256 = digest
+		}
+	}
+	return source
 }
 
 // setImage sets the image to deploy: by digest, and as the nodes reach the

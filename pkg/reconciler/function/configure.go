@@ -83,6 +83,7 @@ func makePlan(ctx context.Context, fn *v1alpha1.Function) (*plan, bool) {
 		Source:       fn.Spec.Source,
 		Dependencies: fn.Spec.Deps,
 		Dockerfile:   configured.Dockerfile,
+		Fetched:      fn.Spec.Archive != nil,
 	})
 	if err != nil {
 		fn.Status.MarkConfigurationFailed(v1alpha1.ReasonInvalidSpec, "%s", err.Error())
@@ -96,6 +97,7 @@ func makePlan(ctx context.Context, fn *v1alpha1.Function) (*plan, bool) {
 		SourceFile:     runtime.SourceFile,
 		DependencyFile: runtime.DependencyFile,
 		Files:          files,
+		Fetched:        fetchedSource(fn),
 	}
 	tag := inputs.Tag()
 	return &plan{
@@ -107,7 +109,7 @@ func makePlan(ctx context.Context, fn *v1alpha1.Function) (*plan, bool) {
 		},
 		lookup: images.Lookup{
 			Repository:   repositoryOf(ctx, fn),
-			Tag:          tag,
+			Tag:          reusableTag(fn, tag),
 			Base:         configured.BaseImage,
 			BaseInsecure: cfg.Registry.IsInsecure(configured.BaseImage),
 			Dependencies: inputs.Dependencies(installEnvironment(fn)...),
@@ -116,6 +118,28 @@ func makePlan(ctx context.Context, fn *v1alpha1.Function) (*plan, bool) {
 		installFiles: inputs.InstallFiles(),
 		runtime:      runtime,
 	}, true
+}
+
+// fetchedSource tells which source the build is to fetch: by its hash, where that
+// is known, wherever it is to be had. It is "" where the Function has the source.
+func fetchedSource(fn *v1alpha1.Function) string {
+	switch archive := fn.Spec.Archive; {
+	case archive == nil:
+		return ""
+	case archive.SHA256 != "":
+		return "sha256:" + archive.SHA256
+	default:
+		return archive.URL
+	}
+}
+
+// reusableTag returns the tag that the registry may hold the image by already: ""
+// where the same inputs need not make the same image.
+func reusableTag(fn *v1alpha1.Function, tag string) string {
+	if archive := fn.Spec.Archive; archive != nil && archive.SHA256 == "" {
+		return ""
+	}
+	return tag
 }
 
 // installEnvironment returns what the author says of how dependencies are

@@ -67,8 +67,11 @@ func TestEffects(t *testing.T) {
 	}{
 		"runtime": {func(fs *v1alpha1.FunctionSpec) { fs.Runtime = "nodejs22" }, "build", builds.ReasonRuntimeChanged},
 		"source":  {func(fs *v1alpha1.FunctionSpec) { fs.Source = sourceB }, "build", builds.ReasonSourceChanged},
-		"deps":    {func(fs *v1alpha1.FunctionSpec) { fs.Deps = `{"dependencies": {"ms": "2.1.3"}}` }, "build", builds.ReasonDepsChanged},
-		"env":     {func(fs *v1alpha1.FunctionSpec) { fs.Env = []corev1.EnvVar{{Name: "A", Value: "1"}} }, "revision", ""},
+		"archive": {func(fs *v1alpha1.FunctionSpec) {
+			fs.Source, fs.Archive = "", &v1alpha1.ArchiveSource{URL: "https://example.com/a.zip"}
+		}, "build", builds.ReasonInputsChanged},
+		"deps": {func(fs *v1alpha1.FunctionSpec) { fs.Deps = `{"dependencies": {"ms": "2.1.3"}}` }, "build", builds.ReasonDepsChanged},
+		"env":  {func(fs *v1alpha1.FunctionSpec) { fs.Env = []corev1.EnvVar{{Name: "A", Value: "1"}} }, "revision", ""},
 		"envFrom": {func(fs *v1alpha1.FunctionSpec) {
 			fs.EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "a"}}}}
 		}, "revision", ""},
@@ -136,6 +139,40 @@ func TestEffects(t *testing.T) {
 	withRebuild("1")(again)
 	if got, reason := effectOf(running1, again); got != "build" || reason != builds.ReasonRebuildRequested {
 		t.Errorf("a request to build again causes %s %s", got, reason)
+	}
+}
+
+// TestEffectsOfArchive edits a Function whose source is in an archive.
+func TestEffectsOfArchive(t *testing.T) {
+	one, other := strings.Repeat("1", 64), strings.Repeat("2", 64)
+	for name, row := range map[string]struct {
+		before, after v1alpha1.ArchiveSource
+		want, reason  string
+	}{
+		"url": {
+			v1alpha1.ArchiveSource{URL: "https://a/a.zip"}, v1alpha1.ArchiveSource{URL: "https://a/b.zip"}, "build", builds.ReasonSourceChanged,
+		},
+		"url of the same archive": {
+			v1alpha1.ArchiveSource{URL: "https://a/a.zip", SHA256: one}, v1alpha1.ArchiveSource{URL: "https://b/a.zip?signature=2", SHA256: one}, "nothing", "",
+		},
+		"sha256": {
+			v1alpha1.ArchiveSource{URL: "https://a/a.zip", SHA256: one}, v1alpha1.ArchiveSource{URL: "https://a/a.zip", SHA256: other}, "build", builds.ReasonSourceChanged,
+		},
+		"sha256 that there was none of": {
+			v1alpha1.ArchiveSource{URL: "https://a/a.zip"}, v1alpha1.ArchiveSource{URL: "https://a/a.zip", SHA256: one}, "build", builds.ReasonSourceChanged,
+		},
+		"secretName": {
+			v1alpha1.ArchiveSource{URL: "https://a/a.zip"}, v1alpha1.ArchiveSource{URL: "https://a/a.zip", SecretName: "b"}, "nothing", "",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before, after := running1.DeepCopy(), running1.DeepCopy()
+			before.Spec.Source, before.Spec.Archive = "", &row.before
+			after.Spec.Source, after.Spec.Archive = "", &row.after
+			if got, reason := effectOf(before, after); got != row.want || reason != row.reason {
+				t.Errorf("a change causes %s %s, want %s %s", got, reason, row.want, row.reason)
+			}
+		})
 	}
 }
 

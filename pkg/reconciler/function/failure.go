@@ -126,11 +126,14 @@ func (r *Reconciler) findFailure(ctx context.Context, tr *pipelinev1.TaskRun) (b
 		_, err := digestOf(tr)
 		return builds.Failure{Message: fmt.Sprintf("TaskRun %s succeeded, but does not tell what it has built: %v", tr.Name, err)}, nil
 	}
-	container := failedContainer(tr)
+	container, code := failedContainer(tr)
 	failure := builds.Failure{
 		Cause:   causes[pipelinev1.TaskRunReason(condition.Reason)],
 		Pushing: container == pushContainer,
 		Message: condition.Message,
+	}
+	if container == fetchContainer {
+		failure.Fetching = code
 	}
 	if container == "" {
 		// Tekton knows of steps once a node has taken the pod.
@@ -166,16 +169,20 @@ func (r *Reconciler) findLoss(failure *builds.Failure, tr *pipelinev1.TaskRun, e
 	}
 }
 
-// pushContainer is the container of the step that pushes.
-const pushContainer = resources.StepContainerPrefix + resources.PushStepName
+// The containers of the steps that run nothing of the Function's.
+const (
+	pushContainer  = resources.StepContainerPrefix + resources.PushStepName
+	fetchContainer = resources.StepContainerPrefix + resources.FetchStepName
+)
 
-func failedContainer(tr *pipelinev1.TaskRun) string {
+// failedContainer returns the container that has failed first, and its exit code.
+func failedContainer(tr *pipelinev1.TaskRun) (string, int32) {
 	for _, step := range tr.Status.Steps {
 		if step.Terminated != nil && step.Terminated.ExitCode != 0 {
-			return step.Container
+			return step.Container, step.Terminated.ExitCode
 		}
 	}
-	return ""
+	return "", 0
 }
 
 // causes are what Tekton's reasons mean. What is of its own containers, and of

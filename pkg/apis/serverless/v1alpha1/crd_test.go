@@ -123,6 +123,7 @@ func TestCRD(t *testing.T) {
 var webhookOnly = []string{
 	"Unicode, in bytes",
 	"a GPU requested without a limit",
+	"archive with bad %",
 	"build env too large",
 	"build request above limit",
 	"build timeout above the most",

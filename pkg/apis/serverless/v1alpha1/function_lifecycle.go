@@ -107,6 +107,9 @@ const (
 	// ReasonPackageRegistryUnavailable (False): the registry of packages was not
 	// reached, or failed.
 	ReasonPackageRegistryUnavailable = "PackageRegistryUnavailable"
+	// ReasonSourceUpdateFailed (False): the source could not be fetched, or is refused
+	// for what it is.
+	ReasonSourceUpdateFailed = "SourceUpdateFailed"
 	// ReasonCredentialsFailed (False): the credentials of the registry could not be
 	// brought to the namespace.
 	ReasonCredentialsFailed = "CredentialsFailed"

@@ -59,12 +59,14 @@ var (
 )
 
 // FunctionSpec is what the author of a function wants. A change of runtime,
-// source or deps causes a build. A change of visibility or traffic only changes
+// source, archive or deps causes a build. A change of visibility or traffic only changes
 // the route, and one of build nothing until the next build. A change of any other
 // field causes a new revision without a build.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.minReplicas) || !has(self.maxReplicas) || self.maxReplicas == 0 || self.minReplicas <= self.maxReplicas",message="minReplicas must not be more than maxReplicas"
-// +kubebuilder:validation:XValidation:rule="size(bytes(self.source)) + (has(self.deps) ? size(bytes(self.deps)) : 0) <= 1048576",message="source and deps together must not be more than 1048576 bytes, which is as much as a ConfigMap holds"
+// +kubebuilder:validation:XValidation:rule="has(self.source) != has(self.archive)",message="say exactly one of source and archive"
+// +kubebuilder:validation:XValidation:rule="!has(self.deps) || size(self.deps) == 0 || !has(self.archive)",message="deps go with source: the dependency file of an archive is in it"
+// +kubebuilder:validation:XValidation:rule="(has(self.source) ? size(bytes(self.source)) : 0) + (has(self.deps) ? size(bytes(self.deps)) : 0) <= 1048576",message="source and deps together must not be more than 1048576 bytes, which is as much as a ConfigMap holds"
 type FunctionSpec struct {
 	// Runtime is the language and version that runs the function: a key of the
 	// ConfigMap config-runtimes, such as nodejs24. Left out, it is the
@@ -74,16 +76,20 @@ type FunctionSpec struct {
 	Runtime string `json:"runtime,omitempty"`
 
 	// Source is the function's code. For Node it is a module that exports
-	// main: (event, context) => result. It is the one kind of source there is so
-	// far: code from Git repositories and archives is to come, in fields of their
-	// own, and of all kinds one will have to be chosen.
+	// main: (event, context) => result. A Function has either source or archive.
+	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1048576
 	// +kubebuilder:validation:Pattern=`[^\s\v\p{Z}\x{85}\x{feff}]`
-	Source string `json:"source"`
+	Source string `json:"source,omitempty"`
+
+	// Archive is where the function's code is, with its dependency file, if it is
+	// not in source.
+	// +optional
+	Archive *ArchiveSource `json:"archive,omitempty"`
 
 	// Deps is the content of the runtime's dependency file: package.json for
-	// Node. Left out, the function has no dependencies.
+	// Node. Left out, the function has no dependencies. It goes with source.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1048576
 	Deps string `json:"deps,omitempty"`
@@ -220,6 +226,34 @@ type FunctionSpec struct {
 	// next build.
 	// +optional
 	Build *BuildSpec `json:"build,omitempty"`
+}
+
+// ArchiveSource is an archive, .zip or .tar.gz, with the code of a function: at its
+// top, or in the only folder there, it has the file that the runtime begins with,
+// such as handler.js, and its dependency file, if it has dependencies.
+type ArchiveSource struct {
+	// URL is where the archive is, by https, or by http inside the cluster. It has
+	// neither user nor password: these are in the Secret.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=2048
+	// +kubebuilder:validation:Pattern=`^https?://[^/?#@$\\\s\x00-\x1f\x7f]+/[^#$\\\s\x00-\x1f\x7f]*$`
+	URL string `json:"url"`
+
+	// SHA256 is what the sha256 of the archive must be, in hexadecimal. With it, the
+	// URL is only where the archive is to be had, and another causes no build. Left
+	// out, the URL is taken to name one archive: status tells the sha256 that it had.
+	// +optional
+	// +kubebuilder:validation:Pattern=`^([0-9a-f]{64})?$`
+	SHA256 string `json:"sha256,omitempty"`
+
+	// SecretName is the name of a Secret of the Function's namespace with the
+	// credentials of the archive's server: username and password, or token; and
+	// ca.crt, where its certificate is not generally trusted. Its content causes no
+	// build.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$`
+	SecretName string `json:"secretName,omitempty"`
 }
 
 // SecretMount is a Secret that the function's container sees as a folder.
@@ -379,6 +413,10 @@ type FunctionStatus struct {
 	// +optional
 	ImageTag string `json:"imageTag,omitempty"`
 
+	// Source tells which code Image is made of, where it is not in the Function.
+	// +optional
+	Source *SourceStatus `json:"source,omitempty"`
+
 	// VersionTag is the tag by which the registry knows the image of the newest
 	// generation that was deployed: "g" and the generation, which kubectl get shows
 	// as VERSION. It is absent while the registry has not been told of Image.
@@ -407,6 +445,13 @@ type FunctionStatus struct {
 	// +optional
 	// +listType=atomic
 	Traffic []TrafficStatus `json:"traffic,omitempty"`
+}
+
+// SourceStatus tells which code an image is made of.
+type SourceStatus struct {
+	// SHA256 is the sha256 of the archive, in hexadecimal.
+	// +optional
+	SHA256 string `json:"sha256,omitempty"`
 }
 
 // TrafficStatus is the share of a function's requests that a revision gets.

@@ -21,6 +21,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -124,7 +125,14 @@ func (fs *FunctionSpec) validateRuntime(ctx context.Context, known config.Runtim
 	return nil
 }
 
+// validateSource wants one kind of source.
 func (fs *FunctionSpec) validateSource(most int64) *apis.FieldError {
+	if fs.Archive != nil {
+		return fs.validateFetched().Also(fs.Archive.validate().ViaField("archive"))
+	}
+	if fs.Source == "" {
+		return apis.ErrMissingOneOf("source", "archive")
+	}
 	if strings.TrimFunc(fs.Source, isBlank) == "" {
 		return apis.ErrGeneric("must not be blank", "source")
 	}
@@ -133,6 +141,43 @@ func (fs *FunctionSpec) validateSource(most int64) *apis.FieldError {
 			"source", "deps")
 	}
 	return nil
+}
+
+// validateFetched wants nothing in the Function that goes with another kind of
+// source.
+func (fs *FunctionSpec) validateFetched() (errs *apis.FieldError) {
+	if fs.Source != "" {
+		errs = errs.Also(apis.ErrMultipleOneOf("source", "archive"))
+	}
+	if fs.Deps != "" {
+		errs = errs.Also(apis.ErrGeneric("deps go with source: the dependency file of an archive is in it", "deps"))
+	}
+	return errs
+}
+
+const maxURL = 2048
+
+var (
+	// archiveURL has no $, which Tekton and Kubernetes would take for the beginning of
+	// a variable.
+	archiveURL = regexp.MustCompile(`^https?://[^/?#@$\\\s\x00-\x1f\x7f]+/[^#$\\\s\x00-\x1f\x7f]*$`)
+	sha256Hash = regexp.MustCompile(`^[0-9a-f]{64}$`)
+)
+
+func (a *ArchiveSource) validate() (errs *apis.FieldError) {
+	switch _, err := url.Parse(a.URL); {
+	case a.URL == "":
+		errs = errs.Also(apis.ErrMissingField("url"))
+	case len(a.URL) > maxURL:
+		errs = errs.Also(apis.ErrGeneric(fmt.Sprintf("it is %d characters, more than the limit of %d", len(a.URL), maxURL), "url"))
+	case !archiveURL.MatchString(a.URL), err != nil:
+		// It is not quoted: it may have a password.
+		errs = errs.Also(apis.ErrGeneric("use a URL such as https://example.com/code.zip, without a user, and with %24 for $", "url"))
+	}
+	if a.SHA256 != "" && !sha256Hash.MatchString(a.SHA256) {
+		errs = errs.Also(apis.ErrInvalidValue(a.SHA256, "sha256", "use 64 of 0-9 and a-f, as sha256sum prints them"))
+	}
+	return errs.Also(validateObjectName(a.SecretName, "secretName"))
 }
 
 // isBlank counts a byte order mark as white space, as JavaScript does.

@@ -92,6 +92,15 @@ func build(b BuildSpec) func(*Function) {
 	return func(fn *Function) { fn.Spec.Build = &b }
 }
 
+const badURL = "use a URL such as https://example.com/code.zip, without a user, and with %24 for $: spec.archive.url"
+
+const hash = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+// archive has the source in an archive.
+func archive(a ArchiveSource) func(*Function) {
+	return func(fn *Function) { fn.Spec.Source, fn.Spec.Archive = "", &a }
+}
+
 // validationCase is an edit of a valid Function.
 type validationCase struct {
 	edit func(*Function)
@@ -122,7 +131,7 @@ func validationCases() map[string]validationCase {
 		"deprecated":      {func(fn *Function) { fn.Spec.Runtime = "nodejs18" }, ""},
 
 		"blank source":                {func(fn *Function) { fn.Spec.Source = " \n\t" }, "must not be blank: spec.source"},
-		"no source":                   {func(fn *Function) { fn.Spec.Source = "" }, "must not be blank: spec.source"},
+		"no source":                   {func(fn *Function) { fn.Spec.Source = "" }, "expected exactly one, got neither: spec.archive, spec.source"},
 		"source of a byte order mark": {func(fn *Function) { fn.Spec.Source = "\ufeff\r\n" }, "must not be blank: spec.source"},
 		"byte order marks":            {func(fn *Function) { fn.Spec.Source, fn.Spec.Deps = "\ufeff;\r\n", "\ufeff{}\r\n" }, ""},
 		"Unicode, in bytes": {
@@ -134,6 +143,24 @@ func validationCases() map[string]validationCase {
 			func(fn *Function) { fn.Spec.Source, fn.Spec.Deps = strings.Repeat("x", 1023), "{}" },
 			"source and deps together are 1025 bytes, more than the limit of 1024: spec.deps, spec.source",
 		},
+
+		"archive":               {archive(ArchiveSource{URL: "https://example.com/code.zip"}), ""},
+		"archive with all":      {archive(ArchiveSource{URL: "http://store:9000/a/b.tar.gz?x=y", SHA256: hash, SecretName: "a"}), ""},
+		"archive and source":    {func(fn *Function) { fn.Spec.Archive = &ArchiveSource{URL: "https://a/b"} }, "expected exactly one, got both: spec.archive, spec.source"},
+		"archive and deps":      {func(fn *Function) { archive(ArchiveSource{URL: "https://a/b"})(fn); fn.Spec.Deps = "{}" }, "deps go with source: the dependency file of an archive is in it: spec.deps"},
+		"archive of nothing":    {archive(ArchiveSource{}), "missing field(s): spec.archive.url"},
+		"archive by FTP":        {archive(ArchiveSource{URL: "ftp://a/b"}), badURL},
+		"archive with a user":   {archive(ArchiveSource{URL: "https://user:pass@a/b"}), badURL},
+		"archive with a $":      {archive(ArchiveSource{URL: "https://a/$(params.b)"}), badURL},
+		"archive with a space":  {archive(ArchiveSource{URL: "https://a/b c"}), badURL},
+		"archive with a part":   {archive(ArchiveSource{URL: "https://a/b#c"}), badURL},
+		"archive without path":  {archive(ArchiveSource{URL: "https://a"}), badURL},
+		"archive with bad %":    {archive(ArchiveSource{URL: "https://a/%zz"}), badURL},
+		"archive too far":       {archive(ArchiveSource{URL: "https://a/" + strings.Repeat("b", 2039)}), "it is 2049 characters, more than the limit of 2048: spec.archive.url"},
+		"archive's short hash":  {archive(ArchiveSource{URL: "https://a/b", SHA256: hash[1:]}), "invalid value: " + hash[1:] + ": spec.archive.sha256\nuse 64 of 0-9 and a-f"},
+		"archive's loud hash":   {archive(ArchiveSource{URL: "https://a/b", SHA256: strings.ToUpper(hash)}), "invalid value: " + strings.ToUpper(hash) + ": spec.archive.sha256\nuse 64 of 0-9 and a-f"},
+		"archive's bad secret":  {archive(ArchiveSource{URL: "https://a/b", SecretName: "A"}), "invalid value: A: spec.archive.secretName\n"},
+		"archive's long secret": {archive(ArchiveSource{URL: "https://a/b", SecretName: strings.Repeat("a", 254)}), "invalid value: " + strings.Repeat("a", 254) + ": spec.archive.secretName\n"},
 
 		"blank deps":       {func(fn *Function) { fn.Spec.Deps = " \n" }, ""},
 		"deps":             {func(fn *Function) { fn.Spec.Deps = `{"dependencies": {"ms": "2.1.3"}}` }, ""},

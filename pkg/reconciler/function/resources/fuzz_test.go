@@ -200,6 +200,17 @@ func (d dice) build() *v1alpha1.BuildSpec {
 	return b
 }
 
+// archive says little that is wrong: the source goes when there is one.
+func (d dice) archive() *v1alpha1.ArchiveSource {
+	return &v1alpha1.ArchiveSource{
+		URL: mostly(d, []string{
+			"https://example.com/a.zip", "http://store.default.svc:9000/b/c.tar.gz?X-Signature=a%24b&x=(y)", "https://[::1]:8443/größer%20大", "https://h/" + strings.Repeat("x", 2038),
+		}, "", "ftp://example.com/a", "https://user@example.com/a", "https://example.com", "https://example.com/$(params.x)", "https://h/"+strings.Repeat("x", 2039), "https://h/%zz", "https://h/a b"),
+		SHA256:     mostly(d, []string{"", strings.Repeat("0f", 32)}, "abc", strings.Repeat("0F", 32)),
+		SecretName: pick(d, "", d.objectName()),
+	}
+}
+
 // function sets each field once in a while.
 func (d dice) function() *v1alpha1.Function {
 	fn := &v1alpha1.Function{ObjectMeta: metav1.ObjectMeta{
@@ -210,6 +221,12 @@ func (d dice) function() *v1alpha1.Function {
 	for _, set := range []func(){
 		func() {
 			fs.Deps = mostly(d, []string{`{"dependencies": {"ms": "2"}}`, "\ufeff{}", "\r\n"}, "null", "[]")
+		},
+		func() {
+			fs.Archive = d.archive()
+			if d.Intn(12) > 0 {
+				fs.Source, fs.Deps = "", ""
+			}
 		},
 		func() { fs.Runtime = mostly(d, []string{"nodejs22"}, "cobol") },
 		func() { fs.Env = some(d, d.envVar) },
@@ -325,7 +342,9 @@ func checkChildren(t testing.TB, cfg *config.Config, fn *v1alpha1.Function) bool
 	checkRoundTrip(t, fn)
 
 	runtime, _ := runtimes.For(cfg.Runtimes[fn.Spec.Runtime].Language)
-	files, err := runtime.BuildContext(runtimes.Function{BaseImage: "node:24", Source: fn.Spec.Source, Dependencies: fn.Spec.Deps})
+	files, err := runtime.BuildContext(runtimes.Function{
+		BaseImage: "node:24", Source: fn.Spec.Source, Dependencies: fn.Spec.Deps, Fetched: fn.Spec.Archive != nil,
+	})
 	if err != nil {
 		t.Errorf("BuildContext: %v", err)
 	}
@@ -333,7 +352,7 @@ func checkChildren(t testing.TB, cfg *config.Config, fn *v1alpha1.Function) bool
 
 	taskRun := MakeTaskRun(fn, cfg, Build{
 		Request: builds.Request{Tag: tag, Fingerprint: "source=1", Generation: 1},
-		Reason:  builds.ReasonFirstBuild, Attempt: 1, BaseImage: "node:24", Files: files, InstallFiles: files,
+		Reason:  builds.ReasonFirstBuild, Attempt: 1, BaseImage: "node:24", Files: files, InstallFiles: files, Runtime: runtime,
 	})
 	checkMeta(t, "TaskRun", &taskRun.ObjectMeta)
 	checkAdmission(apis.WithinCreate(t.Context()), t, "TaskRun", taskRun)

@@ -592,7 +592,12 @@ func TestScaleAnnotations(t *testing.T) {
 // TestAdmission has the real webhook code of Tekton and Serving judge what is made.
 func TestAdmission(t *testing.T) {
 	plain := function(func(fn *v1alpha1.Function) { fn.Spec = v1alpha1.FunctionSpec{Runtime: "nodejs24"} })
-	for name, fn := range map[string]*v1alpha1.Function{"much said": function(), "everything said": function(everythingSaid), "nothing said": plain} {
+	fetched := function(func(fn *v1alpha1.Function) {
+		fn.Spec.Archive = &v1alpha1.ArchiveSource{URL: "http://store:9000/a.zip?x=(b)", SecretName: "store"}
+	})
+	for name, fn := range map[string]*v1alpha1.Function{
+		"much said": function(), "everything said": function(everythingSaid), "nothing said": plain, "source elsewhere": fetched,
+	} {
 		for kind, obj := range map[string]interface {
 			apis.Defaultable
 			apis.Validatable

@@ -42,6 +42,10 @@ import (
 )
 
 const (
+	// FetchStepName is the name of the step that fetches the source, where it is not
+	// in the Function.
+	FetchStepName = "fetch"
+
 	// InstallStepName is the name of the step in which Kaniko runs the Dockerfile:
 	// where there is one.
 	InstallStepName = "install"
@@ -65,6 +69,10 @@ const (
 	// so for what went into the build.
 	BaseImageResult = "BASE_IMAGE_ARTIFACT_INPUTS"
 
+	// SourceResult is the result of a build that tells which source it has fetched, as
+	// an object like that of the base image.
+	SourceResult = "SOURCE_ARTIFACT_INPUTS"
+
 	contextVolumeName = "context"
 	contextPath       = "/kiln-build"
 	layersVolumeName  = "layers"
@@ -78,6 +86,16 @@ const (
 	credentialsPath       = "/kiln-credentials"
 	packagesVolumeName    = "packages"
 	envVolumeName         = "env"
+
+	// The step that fetches the source sees the ConfigMap as a folder, and makes the
+	// build context of both, in a volume that the other steps read.
+	filesPath                   = "/kiln-files"
+	workVolumeName              = "work"
+	workPath                    = "/kiln-work"
+	fetchedContextPath          = workPath + "/context"
+	fetchedSourcePath           = workPath + "/source.json"
+	sourceCredentialsVolumeName = "source-credentials"
+	sourceCredentialsPath       = "/kiln-source-credentials"
 )
 
 // Build says which TaskRun to make.
@@ -99,6 +117,9 @@ type Build struct {
 
 	// InstallFiles are those of it that may be read where something is run.
 	InstallFiles map[string]string
+
+	// Runtime knows what is to be in a source that is fetched.
+	Runtime runtimes.Runtime
 
 	// Dependencies is the image that has the dependencies, and nothing else of the
 	// Function.
@@ -141,14 +162,7 @@ func MakeTaskRun(fn *v1alpha1.Function, cfg *config.Config, build Build) *pipeli
 				},
 			},
 			TaskSpec: &pipelinev1.TaskSpec{
-				Results: []pipelinev1.TaskResult{
-					{Name: ImageURLResult, Type: pipelinev1.ResultsTypeString, Description: "The image that was pushed."},
-					{Name: ImageDigestResult, Type: pipelinev1.ResultsTypeString, Description: "The digest of the image that was pushed."},
-					{
-						Name: BaseImageResult, Type: pipelinev1.ResultsTypeObject, Description: "The image that it is built upon.",
-						Properties: map[string]pipelinev1.PropertySpec{"uri": {Type: pipelinev1.ParamTypeString}, "digest": {Type: pipelinev1.ParamTypeString}},
-					},
-				},
+				Results: buildResults(fn),
 				Steps:   buildSteps(fn, cfg, build),
 				Volumes: buildVolumes(fn, cfg, build),
 			},
@@ -175,6 +189,22 @@ func MakeTaskRun(fn *v1alpha1.Function, cfg *config.Config, build Build) *pipeli
 	return tr
 }
 
+// buildResults returns what the build tells.
+func buildResults(fn *v1alpha1.Function) []pipelinev1.TaskResult {
+	input := map[string]pipelinev1.PropertySpec{"uri": {Type: pipelinev1.ParamTypeString}, "digest": {Type: pipelinev1.ParamTypeString}}
+	results := []pipelinev1.TaskResult{
+		{Name: ImageURLResult, Type: pipelinev1.ResultsTypeString, Description: "The image that was pushed."},
+		{Name: ImageDigestResult, Type: pipelinev1.ResultsTypeString, Description: "The digest of the image that was pushed."},
+		{Name: BaseImageResult, Type: pipelinev1.ResultsTypeObject, Description: "The image that it is built upon.", Properties: input},
+	}
+	if isFetched(fn) {
+		results = append(results, pipelinev1.TaskResult{
+			Name: SourceResult, Type: pipelinev1.ResultsTypeObject, Description: "The source that was fetched.", Properties: input,
+		})
+	}
+	return results
+}
+
 // priorityClass returns the priority class of the build's pod; nil is the
 // cluster's default.
 func priorityClass(cfg *config.Build) *string {
@@ -193,11 +223,14 @@ func BuildLabels(fn *v1alpha1.Function, tag string) map[string]string {
 // buildSteps returns the steps of the build. What an author brings is run by
 // one, and pushed by another: it never sees the credentials of the registry.
 func buildSteps(fn *v1alpha1.Function, cfg *config.Config, build Build) []pipelinev1.Step {
-	push := pushStep(fn, cfg, build)
-	if !build.installs() {
-		return []pipelinev1.Step{push}
+	var steps []pipelinev1.Step
+	if isFetched(fn) {
+		steps = append(steps, fetchStep(fn, cfg, build))
 	}
-	return []pipelinev1.Step{installStep(fn, cfg, build), push}
+	if build.installs() {
+		steps = append(steps, installStep(fn, cfg, build))
+	}
+	return append(steps, pushStep(fn, cfg, build))
 }
 
 // installStep returns the step in which Kaniko unpacks the base image over its
@@ -207,7 +240,8 @@ func installStep(fn *v1alpha1.Function, cfg *config.Config, build Build) pipelin
 		{Name: kanikoVolumeName, MountPath: kanikoPath},
 		{Name: layersVolumeName, MountPath: layersPath},
 	}
-	mounts = append(mounts, contextMounts(build.InstallFiles)...)
+	contextPath := contextPathOf(fn)
+	mounts = append(mounts, contextMounts(fn, build.InstallFiles)...)
 	// What is mounted gets into no layer, and is no input of the build.
 	if name, _ := packagesSecret(fn, cfg.Build); name != "" {
 		mounts = append(mounts, corev1.VolumeMount{Name: packagesVolumeName, MountPath: runtimes.PackagesPath, ReadOnly: true})
@@ -247,6 +281,7 @@ func installStep(fn *v1alpha1.Function, cfg *config.Config, build Build) pipelin
 // pushStep returns the step that puts what was installed, and the function's
 // files, upon the base image and pushes the result.
 func pushStep(fn *v1alpha1.Function, cfg *config.Config, build Build) pipelinev1.Step {
+	contextPath := contextPathOf(fn)
 	args := []string{
 		"--base=" + build.BaseImage,
 		"--context=" + contextPath,
@@ -258,7 +293,10 @@ func pushStep(fn *v1alpha1.Function, cfg *config.Config, build Build) pipelinev1
 	for _, label := range imageLabels(fn, build) {
 		args = append(args, "--label="+label)
 	}
-	mounts := contextMounts(build.Files)
+	if isFetched(fn) {
+		args = append(args, "--source="+fetchedSourcePath)
+	}
+	mounts := contextMounts(fn, build.Files)
 	if build.Dependencies.Digest != "" {
 		args = append(args, "--dependencies="+cfg.Registry.PushRepository(fn.Namespace, fn.Name)+"@"+build.Dependencies.Digest)
 	}
@@ -280,21 +318,26 @@ func pushStep(fn *v1alpha1.Function, cfg *config.Config, build Build) pipelinev1
 		args = append(args, "--config="+path.Join(layersPath, "config.json"))
 	}
 	return pipelinev1.Step{
-		Name:         PushStepName,
-		Image:        cfg.Build.ComposeImage,
-		Command:      []string{composeBinary},
-		Args:         append(args, insecureRegistries(cfg)...),
-		Env:          env,
-		VolumeMounts: mounts,
-		// It copies from a file to the registry, whatever its size.
-		ComputeResources: corev1.ResourceRequirements{
-			Requests: corev1.ResourceList{
-				corev1.ResourceCPU:    resource.MustParse("50m"),
-				corev1.ResourceMemory: resource.MustParse("64Mi"),
-			},
-			Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("512Mi")},
+		Name:             PushStepName,
+		Image:            cfg.Build.ComposeImage,
+		Command:          []string{composeBinary},
+		Args:             append(args, insecureRegistries(cfg)...),
+		Env:              env,
+		VolumeMounts:     mounts,
+		ComputeResources: copying(),
+		SecurityContext:  restricted(),
+	}
+}
+
+// copying returns the resources of a step that copies between files and the network,
+// whatever their size.
+func copying() corev1.ResourceRequirements {
+	return corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{
+			corev1.ResourceCPU:    resource.MustParse("50m"),
+			corev1.ResourceMemory: resource.MustParse("64Mi"),
 		},
-		SecurityContext: restricted(),
+		Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("512Mi")},
 	}
 }
 
@@ -302,15 +345,18 @@ func pushStep(fn *v1alpha1.Function, cfg *config.Config, build Build) pipelinev1
 // well, so that the same inputs make the same image: the generation is not, and is
 // another tag of the image.
 func imageLabels(fn *v1alpha1.Function, build Build) []string {
-	source := sha256.Sum256([]byte(fn.Spec.Source))
-	return []string{
+	labels := []string{
 		"org.opencontainers.image.title=" + fn.Name,
 		serverless.FunctionNamespaceLabelKey + "=" + fn.Namespace,
 		serverless.FunctionNameLabelKey + "=" + fn.Name,
 		serverless.ImageTagLabelKey + "=" + build.Tag,
 		serverless.RuntimeLabelKey + "=" + fn.Spec.Runtime,
-		serverless.SourceHashLabelKey + "=sha256:" + hex.EncodeToString(source[:]),
 	}
+	if isFetched(fn) {
+		return labels // Its hash is told by the step that fetches it.
+	}
+	source := sha256.Sum256([]byte(fn.Spec.Source))
+	return append(labels, serverless.SourceHashLabelKey+"=sha256:"+hex.EncodeToString(source[:]))
 }
 
 func insecureRegistries(cfg *config.Config) []string {
@@ -322,8 +368,12 @@ func insecureRegistries(cfg *config.Config) []string {
 }
 
 // contextMounts mounts each file by itself. A ConfigMap that is mounted as a
-// directory holds symbolic links, and Kaniko would copy these.
-func contextMounts(files map[string]string) []corev1.VolumeMount {
+// directory holds symbolic links, and Kaniko would copy these. A context with a
+// source that was fetched is in a volume of its own.
+func contextMounts(fn *v1alpha1.Function, files map[string]string) []corev1.VolumeMount {
+	if isFetched(fn) {
+		return []corev1.VolumeMount{{Name: workVolumeName, MountPath: workPath, ReadOnly: true}}
+	}
 	mounts := make([]corev1.VolumeMount, 0, len(files))
 	for _, file := range slices.Sorted(maps.Keys(files)) {
 		mounts = append(mounts, corev1.VolumeMount{
@@ -343,6 +393,9 @@ func buildVolumes(fn *v1alpha1.Function, cfg *config.Config, build Build) []core
 			LocalObjectReference: corev1.LocalObjectReference{Name: names.ConfigMap(fn, build.Tag)},
 		}},
 	}}
+	if isFetched(fn) {
+		volumes = append(volumes, fetchVolumes(fn)...)
+	}
 	if build.Credentials != nil {
 		volumes = append(volumes, corev1.Volume{
 			Name: credentialsVolumeName,

@@ -1,0 +1,210 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kiln-dev/kiln/pkg/runtimes"
+	"github.com/kiln-dev/kiln/pkg/sources"
+	"github.com/kiln-dev/kiln/pkg/sources/sourcestest"
+)
+
+// fetching is the command line of a step that fetches an archive, and the folder
+// that it works in.
+func fetching(t *testing.T, archive []byte, more ...string) (args []string, work string) {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if _, err := w.Write(archive); err != nil {
+			t.Error(err)
+		}
+	}))
+	t.Cleanup(server.Close)
+	work = t.TempDir()
+	files := t.TempDir()
+	// As a ConfigMap is mounted.
+	if err := os.Mkdir(filepath.Join(files, "..data"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"Dockerfile", "server.cjs"} {
+		writeFile(t, filepath.Join(files, "..data", file), []byte("Kiln's "+file))
+		link(t, filepath.Join("..data", file), filepath.Join(files, file))
+	}
+	return append([]string{
+		"--archive=" + server.URL + "/code.zip?signature=secret", "--files=" + files, "--work=" + work, "--origin-file=" + filepath.Join(t.TempDir(), "result"),
+		"--language=nodejs", "--source-file=handler.js", "--dependency-file=package.json",
+		"--max-download-size=1000000", "--max-unpacked-size=1000000", "--max-unpacked-files=100", "--max-unpacked-ratio=100",
+	}, more...), work
+}
+
+// tree returns the files below a folder, and what is in them.
+func tree(t *testing.T, folder string) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	err := fs.WalkDir(os.DirFS(folder), ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		found[name] = readFile(t, path.Join(folder, name))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func TestFetch(t *testing.T) {
+	handler, manifest := sourcestest.File("handler.js", "code"), sourcestest.File("package.json", "\ufeff{}")
+	for name, tc := range map[string]struct {
+		entries []sourcestest.Entry
+		args    []string
+		want    map[string]string
+	}{
+		"source beside the runtime's files": {
+			[]sourcestest.Entry{handler, manifest, sourcestest.File("Dockerfile", "the author's"), sourcestest.File("lib/a.js", "more")},
+			[]string{"--tree=source"},
+			map[string]string{
+				"source/handler.js": "code", "source/package.json": "\ufeff{}", "source/Dockerfile": "the author's", "source/lib/a.js": "more",
+				"package.json": "{}", "Dockerfile": "Kiln's Dockerfile", "server.cjs": "Kiln's server.cjs",
+			},
+		},
+		"source in the only folder, without dependencies": {
+			[]sourcestest.Entry{{Name: "repo/"}, sourcestest.File("repo/handler.js", "code")},
+			[]string{"--tree=source"},
+			map[string]string{"source/handler.js": "code", "package.json": "{}\n", "Dockerfile": "Kiln's Dockerfile", "server.cjs": "Kiln's server.cjs"},
+		},
+		"source among the runtime's files, which win": {
+			[]sourcestest.Entry{handler, sourcestest.File("Dockerfile/x", "the author's"), {Name: "server.cjs", Link: "handler.js"}},
+			nil,
+			map[string]string{"handler.js": "code", "package.json": "{}\n", "Dockerfile": "Kiln's Dockerfile", "server.cjs": "Kiln's server.cjs"},
+		},
+		"another language": {
+			[]sourcestest.Entry{sourcestest.File("handler.pl", "code"), sourcestest.File("cpanfile", "\ufeffmore")},
+			[]string{"--language=custom", "--source-file=handler.pl", "--dependency-file=cpanfile"},
+			map[string]string{"handler.pl": "code", "cpanfile": "\ufeffmore", "Dockerfile": "Kiln's Dockerfile", "server.cjs": "Kiln's server.cjs"},
+		},
+		"another language, without dependencies": {
+			[]sourcestest.Entry{sourcestest.File("handler.pl", "code")},
+			[]string{"--language=custom", "--source-file=handler.pl", "--dependency-file=cpanfile"},
+			map[string]string{"handler.pl": "code", "cpanfile": "", "Dockerfile": "Kiln's Dockerfile", "server.cjs": "Kiln's server.cjs"},
+		},
+		"another language, that has no dependencies": {
+			[]sourcestest.Entry{sourcestest.File("handler.pl", "code")},
+			[]string{"--language=custom", "--source-file=handler.pl", "--dependency-file="},
+			map[string]string{"handler.pl": "code", "Dockerfile": "Kiln's Dockerfile", "server.cjs": "Kiln's server.cjs"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			archive := sourcestest.TarGz(tc.entries...)
+			args, work := fetching(t, archive, tc.args...)
+			if err := fetchSource(t.Context(), args); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, tree(t, filepath.Join(work, "context"))); diff != "" {
+				t.Errorf("build context (-want, +got):\n%s", diff)
+			}
+			sum := sha256.Sum256(archive)
+			server, _, _ := strings.Cut(strings.TrimPrefix(args[0], "--archive="), "?")
+			want := `{"uri":"` + server + `","digest":"sha256:` + hex.EncodeToString(sum[:]) + `"}`
+			if got := readFile(t, filepath.Join(work, "source.json")); got != want {
+				t.Errorf("source.json has %s, want %s", got, want)
+			}
+			if got := readFile(t, strings.TrimPrefix(args[3], "--origin-file=")); got != want {
+				t.Errorf("the result is %s, want %s", got, want)
+			}
+			if left := tree(t, work); len(left) != len(tc.want)+1 {
+				t.Errorf("there is more in the folder: %v", left)
+			}
+		})
+	}
+}
+
+func TestFetchErrors(t *testing.T) {
+	handler := sourcestest.File("handler.js", "code")
+	for name, tc := range map[string]struct {
+		archive []byte
+		want    string
+	}{
+		"hostile":                     {sourcestest.Zip(handler, sourcestest.File("../x", "")), `cannot be used: file "../x" in it has .. in its path`},
+		"link out of the only folder": {sourcestest.Zip(sourcestest.File("r/handler.js", ""), sourcestest.Entry{Name: "r/x", Link: "../.."}), `link "x" in it leads out of it, to "../.."`},
+		"dependencies that are none":  {sourcestest.Zip(handler, sourcestest.File("package.json", "[]")), "its package.json must be a JSON object"},
+		"dependencies in a folder":    {sourcestest.Zip(handler, sourcestest.File("package.json/x", "")), "its package.json is no file"},
+		"dependencies without end":    {sourcestest.TarGz(handler, sourcestest.Entry{Name: "package.json", Zeros: 1<<20 + 1}), "its package.json is more than 1Mi"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			args, _ := fetching(t, tc.archive, "--tree=source", "--max-unpacked-size=10000000")
+			err := fetchSource(t.Context(), args)
+			if err == nil || !strings.Contains(err.Error(), tc.want) || sources.ExitCode(err) != sources.ExitRefused {
+				t.Errorf("fetchSource() = %v, exit code %d, want %q", err, sources.ExitCode(err), tc.want)
+			}
+			if err != nil && strings.Contains(err.Error(), "secret") {
+				t.Errorf("fetchSource() = %v: it tells the signature", err)
+			}
+		})
+	}
+}
+
+// TestCarryOutFetched wants an image of what the first step has left.
+func TestCarryOutFetched(t *testing.T) {
+	w := newWorkshop(t)
+	args, work := fetching(t, sourcestest.Zip(
+		sourcestest.File("handler.js", "code"), sourcestest.Entry{Name: "bin/run", Content: "#!", Mode: 0o111}, sourcestest.Entry{Name: "run", Link: "bin/run"},
+	), "--tree=source")
+	if err := fetchSource(t.Context(), args); err != nil {
+		t.Fatal(err)
+	}
+	o := w.order()
+	o.contextFolder, o.sourceFile = filepath.Join(work, "context"), filepath.Join(work, "source.json")
+	o.layout = filepath.Join(w.context, "layout.json")
+	writeFile(t, o.layout, encode(t, runtimes.Layout{
+		Files:   map[string]string{"server.cjs": "/kiln/server.cjs"},
+		Folders: map[string]string{"source": "/function"}, Entrypoint: []string{"node"},
+	}))
+	if err := o.carryOut(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	pushed := w.config(t, "/ns/fn:tag")
+	if len(pushed.RootFS.DiffIDs) != 4 {
+		t.Errorf("the image has %d layers, want 4", len(pushed.RootFS.DiffIDs))
+	}
+	if got := pushed.Config.Labels["serverless.kiln.dev/source-hash"]; !strings.HasPrefix(got, "sha256:") {
+		t.Errorf("the label with the hash of the source is %q", got)
+	}
+	first := readFile(t, o.digestFile)
+	if err := o.carryOut(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if again := readFile(t, o.digestFile); again != first {
+		t.Errorf("the image is %s, and then %s", first, again)
+	}
+	writeFile(t, o.sourceFile, []byte(`{"digest": "x"}`))
+	if err := o.carryOut(t.Context()); err == nil || !strings.Contains(err.Error(), "is no digest") {
+		t.Errorf("carryOut() = %v of a source without a digest", err)
+	}
+}

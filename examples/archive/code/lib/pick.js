@@ -1,0 +1,1 @@
+exports.pick = (list, day) => list[((day % list.length) + list.length) % list.length];

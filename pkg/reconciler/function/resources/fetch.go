@@ -1,0 +1,104 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package resources
+
+import (
+	"strconv"
+
+	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kiln-dev/kiln/pkg/apis/config"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/runtimes"
+	"github.com/kiln-dev/kiln/pkg/sources"
+)
+
+// isFetched says whether the build fetches the source.
+func isFetched(fn *v1alpha1.Function) bool {
+	return fn.Spec.Archive != nil
+}
+
+// contextPathOf returns where the steps that make the image find the build context.
+func contextPathOf(fn *v1alpha1.Function) string {
+	if isFetched(fn) {
+		return fetchedContextPath
+	}
+	return contextPath
+}
+
+// fetchStep returns the step that fetches the source and makes the build context of
+// it. It alone sees the credentials of the source, and runs nothing of it.
+func fetchStep(fn *v1alpha1.Function, cfg *config.Config, build Build) pipelinev1.Step {
+	limits := cfg.Build.Sources
+	args := []string{
+		"fetch",
+		"--archive=" + fn.Spec.Archive.URL,
+		"--files=" + filesPath,
+		"--work=" + workPath,
+		"--language=" + build.Runtime.Language,
+		"--source-file=" + build.Runtime.SourceFile,
+		"--dependency-file=" + build.Runtime.DependencyFile,
+		"--origin-file=$(results." + SourceResult + ".path)",
+		limit(sources.MaxDownloadSizeKey, limits.Download),
+		limit(sources.MaxUnpackedSizeKey, limits.Size),
+		limit(sources.MaxUnpackedFilesKey, limits.Files),
+		limit(sources.MaxUnpackedRatioKey, limits.Ratio),
+	}
+	if fn.Spec.Archive.SHA256 != "" {
+		args = append(args, "--sha256="+fn.Spec.Archive.SHA256)
+	}
+	if _, ok := build.Files[runtimes.LayoutName]; ok {
+		// Else the administrator's Dockerfile finds the source beside it.
+		args = append(args, "--tree="+runtimes.SourceFolder)
+	}
+	mounts := []corev1.VolumeMount{
+		{Name: contextVolumeName, MountPath: filesPath, ReadOnly: true},
+		{Name: workVolumeName, MountPath: workPath},
+	}
+	if fn.Spec.Archive.SecretName != "" {
+		args = append(args, "--credentials="+sourceCredentialsPath)
+		mounts = append(mounts, corev1.VolumeMount{Name: sourceCredentialsVolumeName, MountPath: sourceCredentialsPath, ReadOnly: true})
+	}
+	return pipelinev1.Step{
+		Name:             FetchStepName,
+		Image:            cfg.Build.ComposeImage,
+		Command:          []string{composeBinary},
+		Args:             args,
+		VolumeMounts:     mounts,
+		ComputeResources: copying(),
+		SecurityContext:  restricted(),
+	}
+}
+
+func limit(key string, value int64) string {
+	return "--" + key + "=" + strconv.FormatInt(value, 10)
+}
+
+// fetchVolumes returns what only a build needs that fetches its source. It waits
+// until the Secret exists that the Function names.
+func fetchVolumes(fn *v1alpha1.Function) []corev1.Volume {
+	volumes := []corev1.Volume{{Name: workVolumeName, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+	if fn.Spec.Archive.SecretName != "" {
+		volumes = append(volumes, corev1.Volume{
+			Name:         sourceCredentialsVolumeName,
+			VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: fn.Spec.Archive.SecretName}},
+		})
+	}
+	return volumes
+}

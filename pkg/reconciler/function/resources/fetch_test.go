@@ -1,0 +1,140 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package resources
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/runtimes"
+	"github.com/kiln-dev/kiln/pkg/sources"
+)
+
+const archiveHash = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+// fetching returns the spec of a build of an archive.
+func fetching(t *testing.T, without string) *pipelinev1.TaskSpec {
+	t.Helper()
+	fn := function(func(fn *v1alpha1.Function) {
+		fn.Spec.Archive = &v1alpha1.ArchiveSource{URL: "https://example.com/a.zip", SHA256: archiveHash, SecretName: "store"}
+	})
+	cfg := testConfig()
+	cfg.Build.Sources = sources.Limits{Download: 1, Size: 2, Files: 3, Ratio: 4}
+	cfg.Build.PackageRegistrySecret = "packages"
+	build := testBuild()
+	build.Credentials = &corev1.Secret{}
+	build.Credentials.Name = "registry"
+	build.Files = map[string]string{"Dockerfile": "FROM node:24", "server.cjs": "x", "layout.json": "{}"}
+	delete(build.Files, without)
+	build.Runtime, _ = runtimes.For("nodejs")
+	return MakeTaskRun(fn, cfg, build).Spec.TaskSpec
+}
+
+func TestFetchStep(t *testing.T) {
+	spec := fetching(t, "")
+	want := pipelinev1.Step{
+		Name:    "fetch",
+		Image:   "registry.example.com/compose@sha256:123",
+		Command: []string{"/ko-app/compose"},
+		Args: []string{
+			"fetch", "--archive=https://example.com/a.zip", "--files=/kiln-files", "--work=/kiln-work",
+			"--language=nodejs", "--source-file=handler.js", "--dependency-file=package.json",
+			"--origin-file=$(results.SOURCE_ARTIFACT_INPUTS.path)",
+			"--max-download-size=1", "--max-unpacked-size=2", "--max-unpacked-files=3", "--max-unpacked-ratio=4",
+			"--sha256=" + archiveHash, "--tree=source", "--credentials=/kiln-source-credentials",
+		},
+		VolumeMounts: []corev1.VolumeMount{
+			{Name: "context", MountPath: "/kiln-files", ReadOnly: true},
+			{Name: "work", MountPath: "/kiln-work"},
+			{Name: "source-credentials", MountPath: "/kiln-source-credentials", ReadOnly: true},
+		},
+		ComputeResources: spec.Steps[2].ComputeResources, // Like those of the step that pushes.
+		SecurityContext:  restricted(),
+	}
+	if diff := cmp.Diff(want, spec.Steps[0]); diff != "" {
+		t.Errorf("step (-want, +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(spec.Results[2].Properties, spec.Results[3].Properties); diff != "" || spec.Results[3].Name != "SOURCE_ARTIFACT_INPUTS" {
+		t.Errorf("results: %v", spec.Results)
+	}
+}
+
+// TestFetchedSource wants that nobody but the step that fetches the source can
+// write it, or sees its credentials, and that they see it at all.
+func TestFetchedSource(t *testing.T) {
+	spec := fetching(t, "")
+	mounted := map[string][]string{}
+	for _, step := range spec.Steps {
+		for _, mount := range step.VolumeMounts {
+			name := mount.Name
+			if !mount.ReadOnly {
+				name += ", to write"
+			}
+			mounted[step.Name] = append(mounted[step.Name], name)
+		}
+	}
+	want := map[string][]string{
+		"fetch":   {"context", "work, to write", "source-credentials"},
+		"install": {"kaniko, to write", "layers, to write", "work", "packages"},
+		"push":    {"work", "layers", "credentials"},
+	}
+	if diff := cmp.Diff(want, mounted); diff != "" {
+		t.Errorf("volumes that are mounted (-want, +got):\n%s", diff)
+	}
+	var volumes []string
+	for _, volume := range spec.Volumes {
+		volumes = append(volumes, volume.Name)
+		if volume.Name == "source-credentials" && (volume.Secret.SecretName != "store" || volume.Secret.Optional != nil) {
+			t.Errorf("the Secret is %+v", volume.Secret)
+		}
+	}
+	if diff := cmp.Diff([]string{"context", "work", "source-credentials", "credentials", "kaniko", "layers", "packages"}, volumes); diff != "" {
+		t.Errorf("volumes (-want, +got):\n%s", diff)
+	}
+	for _, arg := range []string{"--context=/kiln-work/context", "--dockerfile=/kiln-work/context/Dockerfile"} {
+		if !slices.Contains(spec.Steps[1].Args, arg) {
+			t.Errorf("the step that installs has no %s: %v", arg, spec.Steps[1].Args)
+		}
+	}
+	for _, arg := range []string{"--context=/kiln-work/context", "--layout=/kiln-work/context/layout.json", "--source=/kiln-work/source.json"} {
+		if !slices.Contains(spec.Steps[2].Args, arg) {
+			t.Errorf("the step that pushes has no %s: %v", arg, spec.Steps[2].Args)
+		}
+	}
+	for _, arg := range spec.Steps[2].Args {
+		if strings.Contains(arg, "source-hash") {
+			t.Errorf("the hash of nothing is told: %s", arg)
+		}
+	}
+}
+
+// TestFetchedForOwnDockerfile wants the source where the administrator's Dockerfile
+// looks for it.
+func TestFetchedForOwnDockerfile(t *testing.T) {
+	for _, arg := range fetching(t, "layout.json").Steps[0].Args {
+		if strings.HasPrefix(arg, "--tree") {
+			t.Errorf("the step has %s", arg)
+		}
+	}
+}

@@ -1,0 +1,82 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package function
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
+
+	"github.com/kiln-dev/kiln/pkg/apis/config"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+)
+
+func TestSourceOf(t *testing.T) {
+	said, found := strings.Repeat("1", 64), strings.Repeat("2", 64)
+	tr := &pipelinev1.TaskRun{}
+	tr.Status.Results = []pipelinev1.TaskRunResult{
+		{Name: "IMAGE_DIGEST", Value: *pipelinev1.NewStructuredValues("sha256:" + said)},
+		{Name: "BASE_IMAGE_ARTIFACT_INPUTS", Value: *pipelinev1.NewObject(map[string]string{"digest": "sha256:" + said})},
+		{Name: "SOURCE_ARTIFACT_INPUTS", Value: *pipelinev1.NewObject(map[string]string{"uri": "https://a/b", "digest": "sha256:" + found})},
+	}
+	for name, tc := range map[string]struct {
+		archive *v1alpha1.ArchiveSource
+		tr      *pipelinev1.TaskRun
+		want    *v1alpha1.SourceStatus
+	}{
+		"in the Function":          {nil, tr, nil},
+		"found by the build":       {&v1alpha1.ArchiveSource{}, tr, &v1alpha1.SourceStatus{SHA256: found}},
+		"said, and no build":       {&v1alpha1.ArchiveSource{SHA256: said}, nil, &v1alpha1.SourceStatus{SHA256: said}},
+		"said, and a build's word": {&v1alpha1.ArchiveSource{SHA256: said}, &pipelinev1.TaskRun{}, &v1alpha1.SourceStatus{SHA256: said}},
+	} {
+		fn := function()
+		fn.Spec.Archive = tc.archive
+		if diff := cmp.Diff(tc.want, sourceOf(fn, tc.tr)); diff != "" {
+			t.Errorf("%s: sourceOf() (-want, +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestPlanOfArchive wants that an image is only taken from the registry where it is
+// known what is in it, and that nobody knows the dependencies before the build.
+func TestPlanOfArchive(t *testing.T) {
+	ctx := config.ToContext(t.Context(), testConfig())
+	for name, tc := range map[string]struct {
+		sha256 string
+		reuses bool
+	}{"any archive": {"", false}, "this archive": {strings.Repeat("1", 64), true}} {
+		fn := function(withSource(""))
+		fn.Spec.Archive = &v1alpha1.ArchiveSource{URL: "https://example.com/a.zip", SHA256: tc.sha256}
+		want, ok := makePlan(ctx, fn)
+		if !ok {
+			t.Fatalf("%s: there is no plan: %v", name, fn.Status.Conditions)
+		}
+		if reuses := want.lookup.Tag != ""; reuses != tc.reuses || want.lookup.Dependencies != "" {
+			t.Errorf("%s: the registry is asked for %+v", name, want.lookup)
+		}
+		if _, ok := want.files["Dockerfile"]; !ok || len(want.files) != 3 {
+			t.Errorf("%s: the ConfigMap has %v", name, want.files)
+		}
+	}
+	fn := function()
+	fn.Spec.Archive = &v1alpha1.ArchiveSource{URL: "https://example.com/a.zip"}
+	if _, ok := makePlan(ctx, fn); ok || fn.Status.GetCondition(v1alpha1.FunctionConditionConfigurationReady).Reason != v1alpha1.ReasonInvalidSpec {
+		t.Errorf("there is a plan of two sources: %v", fn.Status.Conditions)
+	}
+}

@@ -1,0 +1,304 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package fetch gets the source of a function from where its author keeps it. Its
+// errors tell whose they are to mend: see sources.Refuse and sources.Unreachable.
+package fetch
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/kiln-dev/kiln/pkg/sources"
+)
+
+const (
+	// patience is how long a server may say nothing.
+	patience = time.Minute
+
+	// maxRedirects is how often a server may send us elsewhere.
+	maxRedirects = 10
+
+	// maxCredential is more than a password, a token, a key or certificates have.
+	maxCredential = 1 << 20
+)
+
+// Credentials is the folder that a Secret is mounted as: each key is a file. "" is
+// none.
+type Credentials string
+
+// The keys of the Secret. Those of Kubernetes' own types of Secrets have the names
+// that they have there.
+const (
+	// UsernameKey and PasswordKey are for basic authentication.
+	UsernameKey = "username"
+	PasswordKey = "password"
+	// TokenKey is for a token that is sent as it is.
+	TokenKey = "token"
+	// CAKey has certificates that a server's may be signed by, beside those that are
+	// generally trusted.
+	CAKey = "ca.crt"
+)
+
+// Get returns what the Secret has for a key, without the line's end that editors
+// leave; "" if it has none.
+func (c Credentials) Get(key string) (string, error) {
+	if c == "" {
+		return "", nil
+	}
+	file, err := os.Open(filepath.Join(string(c), key))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("failed to read credentials: %w", err)
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, maxCredential))
+	if err != nil {
+		return "", fmt.Errorf("failed to read credentials: %w", err)
+	}
+	return strings.TrimRight(string(text), "\r\n"), nil
+}
+
+// authorize has a request show the credentials.
+func (c Credentials) authorize(request *http.Request) error {
+	token, err := c.Get(TokenKey)
+	if err != nil {
+		return err
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+		return nil
+	}
+	username, err := c.Get(UsernameKey)
+	if err != nil {
+		return err
+	}
+	password, err := c.Get(PasswordKey)
+	if err != nil {
+		return err
+	}
+	if username != "" || password != "" {
+		request.SetBasicAuth(username, password)
+	}
+	return nil
+}
+
+// client returns a client that trusts the Secret's certificates, too, and that
+// takes what a server sends as it is.
+func (c Credentials) client() (*http.Client, error) {
+	transport, ok := http.DefaultTransport.(*http.Transport)
+	if !ok {
+		return nil, errors.New("failed to copy the transport of HTTP")
+	}
+	transport = transport.Clone()
+	transport.DisableCompression = true
+	transport.ResponseHeaderTimeout = patience
+	certificates, err := c.Get(CAKey)
+	if err != nil {
+		return nil, err
+	}
+	if certificates != "" {
+		pool, err := x509.SystemCertPool()
+		if err != nil {
+			pool = x509.NewCertPool()
+		}
+		if !pool.AppendCertsFromPEM([]byte(certificates)) {
+			return nil, sources.Refuse("%s of the Secret with its credentials has no certificate in PEM", CAKey)
+		}
+		transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	}
+	return &http.Client{Transport: transport, CheckRedirect: checkRedirect}, nil
+}
+
+// checkRedirect keeps what was asked for in secret from being sent in the open.
+func checkRedirect(request *http.Request, via []*http.Request) error {
+	if len(via) > maxRedirects {
+		return sources.Refuse("its server redirects more than %d times", maxRedirects)
+	}
+	if request.URL.Scheme != "https" && via[0].URL.Scheme == "https" {
+		return sources.Refuse("its server redirects from https to %s", request.URL.Scheme)
+	}
+	return nil
+}
+
+// Archive is an archive at an address.
+type Archive struct {
+	// URL is where it is, by http or https.
+	URL string
+
+	// SHA256 is what it must be, in hexadecimal; "" if it may be anything.
+	SHA256 string
+
+	// Credentials are for its server.
+	Credentials Credentials
+}
+
+// Fetched is what was fetched.
+type Fetched struct {
+	// SHA256 is the hash of the archive, in hexadecimal.
+	SHA256 string
+
+	// Size is its size in bytes.
+	Size int64
+}
+
+// Fetch writes the archive to a file, up to the limit. An archive of another hash
+// than it must have is refused.
+func (a Archive) Fetch(ctx context.Context, to io.Writer, limits sources.Limits) (Fetched, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, a.URL, nil)
+	if err != nil {
+		return Fetched{}, sources.Refuse("its URL is none")
+	}
+	if err := a.Credentials.authorize(request); err != nil {
+		return Fetched{}, err
+	}
+	client, err := a.Credentials.client()
+	if err != nil {
+		return Fetched{}, err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return Fetched{}, unreached(err)
+	}
+	defer response.Body.Close()
+	if err := judge(response.StatusCode, a.Credentials != ""); err != nil {
+		return Fetched{}, err
+	}
+	if response.ContentLength > limits.Download {
+		return Fetched{}, tooLarge(limits)
+	}
+	watchdog := time.AfterFunc(patience, func() { cancel(errSilent) })
+	defer watchdog.Stop()
+	body := &watched{Reader: response.Body, heard: func() { watchdog.Reset(patience) }}
+	return a.save(ctx, to, body, limits)
+}
+
+// errSilent says that a server has stopped in the middle of an answer.
+var errSilent = fmt.Errorf("its server has sent nothing for %s", patience)
+
+// watched tells when something was read.
+type watched struct {
+	io.Reader
+	heard func()
+}
+
+func (w *watched) Read(p []byte) (int, error) {
+	n, err := w.Reader.Read(p)
+	w.heard()
+	return n, err
+}
+
+// save writes what the server sends.
+func (a Archive) save(ctx context.Context, to io.Writer, from io.Reader, limits sources.Limits) (Fetched, error) {
+	hash := sha256.New()
+	size, err := io.Copy(&writing{to}, io.TeeReader(io.LimitReader(from, limits.Download+1), hash))
+	switch {
+	case size > limits.Download:
+		return Fetched{}, tooLarge(limits)
+	case err != nil && context.Cause(ctx) != nil:
+		return Fetched{}, sources.Unreachable("%w", context.Cause(ctx))
+	case err != nil:
+		if _, ok := errors.AsType[*writeError](err); ok {
+			return Fetched{}, err
+		}
+		return Fetched{}, sources.Unreachable("its server broke off after %d bytes: %w", size, err)
+	}
+	fetched := Fetched{SHA256: hex.EncodeToString(hash.Sum(nil)), Size: size}
+	if a.SHA256 != "" && a.SHA256 != fetched.SHA256 {
+		return Fetched{}, sources.Refuse("its sha256 is %s, and not %s as the Function says", fetched.SHA256, a.SHA256)
+	}
+	return fetched, nil
+}
+
+// writing tells errors of writing apart from those of the network.
+type writing struct{ io.Writer }
+
+func (w *writing) Write(p []byte) (int, error) {
+	n, err := w.Writer.Write(p)
+	if err != nil {
+		return n, &writeError{err}
+	}
+	return n, nil
+}
+
+type writeError struct{ error }
+
+func (e *writeError) Error() string { return "failed to write archive: " + e.error.Error() }
+func (e *writeError) Unwrap() error { return e.error }
+
+func tooLarge(limits sources.Limits) error {
+	return sources.Refuse("it is more than %s (%s in config-build)", sources.InWords(limits.Download), sources.MaxDownloadSizeKey)
+}
+
+// judge tells what is wrong with the status of an answer.
+func judge(status int, authorized bool) error {
+	said := fmt.Sprintf("%d %s", status, http.StatusText(status))
+	switch {
+	case status == http.StatusOK:
+		return nil
+	case status == http.StatusUnauthorized, status == http.StatusForbidden:
+		if authorized {
+			return sources.Refuse("its server answered %s: see the Secret with its credentials", said)
+		}
+		return sources.Refuse("its server answered %s: name a Secret with credentials for it in secretName", said)
+	case status == http.StatusRequestTimeout, status == http.StatusTooManyRequests, status >= http.StatusInternalServerError:
+		return sources.Unreachable("its server answered %s", said)
+	default:
+		return sources.Refuse("its server answered %s", said)
+	}
+}
+
+// unreached tells why there is no answer: what no time mends is for the author, or
+// whoever runs the server. Where the URL has a signature, nobody is to see it.
+func unreached(err error) error {
+	if _, ok := errors.AsType[*sources.Refusal](err); ok {
+		return err
+	}
+	if failed, ok := errors.AsType[*url.Error](err); ok {
+		err = failed.Err
+	}
+	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
+	if untrusted || strings.Contains(err.Error(), "server gave HTTP response to HTTPS client") {
+		return sources.Refuse("its server cannot be trusted: %w", err)
+	}
+	return sources.Unreachable("its server was not reached: %w", err)
+}
+
+// Name returns a URL as it can be told: without what may be secret.
+func Name(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "at its URL"
+	}
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
+}

@@ -1,0 +1,259 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package sourcestest packs archives for tests: good ones, and such as nobody
+// should unpack.
+package sourcestest
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+)
+
+// Entry is one file of an archive, or what is in its place.
+type Entry struct {
+	Name, Content string
+
+	// Link is where a symbolic link leads; Hard where one leads that is another name
+	// of a file.
+	Link, Hard string
+
+	// Mode has the type of the entry, and whether it can be executed.
+	Mode fs.FileMode
+
+	// Zeros is how many zeros there are instead of Content.
+	Zeros int64
+}
+
+// File returns a file.
+func File(name, content string) Entry { return Entry{Name: name, Content: content} }
+
+func (e Entry) content() io.Reader {
+	if e.Zeros > 0 {
+		return io.LimitReader(zeros{}, e.Zeros)
+	}
+	return strings.NewReader(e.Content)
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+// must is for what fails only if this package is wrong.
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// Zip packs a .zip.
+func Zip(entries ...Entry) []byte {
+	buffer := &bytes.Buffer{}
+	archive := zip.NewWriter(buffer)
+	for _, e := range entries {
+		header := &zip.FileHeader{Name: e.Name, Method: zip.Deflate}
+		header.SetMode(0o644 | e.Mode)
+		if e.Link != "" {
+			header.SetMode(fs.ModeSymlink | 0o777)
+			e.Content = e.Link
+		}
+		to, err := archive.CreateHeader(header)
+		must(err)
+		_, err = io.Copy(to, e.content())
+		must(err)
+	}
+	must(archive.Close())
+	return buffer.Bytes()
+}
+
+// TarGz packs a .tar.gz.
+func TarGz(entries ...Entry) []byte {
+	buffer := &bytes.Buffer{}
+	packed := gzip.NewWriter(buffer)
+	archive := tar.NewWriter(packed)
+	for _, e := range entries {
+		must(archive.WriteHeader(e.header()))
+		if e.Hard == "" && e.Link == "" {
+			_, err := io.Copy(archive, e.content())
+			must(err)
+		}
+	}
+	must(archive.Close())
+	must(packed.Close())
+	return buffer.Bytes()
+}
+
+func (e Entry) header() *tar.Header {
+	header := &tar.Header{Typeflag: tar.TypeReg, Name: e.Name, Mode: int64(0o644 | e.Mode.Perm()), Size: max(int64(len(e.Content)), e.Zeros)}
+	switch {
+	case e.Link != "":
+		header.Typeflag, header.Linkname, header.Size = tar.TypeSymlink, e.Link, 0
+	case e.Hard != "":
+		header.Typeflag, header.Linkname, header.Size = tar.TypeLink, e.Hard, 0
+	case strings.HasSuffix(e.Name, "/"):
+		header.Typeflag = tar.TypeDir
+	case e.Mode&fs.ModeDevice != 0:
+		header.Typeflag, header.Devmajor, header.Devminor = tar.TypeBlock, 8, 0
+	case e.Mode&fs.ModeCharDevice != 0:
+		header.Typeflag, header.Devmajor, header.Devminor = tar.TypeChar, 1, 3
+	case e.Mode&fs.ModeNamedPipe != 0:
+		header.Typeflag = tar.TypeFifo
+	}
+	return header
+}
+
+// Hostile is an archive that nobody should unpack, and the words by which it is
+// refused.
+type Hostile struct {
+	Archive []byte
+	Want    string
+}
+
+// handler is what is no reason to refuse an archive.
+var handler = File("handler.js", "module.exports = { main: () => 'unpacked' };\n")
+
+// HostileArchives returns archives by name, for limits that are those of config-build
+// as it is shipped, but for so many files. All but what is in the way would be a
+// function.
+func HostileArchives(files int) map[string]Hostile {
+	archives := map[string]Hostile{}
+	add := func(name, want string, entries ...Entry) {
+		entries = append([]Entry{handler}, entries...)
+		archives[name+".zip"] = Hostile{Zip(entries...), want}
+		archives[name+".tar.gz"] = Hostile{TarGz(entries...), want}
+	}
+	add("absolute", `file "/tmp/escaped" in it has an absolute path`, File("/tmp/escaped", "x"))
+	add("parent", `file "../escaped" in it has .. in its path`, File("../escaped", "x"))
+	add("parent-below", `file "a/../../escaped" in it has .. in its path`, File("a/../../escaped", "x"))
+	add("backslash", "has no name that can be used", File(`..\escaped`, "x"))
+	add("whiteout", "deletes files of an image", File("node_modules/.wh..wh..opq", ""))
+	add("link-out", `link "out" in it leads out of it, to "../../etc/passwd"`, Entry{Name: "out", Link: "../../etc/passwd"})
+	add("link-absolute", `link "out" in it leads out of it, to "/etc/passwd"`, Entry{Name: "out", Link: "/etc/passwd"})
+	add("link-down-and-out", `link "out" in it leads out of it, to "a/../../etc"`, Entry{Name: "out", Link: "a/../../etc"})
+	add("through-link", `it has "out" as a file, or a link, and as a folder`, Entry{Name: "out", Link: "/tmp"}, File("out/escaped", "x"))
+	add("duplicate", `it has two files of the name "handler.js"`, File("handler.js", "module.exports = {};"))
+	add("duplicate-spelt", `it has two files of the name "handler.js"`, File("./handler.js", "x"))
+	add("file-and-folder", `it has "a" as a file, or a link, and as a folder`, File("a", "x"), File("a/b", "y"))
+	add("ratio", "it unpacks to more than 100 times its", Entry{Name: "zeros", Zeros: 64 << 20})
+	tooMany := fmt.Sprintf("it has more than %d files and folders (max-unpacked-files in config-build)", files)
+	add("count", tooMany, many(files)...)
+	add("folders", tooMany, deep(files/60+1)...)
+	add("depth", "in it is in more than 64 folders, one in the other", File(strings.Repeat("a/", 65)+"x", ""))
+	for name, mode := range map[string]fs.FileMode{"device": fs.ModeDevice, "character-device": fs.ModeCharDevice, "pipe": fs.ModeNamedPipe} {
+		archives[name+".tar.gz"] = Hostile{TarGz(handler, Entry{Name: "special", Mode: mode}), `"special" in it is neither file, folder nor link`}
+	}
+	archives["device.zip"] = Hostile{Zip(handler, Entry{Name: "special", Mode: fs.ModeDevice}), `"special" in it is neither file, folder nor link`}
+	archives["hard-link-out.tar.gz"] = Hostile{TarGz(handler, Entry{Name: "out", Hard: "../../etc/passwd"}), `file "../../etc/passwd" in it has .. in its path`}
+	archives["hard-link-to-link.tar.gz"] = Hostile{
+		TarGz(handler, Entry{Name: "a", Link: "/etc/passwd"}, Entry{Name: "out", Hard: "a"}), `link "out" in it leads to "a", which is no file of it`,
+	}
+	archives["page.zip"] = Hostile{[]byte("<!DOCTYPE html><html><body>Please log in</body></html>"), "it is no .zip or .tar.gz: by its first bytes it is text/html"}
+	archives["nothing.zip"] = Hostile{nil, "it is empty"}
+	archives["no-handler.zip"] = Hostile{Zip(File("index.js", ""), File("README.md", "")), `it must have the file handler.js at its top, where there is: "README.md", "index.js"`}
+	archives["no-files.zip"] = Hostile{Zip(), "there is nothing in it; it must have handler.js"}
+	archives["cut.zip"] = Hostile{cut(Zip(handler)), "it is cut off, or damaged"}
+	archives["cut.tar.gz"] = Hostile{cut(TarGz(handler, noise())), "it is cut off"}
+	archives["damaged.tar.gz"] = Hostile{damage(TarGz(handler)), "it is damaged"}
+	archives["not-tar.tar.gz"] = Hostile{gzipped("this is no archive at all, but it is packed; " + strings.Repeat("x", 1024)), "it is damaged, or what is packed by gzip is no .tar"}
+	return archives
+}
+
+func many(count int) []Entry {
+	entries := make([]Entry, 0, count)
+	for i := range count {
+		entries = append(entries, File(fmt.Sprintf("f%d", i), ""))
+	}
+	return entries
+}
+
+// deep returns few files, each in 61 folders.
+func deep(count int) []Entry {
+	entries := make([]Entry, 0, count)
+	for i := range count {
+		entries = append(entries, File(fmt.Sprintf("%d/%sx", i, strings.Repeat("a/", 60)), ""))
+	}
+	return entries
+}
+
+// noise returns a file that cannot be packed much smaller.
+func noise() Entry {
+	content, state := make([]byte, 64<<10), uint32(1)
+	for i := range content {
+		state = state*1664525 + 1013904223
+		content[i] = byte(state >> 24)
+	}
+	return File("noise", string(content))
+}
+
+func cut(archive []byte) []byte { return archive[:len(archive)/2] }
+
+// damage changes what is told of the content at the end, by which it is checked.
+func damage(archive []byte) []byte {
+	archive[len(archive)-8] ^= 0xff
+	return archive
+}
+
+func gzipped(text string) []byte {
+	buffer := &bytes.Buffer{}
+	to := gzip.NewWriter(buffer)
+	_, err := io.WriteString(to, text)
+	must(err)
+	must(to.Close())
+	return buffer.Bytes()
+}
+
+// Functions returns archives with a function, by name: its language, a version, and
+// how it is packed. It uses a file of its own, a link to a folder, and a package, and
+// answers with the version and 7200000.
+func Functions() map[string][]byte {
+	archives := map[string][]byte{}
+	for _, version := range []string{"1", "2"} {
+		for language, entries := range map[string][]Entry{
+			"nodejs": {
+				File("handler.js", "const { answer } = require('./linked/answer.js');\nmodule.exports = { main: () => answer(require('ms')('2h')) };\n"),
+				File("lib/answer.js", "exports.answer = (n) => `"+version+" ${n}`;\n"),
+				{Name: "linked", Link: "lib"},
+				File("package.json", `{"dependencies": {"ms": "2.1.3"}}`),
+				File("Dockerfile", "FROM nothing.example.com/that:exists\n"),
+			},
+			"python": {
+				File("handler.py", "import uvicorn\nfrom linked.answer import answer\n\n\ndef main(event, context):\n    return answer(7200000 if uvicorn.__version__ else 0)\n"),
+				File("lib/answer.py", "def answer(n):\n    return f'"+version+" {n}'\n"),
+				{Name: "linked", Link: "lib"},
+				File("requirements.txt", "uvicorn>=0.30\n"),
+			},
+		} {
+			archives[language+"-"+version+".zip"] = Zip(entries...)
+			// As they are packed of a repository.
+			below := []Entry{{Name: "function-" + version + "/"}}
+			for _, e := range entries {
+				e.Name = "function-" + version + "/" + e.Name
+				below = append(below, e)
+			}
+			archives[language+"-"+version+".tar.gz"] = TarGz(below...)
+		}
+	}
+	return archives
+}

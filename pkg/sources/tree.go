@@ -1,0 +1,385 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package sources
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+const (
+	// maxName and maxPart bound the name of a file, and what is between its slashes:
+	// the latter is as much as file systems take.
+	maxName = 1024
+	maxPart = 255
+
+	// maxDepth is in how many folders a file can be, one in the other.
+	maxDepth = 64
+
+	// maxTarget is as long as the target of a link can be.
+	maxTarget = 4096
+
+	// whiteout begins the names of files that delete others, in the layers of images.
+	whiteout = ".wh."
+)
+
+// kind is what a name is taken for.
+type kind int
+
+const (
+	folder kind = iota + 1
+	implicit
+	file
+	link
+)
+
+// Tree writes the files of a source below a folder, and nothing anywhere else.
+// Whatever is wrong with one of them is a Refusal, after which the Tree is of no
+// use. It holds the names of the files in memory, and nothing of what is in them.
+type Tree struct {
+	root   *os.Root
+	limits Limits
+	// budget is the most bytes, and why tells what sets it.
+	budget int64
+	why    func() error
+
+	// in is the folder that was written to last, opened: to open it by its path takes
+	// the longer the deeper it is.
+	in     *os.Root
+	inName string
+
+	kinds map[string]kind
+	sizes map[string]int64
+	size  int64
+}
+
+// NewTree returns a Tree that writes below the folder, which is empty.
+func NewTree(root *os.Root, limits Limits) *Tree {
+	t := &Tree{root: root, in: root, inName: ".", limits: limits, budget: limits.Size, kinds: map[string]kind{}, sizes: map[string]int64{}}
+	t.why = func() error {
+		return Refuse("its files are more than %s together (%s in config-build)", InWords(limits.Size), MaxUnpackedSizeKey)
+	}
+	return t
+}
+
+// Close closes what is open of the Tree, and leaves all that was written.
+func (t *Tree) Close() {
+	if t.in != t.root {
+		t.in.Close()
+	}
+	t.in, t.inName = t.root, "."
+}
+
+// folderOf opens the folder of a file, which is there.
+func (t *Tree) folderOf(name string) (*os.Root, string, error) {
+	dir, base := path.Split(name)
+	if dir = path.Clean(dir); dir == t.inName {
+		return t.in, base, nil
+	}
+	from, below := t.root, dir
+	if path.Dir(dir) == t.inName {
+		from, below = t.in, path.Base(dir)
+	}
+	if dir == "." {
+		t.Close()
+		return t.root, base, nil
+	}
+	in, err := from.OpenRoot(below)
+	if err != nil {
+		return nil, "", &writeError{err}
+	}
+	t.Close()
+	t.in, t.inName = in, dir
+	return in, base, nil
+}
+
+// ratioFloor is how much an archive may always unpack to: small files of one
+// letter are no bomb.
+const ratioFloor = 10 << 20
+
+// packedIn tells how large the archive is that the files come from.
+func (t *Tree) packedIn(size int64) {
+	most := max(size*t.limits.Ratio, ratioFloor)
+	if size > 0 && most/size < t.limits.Ratio || most >= t.budget {
+		return
+	}
+	t.budget = most
+	t.why = func() error {
+		return Refuse("it unpacks to more than %d times its %s (%s in config-build), as a bomb does", t.limits.Ratio, InWords(size), MaxUnpackedRatioKey)
+	}
+}
+
+// clean returns the name of a file as it is below the folder.
+func clean(name string) (string, error) {
+	switch {
+	case len(name) > maxName:
+		return "", Refuse("a file in it has a name of %d characters, more than the limit of %d", len(name), maxName)
+	case name == "", !utf8.ValidString(name), strings.ContainsAny(name, "\x00\\"):
+		return "", Refuse("file %q in it has no name that can be used: write it in UTF-8, with / between folders", name)
+	case strings.HasPrefix(name, "/"):
+		return "", Refuse("file %q in it has an absolute path", name)
+	}
+	if strings.Count(name, "/") > maxDepth {
+		return "", Refuse("file %q in it is in more than %d folders, one in the other", name, maxDepth)
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		switch {
+		case part == "..":
+			return "", Refuse("file %q in it has .. in its path", name)
+		case len(part) > maxPart:
+			return "", Refuse("a file in it has a name of %d characters, more than the limit of %d", len(part), maxPart)
+		case strings.HasPrefix(part, whiteout):
+			return "", Refuse("file %q in it has a name with %s, which deletes files of an image", name, whiteout)
+		}
+	}
+	return path.Clean(name), nil
+}
+
+// take takes a name for what it is, and those of the folders that it is in.
+func (t *Tree) take(name string, as kind) error {
+	for i := range len(name) {
+		if name[i] != '/' {
+			continue
+		}
+		above := name[:i]
+		switch t.kinds[above] {
+		case folder, implicit:
+		case 0:
+			if err := t.add(above, implicit); err != nil {
+				return err
+			}
+		default:
+			return Refuse("it has %q as a file, or a link, and as a folder", above)
+		}
+	}
+	switch was := t.kinds[name]; {
+	case was == implicit && as == folder:
+		t.kinds[name] = folder
+		return nil
+	case was != 0:
+		return Refuse("it has two files of the name %q", name)
+	}
+	return t.add(name, as)
+}
+
+func (t *Tree) add(name string, as kind) error {
+	if int64(len(t.kinds)) >= t.limits.Files {
+		return tooMany(t.limits)
+	}
+	t.kinds[name] = as
+	if as != folder && as != implicit {
+		return nil
+	}
+	in, base, err := t.folderOf(name)
+	if err != nil {
+		return err
+	}
+	return t.failed(in.Mkdir(base, 0o755))
+}
+
+func tooMany(limits Limits) error {
+	return Refuse("it has more than %d files and folders (%s in config-build)", limits.Files, MaxUnpackedFilesKey)
+}
+
+// failed tells of an error of writing below the folder.
+func (t *Tree) failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &writeError{err}
+}
+
+// writeError is an error that the source is not to blame for.
+type writeError struct{ error }
+
+func (e *writeError) Error() string { return "failed to write source: " + e.error.Error() }
+func (e *writeError) Unwrap() error { return e.error }
+
+// Folder makes a folder.
+func (t *Tree) Folder(name string) error {
+	name, err := clean(name)
+	if err != nil || name == "." {
+		return err
+	}
+	return t.take(name, folder)
+}
+
+// File writes a file. What is wrong with reading it is told as reader does.
+func (t *Tree) File(name string, executable bool, from io.Reader) error {
+	name, err := t.takeFile(name)
+	if err != nil {
+		return err
+	}
+	mode := fs.FileMode(0o644)
+	if executable {
+		mode = 0o755
+	}
+	in, base, err := t.folderOf(name)
+	if err != nil {
+		return err
+	}
+	to, err := in.OpenFile(base, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return t.failed(err)
+	}
+	size, err := t.copy(to, from)
+	t.sizes[name] = size
+	return errors.Join(err, t.failed(to.Close()))
+}
+
+func (t *Tree) takeFile(name string) (string, error) {
+	name, err := clean(name)
+	if err != nil {
+		return "", err
+	}
+	if name == "." {
+		return "", Refuse("a file in it has no name")
+	}
+	return name, t.take(name, file)
+}
+
+// copy copies as much as may still be written.
+func (t *Tree) copy(to io.Writer, from io.Reader) (int64, error) {
+	left := t.budget - t.size
+	size, err := io.Copy(writer{to}, io.LimitReader(from, left+1))
+	t.size += size
+	if size > left {
+		return size, t.why()
+	}
+	return size, err
+}
+
+// writer tells errors of writing apart from those of reading.
+type writer struct{ io.Writer }
+
+func (w writer) Write(p []byte) (int, error) {
+	n, err := w.Writer.Write(p)
+	if err != nil {
+		return n, &writeError{err}
+	}
+	return n, nil
+}
+
+// Symlink makes a symbolic link. Where it leads is told by Links, in the end.
+func (t *Tree) Symlink(name, target string) error {
+	name, err := clean(name)
+	if err != nil {
+		return err
+	}
+	if target == "" || len(target) > maxTarget || strings.ContainsRune(target, 0) {
+		return Refuse("link %q in it leads to no name of a file", name)
+	}
+	if err := t.take(name, link); err != nil {
+		return err
+	}
+	in, base, err := t.folderOf(name)
+	if err != nil {
+		return err
+	}
+	return t.failed(in.Symlink(target, base))
+}
+
+// Link gives a file that was written a second name. Its size counts again, as it
+// does in what is made of the source.
+func (t *Tree) Link(name, target string) error {
+	target, err := clean(target)
+	if err != nil {
+		return err
+	}
+	if t.kinds[target] != file {
+		return Refuse("link %q in it leads to %q, which is no file of it", name, target)
+	}
+	if name, err = t.takeFile(name); err != nil {
+		return err
+	}
+	t.sizes[name] = t.sizes[target]
+	if t.size += t.sizes[target]; t.size > t.budget {
+		return t.why()
+	}
+	return t.failed(t.root.Link(target, name))
+}
+
+// CheckLinks refuses symbolic links below the folder that lead out of it. Who goes
+// up, and then down again, cannot leave by way of another link: each goes up first,
+// and no further than the folder.
+func CheckLinks(root *os.Root) error {
+	return fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.Type() != fs.ModeSymlink {
+			return err
+		}
+		target, err := root.Readlink(name)
+		if err != nil {
+			return &writeError{err}
+		}
+		if !isInside(name, target) {
+			return Refuse("link %q in it leads out of it, to %q", name, target)
+		}
+		return nil
+	})
+}
+
+func isInside(name, target string) bool {
+	if strings.HasPrefix(target, "/") {
+		return false
+	}
+	depth, down := strings.Count(name, "/"), false
+	for part := range strings.SplitSeq(target, "/") {
+		switch {
+		case part == ".." && (down || depth == 0):
+			return false
+		case part == "..":
+			depth--
+		case part != "" && part != ".":
+			down = true
+		}
+	}
+	return true
+}
+
+// Top returns the folder with the file that a source must have: the topmost one,
+// or the only one in it, as archives have it of a repository.
+func Top(root *os.Root, required string) (string, error) {
+	entries, err := fs.ReadDir(root.FS(), ".")
+	if err != nil {
+		return "", &writeError{err}
+	}
+	top := "."
+	if len(entries) == 1 && entries[0].IsDir() {
+		top = entries[0].Name()
+	}
+	if info, err := root.Stat(path.Join(top, required)); err == nil && info.Mode().IsRegular() {
+		return top, nil
+	}
+	const most = 10
+	var names []string
+	for _, entry := range entries[:min(most, len(entries))] {
+		names = append(names, strconv.Quote(entry.Name()))
+	}
+	if len(entries) > most {
+		names = append(names, "…")
+	}
+	if len(names) == 0 {
+		return "", Refuse("there is nothing in it; it must have %s", required)
+	}
+	return "", Refuse("it must have the file %s at its top, where there is: %s", required, strings.Join(names, ", "))
+}

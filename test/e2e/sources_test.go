@@ -1,0 +1,249 @@
+//go:build e2e
+
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package e2e
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"knative.dev/pkg/apis"
+
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/builds"
+	"github.com/kiln-dev/kiln/pkg/sources/sourcestest"
+	"github.com/kiln-dev/kiln/test"
+	"github.com/kiln-dev/kiln/test/images/relay/api"
+)
+
+// startSources starts the server of archives in the test's namespace, and returns
+// its URL.
+func (e *env) startSources() string {
+	e.Helper()
+	if sourcesImage == "" {
+		e.Fatal("-sources-image is not set; make test-e2e sets it")
+	}
+	pods := clients.Kube.CoreV1().Pods(e.namespace)
+	pod, err := pods.Create(e.ctx, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "sources-"},
+		Spec: corev1.PodSpec{
+			AutomountServiceAccountToken:  new(false),
+			EnableServiceLinks:            new(false),
+			TerminationGracePeriodSeconds: new(int64(1)),
+			Containers: []corev1.Container{{
+				Name: "sources", Image: sourcesImage,
+				ReadinessProbe: &corev1.Probe{
+					PeriodSeconds: 1,
+					ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt32(8080)}},
+				},
+			}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		e.Fatal(err)
+	}
+	address := ""
+	if err := test.Until(e.ctx, pods, test.Named(pod.Name), func(found []*corev1.Pod) error {
+		for _, pod := range found {
+			for _, c := range pod.Status.Conditions {
+				if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+					address = "http://" + pod.Status.PodIP + ":8080"
+					return nil
+				}
+			}
+		}
+		return fmt.Errorf("pod %s is not ready", pod.Name)
+	}); err != nil {
+		e.Fatal(err)
+	}
+	return address
+}
+
+// archived returns a Function whose source is in an archive.
+func archived(runtime string, archive v1alpha1.ArchiveSource) *v1alpha1.Function {
+	fn := function("")
+	fn.Spec.Runtime, fn.Spec.Archive = runtime, &archive
+	return fn
+}
+
+func hashOf(archive []byte) string {
+	sum := sha256.Sum256(archive)
+	return hex.EncodeToString(sum[:])
+}
+
+// TestArchive has functions of archives built, edited, and edited back.
+func TestArchive(t *testing.T) {
+	t.Parallel()
+	packed := sourcestest.Functions()
+	for runtime, language := range map[string]string{"nodejs24": "nodejs", "python313": "python"} {
+		for _, kind := range []string{"zip", "tar.gz"} {
+			t.Run(runtime+"/"+kind, func(t *testing.T) {
+				t.Parallel()
+				e := newEnv(t)
+				server := e.startSources() + "/good/"
+				first, second := language+"-1."+kind, language+"-2."+kind
+
+				fn := e.until(e.create(archived(runtime, v1alpha1.ArchiveSource{URL: server + first})), test.Ready)
+				e.wantAnswer(fn, "{}", "1 7200000")
+				e.wantSource(fn, packed[first])
+
+				fn = e.until(e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Archive.URL = server + second }), test.Ready)
+				e.wantAnswerSoon(fn, "2 7200000")
+				e.wantSource(fn, packed[second])
+				e.wantBuilds(2)
+				if fn.Status.Build.Reason != builds.ReasonSourceChanged {
+					t.Errorf("the reason of the build is %s", fn.Status.Build.Reason)
+				}
+				if kind != "zip" {
+					return
+				}
+				// By its hash, it is the same wherever it is.
+				fn = e.until(e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Archive.SHA256 = hashOf(packed[second]) }), test.Ready)
+				image := fn.Status.Image
+				fn = e.until(e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Archive.URL = server + "nowhere?signature=2" }), test.Ready)
+				e.wantBuilds(3)
+				if fn.Status.Image != image {
+					t.Errorf("the image is %s, and was %s", fn.Status.Image, image)
+				}
+			})
+		}
+	}
+}
+
+// wantSource wants that the status tells which archive the image is made of.
+func (e *env) wantSource(fn *v1alpha1.Function, archive []byte) {
+	e.Helper()
+	if source := fn.Status.Source; source == nil || source.SHA256 != hashOf(archive) {
+		e.Errorf("status.source is %+v, want %s", source, hashOf(archive))
+	}
+}
+
+// TestHostileArchives wants that each is refused in its own words, and not fetched
+// again.
+func TestHostileArchives(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	server := e.startSources()
+	hostile := sourcestest.HostileArchives(20000)
+	refused := map[string]struct {
+		archive v1alpha1.ArchiveSource
+		words   string
+	}{
+		"absent": {v1alpha1.ArchiveSource{URL: server + "/good/absent.zip"}, "its server answered 404 Not Found"},
+		"sha256": {v1alpha1.ArchiveSource{URL: server + "/good/nodejs-1.zip", SHA256: strings.Repeat("0", 64)}, "its sha256 is " + hashOf(sourcestest.Functions()["nodejs-1.zip"])},
+	}
+	for name, archive := range hostile {
+		refused[name] = struct {
+			archive v1alpha1.ArchiveSource
+			words   string
+		}{v1alpha1.ArchiveSource{URL: server + "/hostile/" + name}, archive.Want}
+	}
+	created := map[string]*v1alpha1.Function{}
+	for name, tc := range refused {
+		fn := archived("nodejs24", tc.archive)
+		fn.Name = strings.ReplaceAll(name, ".", "-")
+		created[name] = e.create(fn)
+	}
+	for _, name := range slices.Sorted(maps.Keys(created)) {
+		fn, condition := e.untilCondition(created[name], apis.Condition{
+			Type: v1alpha1.FunctionConditionBuildReady, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonSourceUpdateFailed,
+		})
+		if !strings.Contains(condition.Message, refused[name].words) {
+			t.Errorf("%s: the message is %q, want %q", name, condition.Message, refused[name].words)
+		}
+		if fn.Status.Build.Failure == nil || fn.Status.Build.Failure.Transient || fn.Status.Build.Attempts != 1 {
+			t.Errorf("%s: the build is %+v", name, fn.Status.Build)
+		}
+	}
+	e.wantBuilds(len(refused))
+}
+
+// TestArchiveServerFails wants that the build of an archive is tried again when its
+// server has failed.
+func TestArchiveServerFails(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	server := e.startSources()
+	fn := e.create(archived("nodejs24", v1alpha1.ArchiveSource{URL: server + "/flaky/1/nodejs-1.zip"}))
+	_, condition := e.untilCondition(fn, apis.Condition{
+		Type: v1alpha1.FunctionConditionBuildReady, Status: corev1.ConditionUnknown, Reason: v1alpha1.ReasonBuildRetrying,
+	})
+	wantWords(t, condition.Message, v1alpha1.ReasonSourceUpdateFailed, "503 Service Unavailable")
+	fn = e.until(fn, test.Ready)
+	e.wantAnswer(fn, "{}", "1 7200000")
+	e.wantBuilds(2)
+}
+
+// TestArchiveCredentials wants that a Secret is waited for, that the build uses what
+// is in it then, and that nothing is built when that changes.
+func TestArchiveCredentials(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	server := e.startSources()
+	setToken := func(token string) {
+		t.Helper()
+		answer, err := relay.Call(e.ctx, api.Request{Method: http.MethodPost, URL: server + "/token?token=" + url.QueryEscape(token)})
+		if err != nil || answer.Status != http.StatusOK {
+			t.Fatalf("failed to set the token: %+v, %v", answer, err)
+		}
+	}
+	setToken("first-t0ken")
+	without := archived("nodejs24", v1alpha1.ArchiveSource{URL: server + "/private/nodejs-1.zip"})
+	without.Name = "without"
+	_, condition := e.untilCondition(e.create(without), apis.Condition{
+		Type: v1alpha1.FunctionConditionBuildReady, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonSourceUpdateFailed,
+	})
+	wantWords(t, condition.Message, "401 Unauthorized", "secretName")
+
+	fn := e.create(archived("nodejs24", v1alpha1.ArchiveSource{URL: server + "/private/nodejs-1.zip", SecretName: "store"}))
+	e.until(fn, func(fn *v1alpha1.Function) error {
+		if message := fn.Status.GetCondition(v1alpha1.FunctionConditionBuildReady).GetMessage(); !strings.Contains(message, "needs Secret store to exist") {
+			return fmt.Errorf("the message is %q", message)
+		}
+		return nil
+	})
+	secrets := clients.Kube.CoreV1().Secrets(e.namespace)
+	if _, err := secrets.Create(e.ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "store"}, StringData: map[string]string{"token": "first-t0ken\n"},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	fn = e.until(fn, test.Ready)
+	e.wantAnswer(fn, "{}", "1 7200000")
+	e.wantBuilds(2)
+
+	setToken("second-t0ken")
+	edit(e, secrets, "store", func(secret *corev1.Secret) { secret.Data = map[string][]byte{"token": []byte("second-t0ken")} })
+	// What is edited next would be built with it, if there were anything to build.
+	fn = e.until(e.edit(fn, setEnv("A", "b")), test.Ready)
+	e.wantBuilds(2)
+	fn = e.until(e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Archive.URL = server + "/private/nodejs-2.zip" }), test.Ready)
+	e.wantAnswerSoon(fn, "2 7200000")
+	e.wantBuilds(3)
+}
