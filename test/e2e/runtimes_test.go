@@ -29,8 +29,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"knative.dev/serving/pkg/apis/serving"
+
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
 	"github.com/kiln-dev/kiln/pkg/runtimes"
 	"github.com/kiln-dev/kiln/test"
 	"github.com/kiln-dev/kiln/test/conformance"
@@ -96,6 +99,47 @@ func TestPythonRollout(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestTraces wants that a function which has OpenTelemetry's official SDK among its
+// dependencies continues the trace of who calls it.
+func TestTraces(t *testing.T) {
+	t.Parallel()
+	const trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+	e := newEnv(t)
+	fn := function("module.exports = { main: () => 'traced' };\n")
+	fn.Spec.Deps = `{"dependencies": {"@opentelemetry/api": "^1.9.0", "@opentelemetry/auto-instrumentations-node": "^0.82.0"}}`
+	fn.Spec.Env = []corev1.EnvVar{
+		{Name: "OTEL_TRACES_EXPORTER", Value: "console"},
+		{Name: "OTEL_METRICS_EXPORTER", Value: "none"},
+		{Name: "OTEL_LOGS_EXPORTER", Value: "none"},
+		{Name: "OTEL_BSP_SCHEDULE_DELAY", Value: "100"},
+	}
+	fn = e.until(e.create(fn), test.Ready)
+	call := request(fn, "{}")
+	call.Headers = map[string]string{"traceparent": "00-" + trace + "-00f067aa0ba902b7-01"}
+	answer, err := relay.CallFunction(e.ctx, call)
+	if err != nil || answer.Body != "traced" {
+		t.Fatalf("the function answered %+v, %v", answer, err)
+	}
+	e.awaitInLog(fn, trace)
+}
+
+// awaitInLog reads the log of a Function's pod, as it is written, until a line has
+// a text.
+func (e *env) awaitInLog(fn *v1alpha1.Function, text string) {
+	e.Helper()
+	pods, err := clients.Kube.CoreV1().Pods(e.namespace).List(e.ctx, metav1.ListOptions{LabelSelector: serving.ServiceLabelKey + "=" + fn.Name})
+	if err != nil || len(pods.Items) == 0 {
+		e.Fatalf("there are %d pods of %s: %v", len(pods.Items), fn.Name, err)
+	}
+	opts := &corev1.PodLogOptions{Container: resources.FunctionContainerName, Follow: true}
+	log, err := clients.Kube.CoreV1().Pods(e.namespace).GetLogs(pods.Items[0].Name, opts).Stream(e.ctx)
+	if err != nil {
+		e.Fatal(err)
+	}
+	defer log.Close()
+	awaitLine(e, log, text)
 }
 
 // TestCustomRuntime wants that a language which Kiln does not know is added by an
