@@ -49,6 +49,8 @@ type Clients struct {
 
 	// Namespace is the one that the kubeconfig's context names.
 	Namespace string
+
+	config *rest.Config
 }
 
 // NewClients makes clients for the cluster that kubectl would use: the current
@@ -67,11 +69,22 @@ func NewClients() (*Clients, error) {
 	// Many tests share the clients; the server's own fairness is limit enough.
 	config.QPS = -1
 
-	c := &Clients{Namespace: namespace}
+	c := &Clients{Namespace: namespace, config: config}
 	if err := c.connect(config); err != nil {
 		return nil, fmt.Errorf("failed to make clients: %w", err)
 	}
 	return c, nil
+}
+
+// As returns clients that ask as that user, in no group but that of all who are known.
+func (c *Clients) As(user string) (*Clients, error) {
+	config := rest.CopyConfig(c.config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
+	other := &Clients{Namespace: c.Namespace, config: config}
+	if err := other.connect(config); err != nil {
+		return nil, fmt.Errorf("failed to make clients: %w", err)
+	}
+	return other, nil
 }
 
 func (c *Clients) connect(config *rest.Config) (err error) {

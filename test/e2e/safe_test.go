@@ -285,6 +285,7 @@ func TestInstallationSeesNoCredentials(t *testing.T) {
 		t.Errorf("the password is in the image: %v", found)
 	}
 	e.wantCredentialsOnlyIn("step-push")
+	e.wantCredentialsDenied(credentials)
 	e.wantNotLogged(password)
 	e.wantNoTokens()
 }
