@@ -36,7 +36,8 @@ normalise() {
     -e '/^(Initializing|Building|Deploying|Running|Failed): |^Kiln has not looked/d' \
     -e '/^(Pods|Last events)$/,/^$/d' \
     -e "s/${namespace}/default/g" \
-    -e 's#[a-z0-9.-]+:[0-9]+/(default|kiln-base)/#registry.example.com/\1/#g' \
+    -e 's#(upon base image ).*#\1node@sha256:0123…#' \
+    -e 's#[^ ]+/greeter([:@])#registry.example.com/default/greeter\1#g' \
     -e 's/sha256:[0-9a-f]{64}/sha256:0123…/g' \
     -e 's/:[0-9a-f]{32}/:0123…/g' \
     -e 's/greeter-[0-9a-f]{10}-/greeter-0123456789-/g' \

@@ -25,6 +25,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -306,7 +307,16 @@ func TestKubectlFnRun(t *testing.T) {
 	term := newTerminal(&env{T: t, ctx: ctx})
 	term.write("handler.js", "module.exports = { main: (event) => `one ${event.data.name}` };\n")
 	term.write("package.json", "{}")
-	server := term.command(ctx, "fn", "run", "--port=18080")
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	if err := errors.Join(err, listener.Close()); err != nil {
+		t.Fatal(err)
+	}
+	url := "http://127.0.0.1:" + port
+	server := term.command(ctx, "fn", "run", "--port="+port)
 	server.Cancel = func() error { return server.Process.Signal(syscall.SIGINT) }
 	words, err := server.StderrPipe()
 	if err != nil {
@@ -315,11 +325,11 @@ func TestKubectlFnRun(t *testing.T) {
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
-	awaitLine(term.env, words, "http://127.0.0.1:18080")
-	term.untilLocalAnswer("http://127.0.0.1:18080", "one you")
+	awaitLine(term.env, words, url)
+	term.untilLocalAnswer(url, "one you")
 	term.write("handler.js", "module.exports = { main: () => 'two' };\n")
 	awaitLine(term.env, words, "A file has changed")
-	term.untilLocalAnswer("http://127.0.0.1:18080", "two")
+	term.untilLocalAnswer(url, "two")
 
 	cancel()
 	// As shells say it of what ctrl-C ends.
