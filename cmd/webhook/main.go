@@ -153,7 +153,7 @@ func main() {
 	ctx := webhook.WithOptions(signals.NewContext(), webhook.Options{
 		ServiceName: serviceName,
 		SecretName:  secretName,
-		Port:        port,
+		Port:        webhook.PortFromEnv(port),
 	})
 	// The webhook's own port serves the probes.
 	ctx = sharedmain.WithHealthProbesDisabled(ctx)
