@@ -36,17 +36,21 @@ import (
 	"github.com/kiln-dev/kiln/hack/cluster/internal/progress"
 )
 
-const usage = `usage: go run ./hack/cluster up|down|status
+const usage = `usage: go run ./hack/cluster up|down|status|control-plane
 
-  up      make the cluster, or repair it; does nothing to one that is healthy
-  down    remove everything that up has made, but for the cache
-  status  tell how the cluster is
+  up             make the cluster, or repair it; does nothing to one that is healthy
+  down           remove everything that up has made, but for the cache
+  status         tell how the cluster is
+  control-plane  build etcd and Kubernetes, to be run without a cluster, and print
+                 their paths, and that of the definitions of Tekton and Serving
 
 NODE_IMAGE, if set, is the node image to use.
 `
 
 func main() {
-	commands := map[string]func(context.Context, *env.Host) error{"up": up, "down": down, "status": status}
+	commands := map[string]func(context.Context, *env.Host) error{
+		"up": up, "down": down, "status": status, "control-plane": controlPlane,
+	}
 	if len(os.Args) != 2 || commands[os.Args[1]] == nil {
 		fmt.Fprint(os.Stderr, usage)
 		os.Exit(2)

@@ -1,0 +1,35 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package controlplane
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestVersionFlags(t *testing.T) {
+	got := versionFlags("v1.36.3")
+	for _, want := range []string{
+		"-X k8s.io/client-go/pkg/version.gitVersion=v1.36.3",
+		"-X k8s.io/component-base/version.gitMajor=1",
+		"-X k8s.io/component-base/version.gitMinor=36 ",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("versionFlags() = %q, want it to have %q", got, want)
+		}
+	}
+}
