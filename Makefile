@@ -146,6 +146,10 @@ bench-burst: install ## Apply 100 Functions at once; fail if more are built at o
 bench-runtimes: ## Measure what the wrappers cost, beside bare servers and others. Needs npm. ROUNDS=20
 	@mkdir -p build/bench && go build -o build/bench/runtimes ./test/performance/runtimes && build/bench/runtimes -rounds=$(or $(ROUNDS),20)
 
+.PHONY: bench-scale
+bench-scale: ## Measure Kiln with 100, 1,000 and 10,000 Functions; write docs/performance.md. Needs Linux. FUNCTIONS=100,1000
+	@mkdir -p build/bench && go build -o build/bench/scale ./test/performance/scale && build/bench/scale $(if $(FUNCTIONS),-functions=$(FUNCTIONS))
+
 ##@ Development
 
 .PHONY: generate

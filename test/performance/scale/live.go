@@ -1,0 +1,282 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kiln-dev/kiln/pkg/apis/config"
+	"github.com/kiln-dev/kiln/test"
+)
+
+// live is what becomes of many Functions when they are there.
+type live struct {
+	functions int
+	// base is the controller's memory before there are any.
+	base float64
+	// resync is a change of the configuration that touches none of them, restart a
+	// new start of the controller, and storm the edit of all of them.
+	resync, restart, storm taken
+	// idle and busy are how long single Functions of another namespace take until
+	// they are Ready: while nothing else happens, and while all of one namespace,
+	// which are edited, are built.
+	edited     int
+	idle, busy []time.Duration
+}
+
+// singles is how many single Functions are measured, one after the other.
+const singles = 9
+
+// live creates n Functions and has them live.
+func (b *bench) live(ctx context.Context, g *growth) error {
+	l := &b.found.live
+	l.functions = g.n
+	b.say("%d Functions by Kiln, and what becomes of them", g.n)
+	return inWorld(ctx, b.binaries, b.say, func(ctx context.Context, w *world) error {
+		before, err := w.used()
+		if err != nil {
+			return err
+		}
+		l.base = before.resident
+		keys := keysOf(g.n, one, two)
+		created, err := w.create(ctx, keys)
+		if err != nil {
+			return err
+		}
+		g.kiln = append(g.kiln, created)
+		for _, step := range []struct {
+			what string
+			do   func(context.Context, *live, []types.NamespacedName) error
+		}{
+			{"all are looked at, for a change of the configuration", w.resync},
+			{"the controller starts again", w.restart},
+			{"one namespace is edited, and another has single Functions", w.single},
+			{"all are edited at once", w.storm},
+		} {
+			w.say("  %s", step.what)
+			if err := step.do(ctx, l, keys); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// resync changes the configuration in a way that touches no Function there is,
+// which has the controller look at each of them.
+func (w *world) resync(ctx context.Context, l *live, keys []types.NamespacedName) (err error) {
+	l.resync, err = w.measure(ctx, func(ctx context.Context) error {
+		before, err := w.progress(ctx)
+		if err != nil {
+			return err
+		}
+		_, err = w.admin.kube.CoreV1().ConfigMaps(test.SystemNamespace).Patch(ctx, config.FunctionsConfigName, types.MergePatchType,
+			[]byte(`{"data":{"default-timeout":"123s"}}`), metav1.PatchOptions{})
+		if err != nil {
+			return fmt.Errorf("failed to change the configuration: %w", err)
+		}
+		return w.drained(ctx, before.done+float64(len(keys)))
+	})
+	w.tell(l.resync)
+	return err
+}
+
+// restart ends the controller and starts it again.
+func (w *world) restart(ctx context.Context, l *live, keys []types.NamespacedName) (err error) {
+	w.controller.stop()
+	if err := w.audit.settle(ctx, 30*time.Second); err != nil {
+		return err
+	}
+	if _, err := w.audit.take(); err != nil {
+		return err
+	}
+	begin := time.Now()
+	if err := w.startController(); err != nil {
+		return err
+	}
+	if err := w.drained(ctx, float64(len(keys))); err != nil {
+		return err
+	}
+	l.restart.wall = time.Since(begin)
+	if err := w.audit.settle(ctx, 30*time.Second); err != nil {
+		return err
+	}
+	used, err := w.used()
+	if err != nil {
+		return err
+	}
+	// Those of the others are not of the restart alone.
+	l.restart.controller, l.restart.resident = used.controller, used.resident
+	l.restart.requests, err = w.audit.take()
+	w.tell(l.restart)
+	return err
+}
+
+// single measures single Functions while nothing happens, and while those of a
+// whole other namespace are built anew.
+func (w *world) single(ctx context.Context, l *live, keys []types.NamespacedName) (err error) {
+	if l.idle, err = w.latencies(ctx, "idle"); err != nil {
+		return err
+	}
+	var edited []types.NamespacedName
+	for _, key := range keys {
+		if key.Namespace == one {
+			edited = append(edited, key)
+		}
+	}
+	l.edited = len(edited)
+	editing := make(chan error, 1)
+	go func() {
+		editing <- each(ctx, edited, func(ctx context.Context, key types.NamespacedName) error { return w.admin.edit(ctx, key, 2) })
+	}()
+	for len(l.busy) < singles {
+		latency, err := w.latency(ctx, fmt.Sprintf("busy-%d", len(l.busy)))
+		if err != nil {
+			return err
+		}
+		if w.tracker.count(edited, 2) == len(edited) {
+			break // All is quiet again: this one tells nothing.
+		}
+		l.busy = append(l.busy, latency)
+	}
+	w.say("    single Functions take %v, and %v meanwhile", l.idle, l.busy)
+	return errors.Join(<-editing, w.await(ctx, edited, 2))
+}
+
+// latencies measures single Functions, one after the other.
+func (w *world) latencies(ctx context.Context, name string) (all []time.Duration, err error) {
+	for i := range singles {
+		latency, err := w.latency(ctx, fmt.Sprintf("%s-%d", name, i))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, latency)
+	}
+	return all, nil
+}
+
+// latency returns how long a new Function takes until it is Ready.
+func (w *world) latency(ctx context.Context, name string) (time.Duration, error) {
+	key := types.NamespacedName{Namespace: other, Name: name}
+	begin := time.Now()
+	if err := w.admin.create(ctx, key); err != nil {
+		return 0, err
+	}
+	if err := w.await(ctx, []types.NamespacedName{key}, 1); err != nil {
+		return 0, err
+	}
+	at, _ := w.tracker.readyAt(key, 1)
+	return at.Sub(begin).Round(time.Millisecond), nil
+}
+
+// storm edits all Functions at once. Those of one namespace have been edited before.
+func (w *world) storm(ctx context.Context, l *live, keys []types.NamespacedName) (err error) {
+	l.storm, err = w.measure(ctx, func(ctx context.Context) error {
+		err := each(ctx, keys, func(ctx context.Context, key types.NamespacedName) error { return w.admin.edit(ctx, key, 3) })
+		if err != nil {
+			return err
+		}
+		var edited, editedTwice []types.NamespacedName
+		for _, key := range keys {
+			if key.Namespace == one {
+				editedTwice = append(editedTwice, key)
+			} else {
+				edited = append(edited, key)
+			}
+		}
+		if err := w.await(ctx, edited, 2); err != nil {
+			return err
+		}
+		return w.await(ctx, editedTwice, 3)
+	})
+	w.tell(l.storm)
+	return err
+}
+
+// queue is how far the controller is with what it has to look at.
+type queue struct {
+	done, waiting float64
+}
+
+// progress asks the controller's metrics.
+func (w *world) progress(ctx context.Context) (q queue, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, w.metrics, nil)
+	if err != nil {
+		return q, err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return q, fmt.Errorf("failed to read metrics: %w", err)
+	}
+	defer answer.Body.Close()
+	data, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return q, fmt.Errorf("failed to read metrics: %w", err)
+	}
+	return parseQueue(data)
+}
+
+// parseQueue reads the metrics of the controller's queue, which is several beside
+// that of credentials.
+func parseQueue(data []byte) (q queue, err error) {
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(data))
+	if err != nil {
+		return q, fmt.Errorf("failed to parse metrics: %w", err)
+	}
+	for name, family := range families {
+		for _, metric := range family.GetMetric() {
+			ours := false
+			for _, label := range metric.GetLabel() {
+				ours = ours || strings.Contains(label.GetValue(), "function.Reconciler")
+			}
+			switch {
+			case !ours:
+			case name == "kn_workqueue_process_duration_seconds":
+				q.done += float64(metric.GetHistogram().GetSampleCount())
+			case name == "kn_workqueue_depth":
+				q.waiting += metric.GetGauge().GetValue()
+			}
+		}
+	}
+	return q, nil
+}
+
+// drained waits until the controller has looked at as many Functions, and none
+// waits any more.
+func (w *world) drained(ctx context.Context, least float64) error {
+	return w.controller.until(ctx, "the controller has looked at all Functions", 10*time.Minute, func(ctx context.Context) error {
+		q, err := w.progress(ctx)
+		if err == nil && (q.done < least || q.waiting > 0) {
+			err = fmt.Errorf("it has looked at %.0f of %.0f, and %.0f wait", q.done, least, q.waiting)
+		}
+		return err
+	})
+}

@@ -1,0 +1,72 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// The program scale measures what Kiln costs with many Functions: a real etcd and
+// API server, the real controller and webhook as processes, and in place of Tekton
+// and Serving a stand-in that completes at once what they would run. It needs
+// Linux, no cluster, and about a quarter of an hour.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	sizes := flag.String("functions", "100,1000,10000", "how many Functions are created, one measurement after the other")
+	rounds := flag.Int("rounds", 3, "how often Kiln and the bare client are compared")
+	folder := flag.String("out", "build/bench", "where scale.json is written")
+	docs := flag.String("docs", "docs", "where performance.md and its plot are written")
+	flag.Parse()
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *sizes, *rounds, *folder, *docs); err != nil {
+		fmt.Fprintln(os.Stderr, "The benchmark has failed:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, sizes string, rounds int, out, docs string) error {
+	b := &bench{rounds: max(rounds, 1), begin: time.Now()}
+	for _, size := range strings.Split(sizes, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(size))
+		if err != nil || n < 1 {
+			return fmt.Errorf("%q is no number of Functions", size)
+		}
+		b.sizes = append(b.sizes, n)
+	}
+	folder, err := os.MkdirTemp("", "kiln-scale-binaries-")
+	if err != nil {
+		return fmt.Errorf("failed to make folder: %w", err)
+	}
+	defer os.RemoveAll(folder)
+	if b.binaries, err = build(ctx, folder); err != nil {
+		return err
+	}
+	if err := b.run(ctx); err != nil {
+		return err
+	}
+	return b.found.save(out, docs)
+}

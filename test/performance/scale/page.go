@@ -1,0 +1,231 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/palette"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+
+	"github.com/kiln-dev/kiln/test/performance/report"
+)
+
+// intro tells what is measured. What follows it is of the last run.
+const intro = `# Performance
+
+What Kiln costs with many Functions. This page, and its plots, are written by ` + "`make bench-scale`" + `, which needs Linux and no
+cluster; the same figures are in ` + "`build/bench/scale.json`" + `. How long one Function takes on a cluster is in
+[Builds](builds.md#how-long-it-takes).
+
+## What is measured
+
+Real are etcd and the API server, of the versions that the local cluster has, and Kiln's controller and webhook, as
+processes with the roles, the configuration and the environment of its manifests. All run on one machine, without
+limits of memory or CPU.
+
+In place of Tekton and Serving, and of all that they run, there is a stand-in: each TaskRun has succeeded, and each Service is
+ready, with one write of its status, as soon as a watch tells of it. Their definitions are real, their webhooks are not
+there. So builds and pods take no time here, and as many builds may run at once as there are. The registry is one in
+memory. There is no garbage collector: each measurement begins with an API server that knows nothing.
+
+The *bare client* is what the controller is compared with, in the same run, in turn: as many workers, the same watches, and
+only what cannot be avoided: for each Function it creates a ConfigMap, a TaskRun and a Service, copies of what Kiln makes,
+and writes the status three times, since there are two things to wait for and an end to tell. It reads nothing, compares
+nothing, emits no Events, and copes with nothing.
+
+*Writes* are those of the controller: all but Events, which have a column of their own, and its lease.
+
+`
+
+// page returns docs/performance.md.
+func page(r *report.Report) string {
+	var b strings.Builder
+	b.WriteString(intro)
+	fmt.Fprintf(&b, "Figures are of %d cores, medians where there are rounds.\n\n## Aims\n\n", runtime.NumCPU())
+	b.WriteString("| | aim | found | |\n|---|---|---|---|\n")
+	for _, a := range aims(r) {
+		met := "met"
+		if !a.met {
+			met = "**not met**"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", a.what, a.aim, a.found, met)
+	}
+	b.WriteString("\n## Creation\n\nAll at once, in two namespaces, from the first one applied until all are Ready.\n\n" +
+		"| Functions | seconds | the bare client | ratio | writes of each | Events of each | GETs of each | LISTs of each | conflicts | API server's CPU, ratio |\n" +
+		"|---|---|---|---|---|---|---|---|---|---|\n")
+	for _, row := range creations(r) {
+		p := row.Parts
+		fmt.Fprintf(&b, "| %s | %.1f | %s | %s | %.2f, of %s | %.2f | %.2f | %.2f | %.0f | %s |\n", strings.TrimPrefix(row.Name, "create-"), row.MedianS,
+			known(p, "bare_s", "%.1f"), ratioToBare(row), p["writes_per_function"], known(p, "bare_writes_per_function", "%.0f"), p["events_per_function"],
+			p["gets_per_function"], p["lists_per_function"], p["conflicts"], known(p, "apiserver_cpu_ratio", "%.2f"))
+	}
+	b.WriteString("\n## Growth\n\n![Time and CPU of each Function](performance-growth.svg)\n\n" +
+		"| Functions | ms of each | ms of the controller's CPU of each | ms of the API server's | controller, MiB |\n|---|---|---|---|---|\n")
+	for _, row := range creations(r) {
+		p := row.Parts
+		fmt.Fprintf(&b, "| %s | %.1f | %.2f | %.2f | %.0f |\n", strings.TrimPrefix(row.Name, "create-"), p["ms_per_function"],
+			p["controller_cpu_ms_per_function"], p["apiserver_cpu_ms_per_function"], p["controller_mib"])
+	}
+	steady(&b, r)
+	return b.String()
+}
+
+// steady tells of Functions that are there.
+func steady(b *strings.Builder, r *report.Report) {
+	resync, restart, storm := r.Row("steady-writes"), r.Row("restart"), r.Row("storm")
+	fmt.Fprintf(b, "\n## %.0f Functions that are Ready\n\n| | seconds | writes | Events | GETs | LISTs | controller's CPU, ms of each |\n|---|---|---|---|---|---|---|\n", resync.Parts["functions"])
+	for _, row := range []struct {
+		what string
+		*report.Row
+	}{{"a change of the configuration that touches none, after which each is looked at", resync}, {"a new start of the controller, until it has looked at each", restart}} {
+		p := row.Parts
+		fmt.Fprintf(b, "| %s | %.1f | %.0f | %.0f | %.0f | %.0f | %.2f |\n", row.what, row.MedianS, p["writes"], p["events"], p["gets"], p["lists"], p["controller_cpu_ms_per_function"])
+	}
+	p := restart.Parts
+	fmt.Fprintf(b, "\nAfter the start the controller has %.0f MiB: %.1f KiB for each Function beside what it has without them. A start lists each kind "+
+		"that is watched once, and TaskRuns a second time, for the queue of builds.\n", p["controller_mib"], p["controller_kib_per_function"])
+	p = storm.Parts
+	fmt.Fprintf(b, "\n## Storm\n\nThe source of all %.0f is edited at once: all are Ready with it after %.1f s, %.2f times what their creation took, "+
+		"with %.2f writes of each and %.0f conflicts.\n\nWhile %.0f Functions of one namespace are edited and built, a new Function in another one is Ready after %.3f s "+
+		"(median of %.0f, one after the other); while nothing else happens, after %.3f s.\n",
+		p["functions"], storm.MedianS, storm.Ratio, p["writes_per_function"], p["conflicts"], p["edited_beside"], p["busy_s"], p["busy_samples"], p["idle_s"])
+}
+
+// creations returns the rows of creations.
+func creations(r *report.Report) (rows []report.Row) {
+	for _, row := range r.Rows {
+		if strings.HasPrefix(row.Name, "create-") {
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+// known returns a figure that not each row has.
+func known(parts map[string]float64, name, format string) string {
+	if value, ok := parts[name]; ok {
+		return fmt.Sprintf(format, value)
+	}
+	return "–"
+}
+
+func ratioToBare(row report.Row) string {
+	if _, ok := row.Parts["bare_s"]; !ok {
+		return "–"
+	}
+	return fmt.Sprintf("%.2f", row.Ratio)
+}
+
+// aim is what is to be, and what is.
+type aim struct {
+	what, aim, found string
+	met              bool
+}
+
+// atMost returns the aim that something is no more than that.
+func atMost(what string, found, most float64, unit string) aim {
+	return aim{what: what, aim: strings.TrimSpace(fmt.Sprintf("≤ %.4g %s", most, unit)), found: strings.TrimSpace(fmt.Sprintf("%.3g %s", found, unit)), met: found <= most}
+}
+
+// aims compares what was found with what is to be, as far as it was measured.
+func aims(r *report.Report) (all []aim) {
+	rows := creations(r)
+	compared, last := report.Row{}, rows[len(rows)-1]
+	for _, row := range rows {
+		if _, ok := row.Parts["bare_s"]; ok {
+			compared = row
+		}
+	}
+	if p := compared.Parts; p != nil {
+		of := strings.Replace(compared.Name, "create-", "creation of ", 1)
+		all = append(all,
+			atMost(of+": time, of the bare client's", compared.Ratio, 1.25, ""),
+			atMost(of+": writes of each", p["writes_per_function"], p["bare_writes_per_function"]+1, ""),
+			atMost(of+": LISTs", math.Round(p["lists_per_function"]*1000)/1000, 0, "of each"),
+			atMost(of+": conflicts", p["conflicts"], 0, ""))
+		if last.Name != compared.Name {
+			all = append(all, atMost(strings.Replace(last.Name, "create-", "time of each of ", 1)+", of that of "+strings.TrimPrefix(compared.Name, "create-"),
+				last.Parts["ms_per_function"]/p["ms_per_function"], 1.3, ""))
+		}
+	}
+	resync, restart, storm := r.Row("steady-writes"), r.Row("restart"), r.Row("storm")
+	return append(all,
+		atMost("memory of the controller, beside its base", restart.Parts["controller_kib_per_function"], 20, "KiB of each"),
+		atMost("writes of a change of the configuration that touches none", resync.Parts["writes"], 0, ""),
+		atMost("writes of a new start", restart.Parts["writes"], 0, ""),
+		atMost("new start until each was looked at", restart.MedianS, 30, "s"),
+		atMost(fmt.Sprintf("single Function while %.0f of another namespace are built, of when nothing is", storm.Parts["edited_beside"]), storm.Parts["busy_ratio"], 2, ""))
+}
+
+// save writes the report: as JSON in one folder, as a page with its plot in another.
+func (r *results) save(folder, docs string) error {
+	found := r.report()
+	if err := report.WriteJSON(folder, "scale", found); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(docs, 0o755); err != nil {
+		return fmt.Errorf("failed to make folder: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(docs, "performance.md"), []byte(page(found)), 0o644); err != nil {
+		return fmt.Errorf("failed to write page: %w", err)
+	}
+	return plotGrowth(found, filepath.Join(docs, "performance-growth.svg"))
+}
+
+// plotGrowth draws what each Function takes, by how many there are.
+func plotGrowth(r *report.Report, file string) error {
+	p := plot.New()
+	p.Title.Text = "What each of many Functions takes to be created"
+	p.X.Label.Text, p.Y.Label.Text = "Functions", "milliseconds of each"
+	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+	p.Y.Min = 0
+	p.Legend.Top = true
+	lines := []struct{ name, part string }{
+		{"time", "ms_per_function"}, {"API server's CPU", "apiserver_cpu_ms_per_function"}, {"controller's CPU", "controller_cpu_ms_per_function"},
+	}
+	colors := palette.Rainbow(len(lines), 0, 1, 0.6, 0.9, 1).Colors()
+	highest := 0.0
+	for i, l := range lines {
+		var points plotter.XYs
+		for _, row := range creations(r) {
+			n := math.Round(1000 * row.MedianS / row.Parts["ms_per_function"])
+			points = append(points, plotter.XY{X: n, Y: row.Parts[l.part]})
+			highest = cmp.Or(max(highest, row.Parts[l.part]), 1)
+		}
+		line, dots, err := plotter.NewLinePoints(points)
+		if err != nil {
+			return fmt.Errorf("failed to plot report: %w", err)
+		}
+		line.Color, dots.Color, line.Width = colors[i], colors[i], vg.Points(2)
+		p.Add(line, dots)
+		p.Legend.Add(l.name, line, dots)
+	}
+	p.Y.Max = highest * 1.4
+	if err := p.Save(vg.Points(720), vg.Points(360), file); err != nil {
+		return fmt.Errorf("failed to write plot: %w", err)
+	}
+	return nil
+}

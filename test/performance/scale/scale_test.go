@@ -1,0 +1,206 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func TestCount(t *testing.T) {
+	const log = `{"verb":"create","user":{"username":"system:serviceaccount:kiln-system:controller"},"objectRef":{"resource":"taskruns"},"responseStatus":{"code":201}}
+{"verb":"update","user":{"username":"system:serviceaccount:kiln-system:controller"},"objectRef":{"resource":"functions","subresource":"status"},"responseStatus":{"code":200}}
+{"verb":"update","user":{"username":"system:serviceaccount:kiln-system:controller"},"objectRef":{"resource":"functions","subresource":"status"},"responseStatus":{"code":409,"reason":"Conflict"}}
+{"verb":"create","user":{"username":"system:serviceaccount:kiln-system:controller"},"objectRef":{"resource":"events"},"responseStatus":{"code":201}}
+{"verb":"update","user":{"username":"system:serviceaccount:kiln-system:controller"},"objectRef":{"resource":"leases"},"responseStatus":{"code":200}}
+{"verb":"list","user":{"username":"system:serviceaccount:kiln-system:controller"},"objectRef":{"resource":"taskruns"},"responseStatus":{"code":200}}
+{"verb":"get","user":{"username":"system:serviceaccount:kiln-system:controller"},"objectRef":{"resource":"functions"},"responseStatus":{"code":200}}
+{"verb":"update","user":{"username":"stand-in"},"objectRef":{"resource":"taskruns","subresource":"status"},"responseStatus":{"code":200}}
+`
+	counted := requests{}
+	if err := counted.count(strings.NewReader(log)); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name    string
+		selects func(request) bool
+		want    int
+	}{
+		// A conflict is a write that was in vain.
+		{"writes", isWrite, 3},
+		{"events", isEvent, 1},
+		{"gets", isGet, 1},
+		{"lists", isList, 1},
+		{"conflicts", isConflict, 1},
+	} {
+		if got := counted.of(controllerUser, test.selects); got != test.want {
+			t.Errorf("%s = %d, want %d", test.name, got, test.want)
+		}
+	}
+	if err := counted.count(strings.NewReader(`{"verb":`)); err == nil {
+		t.Error("half a line is counted")
+	}
+}
+
+func TestParseUsage(t *testing.T) {
+	got, err := parseUsage("7 (a (b) c) S 1 7 7 0 -1 4194560 1 0 0 0 250 50 0 0 20 0", "900 300 200 1 0 100 0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := usage{cpu: 3, resident: 300 * float64(os.Getpagesize())}
+	if got != want {
+		t.Errorf("parseUsage() = %+v, want %+v", got, want)
+	}
+	for _, stat := range []string{"", "7 (a) S 1", "7 (a) S 1 7 7 0 -1 4194560 1 0 0 0 x 50 0"} {
+		if got, err := parseUsage(stat, "900 300"); err == nil {
+			t.Errorf("parseUsage(%q) = %+v, want an error", stat, got)
+		}
+	}
+}
+
+func TestKeysOf(t *testing.T) {
+	want := []types.NamespacedName{
+		{Namespace: "one", Name: "fn-00000"}, {Namespace: "two", Name: "fn-00001"}, {Namespace: "one", Name: "fn-00002"},
+	}
+	if diff := cmp.Diff(want, keysOf(3, one, two)); diff != "" {
+		t.Errorf("keysOf (-want, +got): %s", diff)
+	}
+}
+
+// TestAdapted checks Kiln's manifests as they are.
+func TestAdapted(t *testing.T) {
+	t.Chdir("../../..")
+	objects, environment, err := adapted("127.0.0.1:5000", "8443")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(objects)
+	for _, want := range []string{
+		"push: 127.0.0.1:5000", "insecure: 127.0.0.1:5000", "baseImage: 127.0.0.1:5000/base:1", "externalName: localhost",
+		"port: 8443", `max-concurrent-builds: "0"`, "kaniko-image: 127.0.0.1:5000/kaniko-image:1",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the manifests lack %q", want)
+		}
+	}
+	for _, unwanted := range []string{"kind: Deployment", "kind: PodDisruptionBudget", "\n  kaniko-image: ko://", "baseImage: node:24-bookworm-slim\n    language: nodejs\n  _"} {
+		if strings.Contains(text, unwanted) {
+			t.Errorf("the manifests have %q", unwanted)
+		}
+	}
+	if len(environment["controller"]) == 0 {
+		t.Error("the controller's environment is not found")
+	}
+}
+
+// taking returns what it took to create 10 Functions.
+func taking(wall time.Duration, writes, lists int) taken {
+	return taken{wall: wall, api: wall.Seconds(), resident: 100 << 20, requests: requests{
+		{User: controllerUser, Verb: "create", Resource: "configmaps"}: writes,
+		{User: controllerUser, Verb: "list", Resource: "taskruns"}:     lists,
+	}}
+}
+
+func newResults() *results {
+	return &results{
+		growth: []growth{
+			{n: 10, kiln: []taken{taking(3*time.Second, 70, 0), taking(5*time.Second, 70, 0)}, bare: []taken{taking(2*time.Second, 60, 0), taking(5*time.Second, 60, 0)}},
+			{n: 100, kiln: []taken{taking(60*time.Second, 900, 100)}},
+		},
+		live: live{
+			functions: 100, base: 90 << 20, edited: 50,
+			resync: taken{wall: time.Second}, restart: taking(20*time.Second, 1, 6), storm: taking(90*time.Second, 900, 100),
+			idle: []time.Duration{time.Second}, busy: []time.Duration{3 * time.Second},
+		},
+	}
+}
+
+func TestReport(t *testing.T) {
+	got := newResults().report()
+	names := make([]string, 0, len(got.Rows))
+	for _, row := range got.Rows {
+		names = append(names, row.Name)
+	}
+	if diff := cmp.Diff([]string{"create-10", "create-100", "steady-writes", "restart", "storm"}, names); diff != "" {
+		t.Errorf("rows (-want, +got): %s", diff)
+	}
+	for _, test := range []struct {
+		row       string
+		got, want float64
+	}{
+		{"create-10", got.Row("create-10").Ratio, 1.25}, // Of 1.5 and 1.
+		{"create-10", got.Row("create-10").Parts["writes_per_function"], 7},
+		{"create-10", got.Row("create-10").Parts["bare_writes_per_function"], 6},
+		{"create-100", got.Row("create-100").Ratio, 1.5},
+		{"create-100", got.Row("create-100").Parts["lists_per_function"], 1},
+		{"restart", got.Row("restart").Parts["controller_kib_per_function"], 102.4},
+		{"storm", got.Row("storm").Ratio, 1.5},
+		{"storm", got.Row("storm").Parts["busy_ratio"], 3},
+	} {
+		if diff := cmp.Diff(test.want, test.got, cmp.Comparer(func(x, y float64) bool { return x-y < 1e-9 && y-x < 1e-9 })); diff != "" {
+			t.Errorf("%s (-want, +got): %s", test.row, diff)
+		}
+	}
+}
+
+func TestSave(t *testing.T) {
+	folder := t.TempDir()
+	if err := newResults().save(folder+"/bench", folder+"/docs"); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"bench/scale.json", "docs/performance-growth.svg"} {
+		if info, err := os.Stat(folder + "/" + file); err != nil || info.Size() == 0 {
+			t.Errorf("%s = %v, %v", file, info, err)
+		}
+	}
+	data, err := os.ReadFile(folder + "/docs/performance.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"| creation of 10: time, of the bare client's | ≤ 1.25 | 1.25 | met |",
+		"| writes of a new start | ≤ 0 | 1 | **not met** |",
+		"| 10 | 4.0 | 3.5 | 1.25 | 7.00, of 6 |",
+		"| 100 | 60.0 | – | – | 9.00, of – |",
+	} {
+		if !strings.Contains(string(data), want) {
+			t.Errorf("the page lacks %q:\n%s", want, data)
+		}
+	}
+}
+
+func TestParseQueue(t *testing.T) {
+	const text = `# TYPE kn_workqueue_depth gauge
+kn_workqueue_depth{name="github.com.kiln-dev.kiln.pkg.reconciler.function.Reconciler-fast"} 2
+kn_workqueue_depth{name="github.com.kiln-dev.kiln.pkg.reconciler.function.Reconciler-slow"} 1
+kn_workqueue_depth{name="image-lookups"} 4
+# TYPE kn_workqueue_process_duration_seconds histogram
+kn_workqueue_process_duration_seconds_bucket{name="github.com.kiln-dev.kiln.pkg.reconciler.function.Reconciler-consumer",le="+Inf"} 5
+kn_workqueue_process_duration_seconds_sum{name="github.com.kiln-dev.kiln.pkg.reconciler.function.Reconciler-consumer"} 1.5
+kn_workqueue_process_duration_seconds_count{name="github.com.kiln-dev.kiln.pkg.reconciler.function.Reconciler-consumer"} 5
+`
+	got, err := parseQueue([]byte(text))
+	if want := (queue{done: 5, waiting: 3}); err != nil || got != want {
+		t.Errorf("parseQueue() = %+v, %v, want %+v", got, err, want)
+	}
+}

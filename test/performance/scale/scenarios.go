@@ -1,0 +1,161 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"knative.dev/pkg/controller"
+)
+
+// bench is what is measured.
+type bench struct {
+	binaries
+	sizes  []int
+	rounds int
+
+	begin time.Time
+	found results
+}
+
+// results is what was found.
+type results struct {
+	// growth has the creation of each number of Functions.
+	growth []growth
+	// live is what becomes of the most of them.
+	live live
+}
+
+// growth is the creation of n Functions, by Kiln and by the bare client.
+type growth struct {
+	n          int
+	kiln, bare []taken
+}
+
+// say tells the user how far it is.
+func (b *bench) say(format string, args ...any) {
+	fmt.Printf("%6.0f s  %s\n", time.Since(b.begin).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// most is the largest number of Functions that Kiln and the bare client are
+// compared with: beyond it there is only more of the same.
+const most = 1000
+
+// run measures everything.
+func (b *bench) run(ctx context.Context) error {
+	for _, n := range b.sizes {
+		g := growth{n: n}
+		if n <= most {
+			if err := b.compare(ctx, &g); err != nil {
+				return err
+			}
+		}
+		if n == slices.Max(b.sizes) {
+			if err := b.live(ctx, &g); err != nil {
+				return err
+			}
+		} else if n > most {
+			if err := b.grow(ctx, &g); err != nil {
+				return err
+			}
+		}
+		b.found.growth = append(b.found.growth, g)
+	}
+	return nil
+}
+
+// workers returns how many Functions the controller works on at a time.
+func (k *kiln) workers() int {
+	for _, variable := range k.environment["controller"] {
+		if value, ok := strings.CutPrefix(variable, "K_THREADS_PER_CONTROLLER="); ok {
+			if n, err := strconv.Atoi(value); err == nil {
+				return n
+			}
+		}
+	}
+	return controller.DefaultThreadsPerController
+}
+
+// compare creates n Functions, several times, by Kiln and by the bare client in turn.
+func (b *bench) compare(ctx context.Context, g *growth) error {
+	for round := range b.rounds {
+		b.say("%d Functions by the bare client, round %d of %d", g.n, round+1, b.rounds)
+		err := inWorld(ctx, b.binaries, b.say, func(ctx context.Context, w *world) error {
+			if err := w.goBare(ctx, w.workers()); err != nil {
+				return err
+			}
+			t, err := w.create(ctx, keysOf(g.n, one, two))
+			g.bare = append(g.bare, t)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		b.say("%d Functions by Kiln, round %d of %d", g.n, round+1, b.rounds)
+		if err := b.grow(ctx, g); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// grow has Kiln create n Functions.
+func (b *bench) grow(ctx context.Context, g *growth) error {
+	return inWorld(ctx, b.binaries, b.say, func(ctx context.Context, w *world) error {
+		t, err := w.create(ctx, keysOf(g.n, one, two))
+		g.kiln = append(g.kiln, t)
+		return err
+	})
+}
+
+// create creates Functions and waits until all are Ready.
+func (w *world) create(ctx context.Context, keys []types.NamespacedName) (taken, error) {
+	t, err := w.measure(ctx, func(ctx context.Context) error {
+		if err := each(ctx, keys, w.admin.create); err != nil {
+			return err
+		}
+		return w.await(ctx, keys, 1)
+	})
+	if err == nil {
+		w.tell(t)
+	}
+	return t, err
+}
+
+// requestsOf returns the requests in words, the most frequent first.
+func requestsOf(all requests) (lines []string) {
+	keys := slices.SortedFunc(maps.Keys(all), func(x, y request) int {
+		return cmp.Or(all[y]-all[x], strings.Compare(x.String(), y.String()))
+	})
+	for _, r := range keys {
+		lines = append(lines, fmt.Sprintf("%7d  %s", all[r], r))
+	}
+	return lines
+}
+
+// String returns the request in words.
+func (r request) String() string {
+	return strings.TrimSpace(fmt.Sprintf("%s %s %s %s", r.User, r.Verb, r.Resource, r.Failure))
+}

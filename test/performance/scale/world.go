@@ -1,0 +1,237 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	// sayEvery is how often it is told how far a measurement is.
+	sayEvery = 10 * time.Second
+	// patience is how long it may take until the next Function is Ready.
+	patience = 2 * time.Minute
+)
+
+// The namespaces of Functions. Those that are many are in two, so that there are
+// many in each.
+const (
+	one   = "one"
+	two   = "two"
+	other = "other"
+)
+
+// world is all that a measurement needs, made for it, and gone after it.
+type world struct {
+	*kiln
+	tracker *tracker
+	images  *images
+	failed  chan error
+	say     func(format string, args ...any)
+
+	// stopBare ends the bare client.
+	stopBare context.CancelFunc
+}
+
+// inWorld calls do with a new world, in which there is one Function that Kiln has
+// made Ready. Where do fails, its logs are kept.
+func inWorld(ctx context.Context, b binaries, say func(string, ...any), do func(context.Context, *world) error) (err error) {
+	folder, err := os.MkdirTemp("", "kiln-scale-")
+	if err != nil {
+		return fmt.Errorf("failed to make folder: %w", err)
+	}
+	defer func() {
+		if err == nil {
+			err = os.RemoveAll(folder)
+			return
+		}
+		_ = os.RemoveAll(filepath.Join(folder, "etcd"))
+		err = fmt.Errorf("%w (logs are in %s)", err, folder)
+	}()
+	plane, err := startPlane(ctx, b, folder)
+	if err != nil {
+		return err
+	}
+	defer plane.stop()
+	w := &world{failed: make(chan error, 1), say: say}
+	if w.images, err = startImages(); err != nil {
+		return err
+	}
+	defer w.images.stop()
+	if w.kiln, err = install(ctx, plane, b, w.images.address); err != nil {
+		return err
+	}
+	defer w.kiln.stop()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if err := w.begin(ctx); err != nil {
+		return err
+	}
+	return do(ctx, w)
+}
+
+// begin starts what stands by, and the controller, and waits for a first Function.
+func (w *world) begin(ctx context.Context) error {
+	clients, err := w.clients(standInUser)
+	if err != nil {
+		return err
+	}
+	for _, namespace := range []string{one, two, other} {
+		if err := w.makeNamespace(ctx, namespace); err != nil {
+			return err
+		}
+	}
+	(&standIn{clients: clients, images: w.images, failed: w.failed}).run(ctx)
+	if w.tracker, err = track(ctx, w.admin); err != nil {
+		return err
+	}
+	if err := w.startController(); err != nil {
+		return err
+	}
+	if err := w.admin.create(ctx, first); err != nil {
+		return err
+	}
+	return w.await(ctx, []types.NamespacedName{first}, 1)
+}
+
+// first is the Function that the bare client copies.
+var first = types.NamespacedName{Namespace: other, Name: "first"}
+
+// await waits until the Functions are Ready, or somebody has failed.
+func (w *world) await(ctx context.Context, keys []types.NamespacedName, generation int64) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case err := <-w.failed:
+			cancel(err)
+		case <-w.controller.ended:
+			if w.stopBare == nil {
+				cancel(fmt.Errorf("the controller has ended: %s", tail(w.controller.log)))
+			}
+		case <-ctx.Done():
+		}
+	}()
+	err := w.tracker.await(ctx, keys, generation, patience, func(ready int) {
+		w.say("    %d of %d Functions are Ready", ready, len(keys))
+	})
+	if cause := context.Cause(ctx); errors.Is(err, context.Canceled) && cause != nil {
+		return cause
+	}
+	return err
+}
+
+// goBare has the bare client do the controller's work from now on.
+func (w *world) goBare(ctx context.Context, workers int) error {
+	// It must not see what it is not to copy: the first Function is Ready.
+	pattern, err := patternOf(ctx, w.admin, first)
+	if err != nil {
+		return err
+	}
+	w.controller.stop()
+	// It is the controller, for the API server and its limits.
+	clients, err := w.clients(controllerUser)
+	if err != nil {
+		return err
+	}
+	ctx, w.stopBare = context.WithCancel(ctx)
+	b := &bare{clients: clients, pattern: pattern, failed: func(err error) {
+		select {
+		case w.failed <- err:
+		default:
+		}
+	}}
+	return b.run(ctx, workers)
+}
+
+// taken is what something has taken: time, CPU, requests.
+type taken struct {
+	wall time.Duration
+	// The CPU time in seconds.
+	api, etcd, webhook, controller float64
+	// resident is the controller's memory after it, in bytes.
+	resident float64
+	requests requests
+}
+
+// measure returns what it takes to do something.
+func (w *world) measure(ctx context.Context, do func(context.Context) error) (t taken, err error) {
+	if err := w.audit.settle(ctx, 30*time.Second); err != nil {
+		return t, err
+	}
+	if _, err := w.audit.take(); err != nil {
+		return t, err
+	}
+	before, err := w.used()
+	if err != nil {
+		return t, err
+	}
+	begin := time.Now()
+	if err := do(ctx); err != nil {
+		return t, err
+	}
+	t.wall = time.Since(begin)
+	// What nobody waits for belongs to it: Events, and tags in the registry.
+	if err := w.audit.settle(ctx, time.Minute); err != nil {
+		return t, err
+	}
+	after, err := w.used()
+	if err != nil {
+		return t, err
+	}
+	t.api, t.etcd = after.api-before.api, after.etcd-before.etcd
+	t.webhook, t.controller, t.resident = after.webhook-before.webhook, after.controller-before.controller, after.resident
+	t.requests, err = w.audit.take()
+	return t, err
+}
+
+// used returns what the processes have used.
+func (w *world) used() (t taken, err error) {
+	for _, one := range []struct {
+		process *process
+		cpu     *float64
+	}{{w.api, &t.api}, {w.etcd, &t.etcd}, {w.webhook, &t.webhook}, {w.controller, &t.controller}} {
+		if one.process == w.controller && w.stopBare != nil {
+			continue
+		}
+		u, err := one.process.usage()
+		if err != nil {
+			return t, err
+		}
+		*one.cpu = u.cpu
+		if one.process == w.controller {
+			t.resident = u.resident
+		}
+	}
+	return t, nil
+}
+
+// tell tells what something has taken.
+func (w *world) tell(t taken) {
+	w.say("    %.1f s; CPU: API server %.1f s, etcd %.1f s, webhook %.1f s, controller %.1f s; controller's memory %.0f MiB",
+		t.wall.Seconds(), t.api, t.etcd, t.webhook, t.controller, t.resident/(1<<20))
+	for _, line := range requestsOf(t.requests) {
+		w.say("      %s", line)
+	}
+}
