@@ -40,6 +40,11 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	apiadmission "k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/plugin/cel"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/cel/environment"
 	_ "knative.dev/pkg/client/injection/kube/informers/admissionregistration/v1/mutatingwebhookconfiguration/fake"
 	_ "knative.dev/pkg/client/injection/kube/informers/admissionregistration/v1/validatingwebhookconfiguration/fake"
 	"knative.dev/pkg/configmap"
@@ -346,6 +351,47 @@ func checkHook(t *testing.T, configuration, hook string, client admissionregistr
 	if policy == nil || *policy != admissionregistrationv1.Fail {
 		t.Errorf("%s lets pass what it cannot check", configuration)
 	}
+}
+
+// TestStatusPassesBy checks, as the API server does, that what the controller
+// writes of Functions needs no webhook, and that what users write does.
+func TestStatusPassesBy(t *testing.T) {
+	conditions := map[string][]admissionregistrationv1.MatchCondition{}
+	for _, c := range typed[admissionregistrationv1.MutatingWebhookConfiguration](t, "MutatingWebhookConfiguration") {
+		conditions[c.Name] = c.Webhooks[0].MatchConditions
+	}
+	for _, c := range typed[admissionregistrationv1.ValidatingWebhookConfiguration](t, "ValidatingWebhookConfiguration") {
+		conditions[c.Name] = c.Webhooks[0].MatchConditions
+	}
+	for _, name := range []string{defaultingName, validationName} {
+		for subresource, want := range map[string]bool{"": true, "status": false} {
+			if got := isCalled(t, conditions[name], subresource); got != want {
+				t.Errorf("%s is called for a write of %q: %v, want %v", name, subresource, got, want)
+			}
+		}
+	}
+}
+
+// isCalled says whether a webhook with these conditions is called for a Function.
+func isCalled(t *testing.T, conditions []admissionregistrationv1.MatchCondition, subresource string) bool {
+	t.Helper()
+	expressions := make([]cel.ExpressionAccessor, 0, len(conditions))
+	for _, c := range conditions {
+		expressions = append(expressions, (*matchconditions.MatchCondition)(&c))
+	}
+	compiler := cel.NewConditionCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
+	options := cel.OptionalVariableDeclarations{HasParams: false, HasAuthorizer: true}
+	matcher := matchconditions.NewMatcher(compiler.CompileCondition(expressions, options, environment.StoredExpressions), nil, "webhook", "test", t.Name())
+	fn := &v1alpha1.Function{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "fn"}}
+	kind, resource := v1alpha1.SchemeGroupVersion.WithKind("Function"), v1alpha1.SchemeGroupVersion.WithResource("functions")
+	attributes := apiadmission.NewAttributesRecord(fn, fn, kind, fn.Namespace, fn.Name, resource, subresource, apiadmission.Update, nil, false, &user.DefaultInfo{})
+	result := matcher.Match(t.Context(), &apiadmission.VersionedAttributes{
+		Attributes: attributes, VersionedKind: kind, VersionedObject: fn, VersionedOldObject: fn,
+	}, nil, nil)
+	if result.Error != nil {
+		t.Fatal(result.Error)
+	}
+	return result.Matches
 }
 
 func namesToUpdate(role *rbacv1.ClusterRole, resource string) (names []string) {
