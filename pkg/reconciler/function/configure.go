@@ -19,7 +19,6 @@ package function
 import (
 	"context"
 	"fmt"
-	"maps"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -196,7 +195,7 @@ func (r *Reconciler) configure(ctx context.Context, fn *v1alpha1.Function, want 
 		fn.Status.MarkConfigurationUnknown(v1alpha1.ReasonWaitingForDeletion, "ConfigMap %s is being deleted.", existing.Name)
 		return from.awaitDeletion("ConfigMap", existing.Name)
 	}
-	if !maps.Equal(existing.Data, desired.Data) {
+	if digestOfContent(existing) != digestOfContent(desired) {
 		// Only one that somebody else has made in our name can differ, as ours is
 		// immutable. Its deletion wakes the Function.
 		if err := r.kube.CoreV1().ConfigMaps(fn.Namespace).Delete(ctx, existing.Name, deleteOptions(existing)); err != nil && !isGone(err) {
@@ -205,10 +204,8 @@ func (r *Reconciler) configure(ctx context.Context, fn *v1alpha1.Function, want 
 		fn.Status.MarkConfigurationUnknown(v1alpha1.ReasonWaitingForDeletion, "ConfigMap %s was changed; it is being replaced.", existing.Name)
 		return nil
 	}
-	if healed := existing.DeepCopy(); heal(healed, desired, fn) {
-		if _, err := r.kube.CoreV1().ConfigMaps(fn.Namespace).Update(ctx, healed, metav1.UpdateOptions{}); err != nil {
-			return fmt.Errorf("failed to update ConfigMap: %w", err)
-		}
+	if err := r.healConfigMap(ctx, existing, func(cm *corev1.ConfigMap) bool { return heal(cm, desired, fn) }); err != nil {
+		return err
 	}
 	if err := r.deleteOtherConfigMaps(ctx, fn, existing.Name); err != nil {
 		return err

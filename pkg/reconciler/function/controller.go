@@ -101,9 +101,8 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 	watch(ctx, functions.Informer(), withoutManagedFields, controller.HandleAll(impl.Enqueue))
 	watch(ctx, functions.Informer(), withoutManagedFields, releaseDeleted(r.queue))
 	watch(ctx, taskRuns.Informer(), withoutManagedFields, countBuilds(r.queue, enqueueFunctionOf(impl)))
-	for _, children := range []cache.SharedIndexInformer{configMaps.Informer(), services.Informer()} {
-		watch(ctx, children, withoutManagedFields, controller.HandleAll(enqueueFunctionOf(impl)))
-	}
+	watch(ctx, configMaps.Informer(), withoutContent, controller.HandleAll(enqueueFunctionOf(impl)))
+	watch(ctx, services.Informer(), withoutManagedFields, controller.HandleAll(enqueueFunctionOf(impl)))
 	watch(ctx, pods.Informer(), withoutPodSpec, cache.FilteringResourceEventHandler{
 		FilterFunc: isTelling(functions.Lister()),
 		Handler:    controller.HandleAll(impl.EnqueueLabelOfNamespaceScopedResource("", serverless.FunctionNameLabelKey)),
