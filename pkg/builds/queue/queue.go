@@ -144,6 +144,8 @@ type running struct {
 	stalled  bool
 	// unseen is when the build was started, until it is seen.
 	unseen time.Time
+	// doubtful builds may not exist. They do not count.
+	doubtful bool
 }
 
 // New returns a Queue that lets nobody start until it is opened. It calls wake,
@@ -247,7 +249,7 @@ func (q *Queue) SetLimits(limits Limits) {
 func (q *Queue) Ask(function types.NamespacedName, ticket Ticket) Place {
 	q.mu.Lock()
 	for _, b := range q.running {
-		if b.function == function {
+		if b.function == function && !b.doubtful {
 			q.mu.Unlock()
 			return Place{Granted: true}
 		}
@@ -291,6 +293,34 @@ func (q *Queue) ask(function types.NamespacedName, ticket Ticket) (Place, []type
 		w.told = q.survey().place(w)
 	}
 	return Place{Number: w.told, Since: w.Since}, woken
+}
+
+// Doubt tells of a build that was started, but may not exist: it takes nobody's
+// place until it is seen.
+func (q *Queue) Doubt(build types.NamespacedName) {
+	q.mu.Lock()
+	b, ok := q.running[build]
+	if !ok {
+		q.mu.Unlock()
+		return
+	}
+	b.doubtful = true
+	q.running[build] = b
+	q.advance()
+}
+
+// Running returns the builds of a Function that are known to run, or may: those
+// that were seen and have not ended, and those that were started and are not seen
+// yet. Whoever has opened the queue, and started all builds since, hears of all.
+func (q *Queue) Running(function types.NamespacedName, uid types.UID) (builds []types.NamespacedName) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for name, b := range q.running {
+		if b.function == function && b.uid == uid {
+			builds = append(builds, name)
+		}
+	}
+	return builds
 }
 
 // Release gives back what a Function was granted and has not used, or its place.
@@ -398,8 +428,7 @@ func (q *Queue) load() load {
 		l.by[function.Namespace]++
 	}
 	for name, b := range q.running {
-		if !b.unseen.IsZero() && q.now().Sub(b.unseen) > unseenPatience {
-			delete(q.running, name)
+		if b.doubtful || !b.unseen.IsZero() && q.now().Sub(b.unseen) > unseenPatience {
 			continue
 		}
 		l.by[name.Namespace]++

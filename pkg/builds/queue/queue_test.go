@@ -641,3 +641,41 @@ func TestConcurrency(t *testing.T) {
 		t.Errorf("%d ran at once, want %d", most, limit)
 	}
 }
+
+func TestDoubt(t *testing.T) {
+	function, other := types.NamespacedName{Namespace: "a", Name: "fn"}, types.NamespacedName{Namespace: "b", Name: "fn"}
+	build := types.NamespacedName{Namespace: "a", Name: "fn-1"}
+	q := New(Limits{Cluster: 1}, func(types.NamespacedName) {})
+	if err := q.Open(nil, func() ([]Build, error) { return nil, nil }); err != nil {
+		t.Fatal(err)
+	}
+	ticket := Ticket{UID: "uid"}
+	if !q.Start(function, ticket, build).Granted {
+		t.Fatal("the only one waits")
+	}
+	if q.Ask(other, Ticket{}).Granted {
+		t.Fatal("there are two")
+	}
+	q.Doubt(build)
+	if !q.Ask(other, Ticket{}).Granted {
+		t.Error("what may not exist takes a place")
+	}
+	if q.Ask(function, ticket).Granted {
+		t.Error("there is a place for a second one")
+	}
+	if got := q.Running(function, ticket.UID); !slices.Equal(got, []types.NamespacedName{build}) {
+		t.Errorf("Running() = %v, want %v", got, build)
+	}
+	if got := q.Running(function, "another"); got != nil {
+		t.Errorf("Running() of another Function of that name = %v", got)
+	}
+	q.Release(other)
+	q.See(Build{Name: build, Function: function, UID: ticket.UID})
+	if q.Ask(other, Ticket{}).Granted {
+		t.Error("what was seen takes no place")
+	}
+	q.End(build)
+	if got := q.Running(function, ticket.UID); got != nil {
+		t.Errorf("Running() = %v when it has ended", got)
+	}
+}

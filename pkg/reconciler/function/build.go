@@ -21,6 +21,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -66,7 +67,7 @@ func (r *Reconciler) build(ctx context.Context, fn *v1alpha1.Function, want *pla
 			return err
 		}
 		var err error
-		if taskRuns, err = r.liveTaskRuns(ctx, fn); err != nil {
+		if taskRuns, err = r.allTaskRuns(ctx, fn, taskRuns); err != nil {
 			return err
 		}
 		current = known(fn, taskRuns)
@@ -152,38 +153,44 @@ func (r *Reconciler) checkCurrent(ctx context.Context, fn *v1alpha1.Function) er
 	return nil
 }
 
-// liveTaskRuns returns the Function's TaskRuns as the API server has them,
-// with the one that the status names even where it has lost its label. To get
-// that one, and the one about to be created, would not do: where this process,
-// or the leader before it, ended right after it had created a TaskRun, and the
-// Function was edited since, no name leads to that TaskRun, and a cache that was
-// just filled need not show it.
-func (r *Reconciler) liveTaskRuns(ctx context.Context, fn *v1alpha1.Function) ([]*pipelinev1.TaskRun, error) {
-	client := r.tekton.TektonV1().TaskRuns(fn.Namespace)
-	list, err := client.List(ctx, metav1.ListOptions{LabelSelector: childrenOf(fn).String()})
-	if err != nil {
-		return nil, fmt.Errorf("failed to list TaskRuns: %w", err)
+// allTaskRuns returns the Function's TaskRuns with those that the cache, which has
+// the others, does not show: it may not have heard of one that was just created, and
+// never hears of one without its label. Those that may run the queue knows. Who has
+// come to lead has told it of all that the API server had, and all others were
+// started through it: also by a request without an answer, or before the Function was
+// edited, so that no name that could be made now leads to them.
+func (r *Reconciler) allTaskRuns(ctx context.Context, fn *v1alpha1.Function, taskRuns []*pipelinev1.TaskRun) ([]*pipelinev1.TaskRun, error) {
+	all := slices.Clone(taskRuns)
+	for _, name := range r.queue.Running(keyOf(fn), fn.UID) {
+		if taskRunNamed(all, name.Name) != nil {
+			continue
+		}
+		tr, err := r.tekton.TektonV1().TaskRuns(fn.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
+		switch {
+		case apierrs.IsNotFound(err):
+			r.queue.End(name)
+		case err != nil:
+			return nil, fmt.Errorf("failed to get TaskRun: %w", err)
+		default:
+			all = append(all, tr)
+		}
 	}
-	taskRuns := make([]*pipelinev1.TaskRun, 0, len(list.Items))
-	for i := range list.Items {
-		taskRuns = append(taskRuns, &list.Items[i])
+	if fn.Status.Build == nil || fn.Status.Build.TaskRunName == "" || taskRunNamed(all, fn.Status.Build.TaskRunName) != nil {
+		return all, nil
 	}
-	if fn.Status.Build == nil || fn.Status.Build.TaskRunName == "" || taskRunNamed(taskRuns, fn.Status.Build.TaskRunName) != nil {
-		return taskRuns, nil
-	}
-	lost, err := client.Get(ctx, fn.Status.Build.TaskRunName, metav1.GetOptions{})
+	lost, err := r.tekton.TektonV1().TaskRuns(fn.Namespace).Get(ctx, fn.Status.Build.TaskRunName, metav1.GetOptions{})
 	switch {
 	case apierrs.IsNotFound(err):
-		return taskRuns, nil
+		return all, nil
 	case err != nil:
 		return nil, fmt.Errorf("failed to get TaskRun: %w", err)
 	case !metav1.IsControlledBy(lost, fn):
-		return taskRuns, nil
+		return all, nil
 	}
 	if lost, err = r.healTaskRun(ctx, fn, fn.Status.Build.ImageTag, lost); err != nil {
 		return nil, err
 	}
-	return append(taskRuns, lost), nil
+	return append(all, lost), nil
 }
 
 // healTaskRun returns the TaskRun with what somebody has taken from its metadata.
@@ -289,6 +296,10 @@ func (r *Reconciler) startBuild(ctx context.Context, fn *v1alpha1.Function, want
 	}()
 	tr, from, err := r.createTaskRun(ctx, fn, desired)
 	if err != nil {
+		if mayExist(err) {
+			runs = true
+			r.queue.Doubt(name)
+		}
 		return err
 	}
 	switch ownershipOf(tr, fn) {
@@ -319,6 +330,13 @@ func (r *Reconciler) createTaskRun(ctx context.Context, fn *v1alpha1.Function, d
 		fn.Status.MarkBuildUnknown(v1alpha1.ReasonTaskRunNotCreated, "TaskRun %s cannot be created for now, and is tried again: %v", desired.Name, err)
 	}
 	return nil, from, retry(fmt.Errorf("failed to create TaskRun: %w", err))
+}
+
+// mayExist says whether an object may have been created although there is an error:
+// where the API server has not refused it, or the answer has got lost.
+func mayExist(err error) bool {
+	refusal, ok := errors.AsType[*apierrs.StatusError](err)
+	return !ok || refusal.ErrStatus.Code >= http.StatusInternalServerError
 }
 
 // followBuild says in the status where the build stands.

@@ -87,6 +87,15 @@ func openedQueue(limits queue.Limits) *queue.Queue {
 	return q
 }
 
+// knowingQueue returns one that knows of these builds, whatever the cache shows.
+func knowingQueue(running ...*pipelinev1.TaskRun) *queue.Queue {
+	q := openedQueue(queue.Limits{})
+	for _, tr := range running {
+		q.See(queuedBuild(tr))
+	}
+	return q
+}
+
 func testConfig(edits ...func(*config.Config)) *config.Config {
 	functions, err := config.NewFunctionsFromMap(nil)
 	if err != nil {

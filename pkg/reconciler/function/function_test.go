@@ -630,7 +630,7 @@ func TestReconcileBuild(t *testing.T) {
 		Name:              "the cache does not show the TaskRun yet: no second one",
 		Key:               key,
 		Objects:           []runtime.Object{function(), configMap(function())},
-		OtherTestData:     map[string]any{ktesting.Unlisted: []runtime.Object{runningRun}},
+		OtherTestData:     map[string]any{ktesting.Unlisted: []runtime.Object{runningRun}, queueKey: knowingQueue(runningRun)},
 		WantStatusUpdates: statusUpdate(function(observed(configured, buildRunning(runningRun)))),
 		WantEvents: []string{
 			"Normal ConfigMapCreated ConfigMap " + configMap(function()).Name + " holds what the build needs.",
@@ -735,11 +735,12 @@ func TestReconcileBuild(t *testing.T) {
 		WantStatusUpdates: statusUpdate(function(observed(configured, buildCreated(firstRun)))),
 		WantEvents:        []string{"Normal TaskRunCreated TaskRun " + firstRun.Name + " is about to run."},
 	}, {
-		Name:         "TaskRuns cannot be listed",
-		Key:          key,
-		Objects:      []runtime.Object{function(observed(configured)), configMap(function())},
-		WithReactors: []clientgotesting.ReactionFunc{rtesting.InduceFailure("list", "taskruns")},
-		WantErr:      true,
+		Name:          "a TaskRun that the cache does not show yet cannot be read: no other",
+		Key:           key,
+		Objects:       []runtime.Object{function(observed(configured)), configMap(function())},
+		OtherTestData: map[string]any{ktesting.Unlisted: []runtime.Object{runningRun}, queueKey: knowingQueue(runningRun)},
+		WithReactors:  []clientgotesting.ReactionFunc{rtesting.InduceFailure("get", "taskruns")},
+		WantErr:       true,
 	}, {
 		Name:         "Function cannot be read",
 		Key:          key,

@@ -190,6 +190,7 @@ func TestReconcileReuse(t *testing.T) {
 		OtherTestData: map[string]any{
 			registryKey:       holds[registryKey],
 			ktesting.Unlisted: []runtime.Object{taskRun(function(), builds.ReasonFirstBuild, taskRunRunning)},
+			queueKey:          knowingQueue(taskRun(function(), builds.ReasonFirstBuild, taskRunRunning)),
 		},
 		WantStatusUpdates: statusUpdate(building),
 		WantEvents:        []string{"Normal TaskRunRunning TaskRun " + firstRun.Name + " runs."},

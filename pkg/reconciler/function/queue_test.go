@@ -205,7 +205,6 @@ func TestTurnIsGivenBack(t *testing.T) {
 	}{
 		"the TaskRun cannot be created":  {fn: waiting, react: rtesting.InduceFailure("create", "taskruns")},
 		"the TaskRun is refused":         {fn: waiting, react: fail("create", "taskruns", apierrs.NewForbidden(corev1.Resource("taskruns"), "x", nil))},
-		"the TaskRuns cannot be listed":  {fn: waiting, react: rtesting.InduceFailure("list", "taskruns")},
 		"the Function is gone":           {fn: waiting, react: fail("get", "functions", apierrs.NewNotFound(v1alpha1.Resource("functions"), name))},
 		"the status cannot be written":   {fn: waiting, react: fail("create", "taskruns", errors.New("no connection"))},
 		"the Function is invalid by now": {fn: invalid},
@@ -422,5 +421,44 @@ func TestOpenRetries(t *testing.T) {
 	}
 	if place := leader.queue.Ask(keyOf(function()), queue.Ticket{}); !place.Granted {
 		t.Errorf("the queue is not open: %+v", place)
+	}
+}
+
+// TestLostAnswer wants that a TaskRun that was created without an answer, and that
+// the cache does not show, is found after the Function was edited, by which the next
+// one has another name: it is deleted before that is created.
+func TestLostAnswer(t *testing.T) {
+	lost := taskRun(function(), builds.ReasonFirstBuild)
+	q := openedQueue(queue.Limits{Cluster: 1})
+	row := rtesting.TableRow{
+		Key: key, Objects: []runtime.Object{function(observed(configured)), configMap(function())},
+		OtherTestData: map[string]any{queueKey: q},
+		WithReactors:  []clientgotesting.ReactionFunc{rtesting.InduceFailure("create", "taskruns")},
+	}
+	reconciler, _, _ := factory()(t, &row)
+	if err := reconciler.Reconcile(row.Ctx, key); err == nil {
+		t.Fatal("there is no error")
+	}
+	if place := q.Ask(types.NamespacedName{Namespace: "other", Name: "fn"}, queue.Ticket{}); !place.Granted {
+		t.Errorf("another waits at %+v for what may not exist", place)
+	}
+	q.Release(types.NamespacedName{Namespace: "other", Name: "fn"})
+
+	edited := function(observed(configured), withSource(sourceB))
+	edited.Generation = 2
+	row = rtesting.TableRow{
+		Key: key, Objects: []runtime.Object{edited, configMap(edited)},
+		OtherTestData: map[string]any{queueKey: q, ktesting.Unlisted: []runtime.Object{lost}},
+	}
+	reconciler, actions, _ := factory()(t, &row)
+	if err := reconciler.Reconcile(row.Ctx, key); err != nil {
+		t.Fatal(err)
+	}
+	all, err := actions.ActionsByVerb()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all.Deletes) != 1 || all.Deletes[0].GetName() != lost.Name || len(all.Creates) != 0 {
+		t.Errorf("deleted: %v, created: %v; want TaskRun %s to be deleted and none to be created", all.Deletes, all.Creates, lost.Name)
 	}
 }
