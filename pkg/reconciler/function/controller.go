@@ -72,10 +72,10 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 		kube:            kubeclient.Get(ctx),
 		tekton:          pipelineclient.Get(ctx),
 		serving:         servingclient.Get(ctx),
-		configMapLister: configMaps.Lister(),
-		taskRunLister:   taskRuns.Lister(),
+		configMapLister: indexedConfigMaps{configMaps.Lister(), indexed(ctx, configMaps.Informer())},
+		taskRunLister:   indexedTaskRuns{taskRuns.Lister(), indexed(ctx, taskRuns.Informer())},
 		serviceLister:   services.Lister(),
-		podLister:       pods.Lister(),
+		podLister:       indexedPods{pods.Lister(), indexed(ctx, pods.Informer())},
 
 		mountEventLister: corev1listers.NewEventLister(mounts.GetIndexer()),
 

@@ -1,0 +1,140 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package function
+
+import (
+	"context"
+
+	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
+	pipelinelisters "github.com/tektoncd/pipeline/pkg/client/listers/pipeline/v1"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"knative.dev/pkg/logging"
+
+	"github.com/kiln-dev/kiln/pkg/apis/serverless"
+)
+
+// functionIndex finds the children of a Function in a cache. Without it each
+// reconcile would look at all of the namespace.
+const functionIndex = "function"
+
+// indexed returns what an informer holds, with functionIndex.
+func indexed(ctx context.Context, informer cache.SharedIndexInformer) cache.Indexer {
+	if err := informer.AddIndexers(cache.Indexers{functionIndex: functionOf}); err != nil {
+		logging.FromContext(ctx).Panicw("Failed to index an informer", "error", err)
+	}
+	return informer.GetIndexer()
+}
+
+// functionOf returns the UID of the Function that an object was created for.
+func functionOf(obj any) ([]string, error) {
+	o, ok := obj.(metav1.Object)
+	if !ok {
+		return nil, nil
+	}
+	return []string{o.GetLabels()[serverless.FunctionUIDLabelKey]}, nil
+}
+
+// listIndexed lists objects of a namespace by the index where the selector names a
+// Function, and else as all do.
+func listIndexed[T metav1.Object](indexer cache.Indexer, namespace string, selector labels.Selector, all func(labels.Selector) ([]T, error)) ([]T, error) {
+	uid, ok := selector.RequiresExactMatch(serverless.FunctionUIDLabelKey)
+	if !ok {
+		return all(selector)
+	}
+	found, err := indexer.ByIndex(functionIndex, uid)
+	if err != nil {
+		return nil, err
+	}
+	var objects []T
+	for _, obj := range found {
+		if o, ok := obj.(T); ok && o.GetNamespace() == namespace && selector.Matches(labels.Set(o.GetLabels())) {
+			objects = append(objects, o)
+		}
+	}
+	return objects, nil
+}
+
+// indexedConfigMaps is a ConfigMapLister that uses the index.
+type indexedConfigMaps struct {
+	corev1listers.ConfigMapLister
+	indexer cache.Indexer
+}
+
+// ConfigMaps implements corev1listers.ConfigMapLister.
+func (l indexedConfigMaps) ConfigMaps(namespace string) corev1listers.ConfigMapNamespaceLister {
+	return namespaceConfigMaps{l.ConfigMapLister.ConfigMaps(namespace), l.indexer, namespace}
+}
+
+type namespaceConfigMaps struct {
+	corev1listers.ConfigMapNamespaceLister
+	indexer   cache.Indexer
+	namespace string
+}
+
+// List implements corev1listers.ConfigMapNamespaceLister.
+func (l namespaceConfigMaps) List(selector labels.Selector) ([]*corev1.ConfigMap, error) {
+	return listIndexed(l.indexer, l.namespace, selector, l.ConfigMapNamespaceLister.List)
+}
+
+// indexedTaskRuns is a TaskRunLister that uses the index.
+type indexedTaskRuns struct {
+	pipelinelisters.TaskRunLister
+	indexer cache.Indexer
+}
+
+// TaskRuns implements pipelinelisters.TaskRunLister.
+func (l indexedTaskRuns) TaskRuns(namespace string) pipelinelisters.TaskRunNamespaceLister {
+	return namespaceTaskRuns{l.TaskRunLister.TaskRuns(namespace), l.indexer, namespace}
+}
+
+type namespaceTaskRuns struct {
+	pipelinelisters.TaskRunNamespaceLister
+	indexer   cache.Indexer
+	namespace string
+}
+
+// List implements pipelinelisters.TaskRunNamespaceLister.
+func (l namespaceTaskRuns) List(selector labels.Selector) ([]*pipelinev1.TaskRun, error) {
+	return listIndexed(l.indexer, l.namespace, selector, l.TaskRunNamespaceLister.List)
+}
+
+// indexedPods is a PodLister that uses the index.
+type indexedPods struct {
+	corev1listers.PodLister
+	indexer cache.Indexer
+}
+
+// Pods implements corev1listers.PodLister.
+func (l indexedPods) Pods(namespace string) corev1listers.PodNamespaceLister {
+	return namespacePods{l.PodLister.Pods(namespace), l.indexer, namespace}
+}
+
+type namespacePods struct {
+	corev1listers.PodNamespaceLister
+	indexer   cache.Indexer
+	namespace string
+}
+
+// List implements corev1listers.PodNamespaceLister.
+func (l namespacePods) List(selector labels.Selector) ([]*corev1.Pod, error) {
+	return listIndexed(l.indexer, l.namespace, selector, l.PodNamespaceLister.List)
+}
