@@ -49,6 +49,7 @@ const (
 // fetchOrder says which source to fetch, and what to make of it.
 type fetchOrder struct {
 	archive fetch.Archive
+	git     fetch.Git
 	limits  sources.Limits
 
 	// files is the folder with what the runtime adds, and work an empty one.
@@ -59,6 +60,9 @@ type fetchOrder struct {
 
 	// language, sourceFile and dependencyFile are the runtime's.
 	language, sourceFile, dependencyFile string
+
+	// credentials is the folder with those of the source.
+	credentials string
 
 	// originFile is where to tell what was fetched.
 	originFile string
@@ -76,7 +80,10 @@ func parseFetch(args []string) (*fetchOrder, error) {
 	flags := flag.NewFlagSet("fetch", flag.ContinueOnError)
 	flags.StringVar(&o.archive.URL, "archive", "", "the URL of an archive, .zip or .tar.gz")
 	flags.StringVar(&o.archive.SHA256, "sha256", "", "what the sha256 of the archive must be; any if left out")
-	flags.StringVar((*string)(&o.archive.Credentials), "credentials", "", "the folder with the credentials")
+	flags.StringVar(&o.git.URL, "git", "", "the URL of a Git repository, instead of an archive")
+	flags.StringVar(&o.git.Revision, "revision", "", "its branch, tag or commit; left out, the branch that it is on")
+	flags.StringVar(&o.git.Folder, "folder", "", "the folder of it; left out, all of it")
+	flags.StringVar(&o.credentials, "credentials", "", "the folder with the credentials")
 	flags.Int64Var(&o.limits.Download, sources.MaxDownloadSizeKey, 0, "the most bytes to download")
 	flags.Int64Var(&o.limits.Size, sources.MaxUnpackedSizeKey, 0, "the most bytes of all files together")
 	flags.Int64Var(&o.limits.Files, sources.MaxUnpackedFilesKey, 0, "the most files and folders")
@@ -88,7 +95,9 @@ func parseFetch(args []string) (*fetchOrder, error) {
 	flags.StringVar(&o.sourceFile, "source-file", "", "the file that the source must have")
 	flags.StringVar(&o.dependencyFile, "dependency-file", "", "the file of the source with its dependencies, which the context is to have")
 	flags.StringVar(&o.originFile, "origin-file", "", "where to write, in JSON, the URL and the digest of what was fetched")
-	return o, flags.Parse(args)
+	err := flags.Parse(args)
+	o.archive.Credentials, o.git.Credentials = fetch.Credentials(o.credentials), fetch.Credentials(o.credentials)
+	return o, err
 }
 
 // fetchSource is the first step of a build whose source is not in the Function: it
@@ -107,14 +116,17 @@ func (o *fetchOrder) carryOut(ctx context.Context) error {
 		return fmt.Errorf("failed to open working folder: %w", err)
 	}
 	defer work.Close()
-	name := fetch.Name(o.archive.URL)
+	name, get := "archive "+fetch.Name(o.archive.URL), o.unpack
+	if o.git.URL != "" {
+		name, get = "repository "+fetch.GitName(o.git.URL), o.clone
+	}
 	fmt.Println("Fetching", name)
-	found, top, err := o.unpack(ctx, work)
+	found, top, err := get(ctx, work)
 	if err != nil {
-		return fmt.Errorf("the archive %s cannot be used: %w", name, err)
+		return fmt.Errorf("the %s cannot be used: %w", name, err)
 	}
 	if err := o.makeContext(work, top); err != nil {
-		return fmt.Errorf("the archive %s cannot be used: %w", name, err)
+		return fmt.Errorf("the %s cannot be used: %w", name, err)
 	}
 	fmt.Println("Fetched", found.Digest)
 	return o.report(work, found)
@@ -153,6 +165,34 @@ func (o *fetchOrder) unpack(ctx context.Context, work *os.Root) (found fetched, 
 		return found, "", err
 	}
 	return fetched{URI: fetch.Name(o.archive.URL), Digest: "sha256:" + archive.SHA256}, filepath.Join(unpackedName, top), nil
+}
+
+// clone fetches the revision of the repository, and leaves nothing of the rest.
+func (o *fetchOrder) clone(ctx context.Context, work *os.Root) (found fetched, top string, err error) {
+	if err := work.Mkdir(unpackedName, 0o755); err != nil {
+		return found, "", fmt.Errorf("failed to create folder: %w", err)
+	}
+	files, err := work.OpenRoot(unpackedName)
+	if err != nil {
+		return found, "", fmt.Errorf("failed to open folder: %w", err)
+	}
+	defer files.Close()
+	if err := work.Mkdir(spoolName, 0o700); err != nil {
+		return found, "", fmt.Errorf("failed to create folder: %w", err)
+	}
+	tree := sources.NewTree(files, o.limits)
+	defer tree.Close()
+	commit, err := o.git.Fetch(ctx, filepath.Join(o.work, spoolName), tree, o.limits)
+	if err == nil {
+		err = work.RemoveAll(spoolName)
+	}
+	if err != nil {
+		return found, "", err
+	}
+	if err := sources.Has(files, o.sourceFile); err != nil {
+		return found, "", err
+	}
+	return fetched{URI: "git+" + fetch.GitName(o.git.URL), Digest: "sha1:" + commit}, unpackedName, nil
 }
 
 // makeContext makes the build context of the source, and of what the runtime adds.

@@ -135,7 +135,7 @@ var (
 	sourceUnavailable = verdict{v1alpha1.ReasonSourceUpdateFailed,
 		"The source was not to be had.", true}
 	outOfMemoryFetching = verdict{v1alpha1.ReasonBuildOutOfMemory,
-		"The step that fetches the source was killed for want of memory. It needs little, whatever the source: the node may be short of memory.", true}
+		"The step that fetches the source was killed for want of memory. For an archive it needs little, for a repository some times its largest files: have these elsewhere, or see to the memory of the node.", true}
 	evicted = verdict{v1alpha1.ReasonPodEvicted,
 		"The build's pod was evicted from its node.", true}
 	tooMuchStorage = verdict{v1alpha1.ReasonPodEvicted,

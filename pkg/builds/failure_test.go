@@ -115,7 +115,7 @@ func failureCases() map[string]failureCase {
 		},
 		"out of memory, the step that fetches": {
 			Failure{Cause: OutOfMemory, Fetching: 137, Message: `"step-fetch" exited with code 137: OOMKilled`},
-			v1alpha1.ReasonBuildOutOfMemory, true, []string{"the node may be short of memory", "OOMKilled"},
+			v1alpha1.ReasonBuildOutOfMemory, true, []string{"The step that fetches the source", "OOMKilled"},
 		},
 		"cancelled": {
 			Failure{Cause: Cancelled, Message: `TaskRun "greeter-1" was cancelled`},

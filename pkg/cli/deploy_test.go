@@ -112,6 +112,25 @@ fake logsfunction.serverless.kiln.dev/fn runs at http://fn.default.svc.cluster.l
 }
 
 // Who has enough of looking must find the Function as it would be without.
+// TestDeployInsteadOfGit wants that a file takes the place of a repository.
+func TestDeployInsteadOfGit(t *testing.T) {
+	files(t, map[string]string{"handler.js": "source"})
+	fn := newFunction("fn", serves)
+	fn.Spec.Source, fn.Spec.Git = "", &v1alpha1.GitSource{URL: "https://example.com/a.git"}
+	fn.Status.Source = &v1alpha1.SourceStatus{Commit: "abc123"}
+	w := newWorld(t, fn)
+	if got, err := w.run("status", "fn"); err != nil || !strings.Contains(got, "\nSource    commit abc123\n") {
+		t.Errorf("kubectl fn status prints no commit: %v\n%s", err, got)
+	}
+	w.onWatch(func() { w.update("fn", serves) })
+	if _, err := w.run("deploy", "fn"); err != nil {
+		t.Fatal(err)
+	}
+	if spec := w.function("fn").Spec; spec.Source != "source" || spec.Git != nil {
+		t.Errorf("the spec is %+v", spec)
+	}
+}
+
 func TestDeployInterrupted(t *testing.T) {
 	files(t, map[string]string{"handler.js": "source"})
 	w := newWorld(t)

@@ -66,6 +66,8 @@ func (s *sourceFlags) apply(fn *v1alpha1.Function) error {
 		return err
 	}
 	fn.Spec.Source, fn.Spec.Deps = string(source), deps
+	// Whatever it was made of before.
+	fn.Spec.Git, fn.Spec.Archive = nil, nil
 	if s.runtime != "" {
 		fn.Spec.Runtime = s.runtime
 	}

@@ -49,6 +49,7 @@ type report struct {
 	Image           observe.ImageStatus      `json:"image"`
 	ImageMessage    string                   `json:"image_message,omitempty"`
 	ImageName       string                   `json:"image_name,omitempty"`
+	Source          *v1alpha1.SourceStatus   `json:"source,omitempty"`
 	Function        observe.FunctionStatus   `json:"function"`
 	FunctionMessage string                   `json:"function_message,omitempty"`
 	PodStatuses     map[string]podReport     `json:"pod_statuses,omitempty"`
@@ -117,7 +118,7 @@ func newReport(namespace, name string, seen observe.Observed) report {
 		return r
 	}
 	r.Runtime, r.Version, r.Phase, r.ImageName = fn.Spec.Runtime, fn.Generation, fn.Status.Phase, fn.Status.Image
-	r.Conditions, r.Traffic = fn.Status.Conditions, fn.Status.Traffic
+	r.Conditions, r.Traffic, r.Source = fn.Status.Conditions, fn.Status.Traffic, fn.Status.Source
 	if fn.Status.URL != nil {
 		r.URL = fn.Status.URL.String()
 	}
@@ -196,6 +197,13 @@ func (c *cli) printStatus(out io.Writer, fn *v1alpha1.Function, r report, pods [
 		fmt.Fprintf(out, "URL       %s\n", r.URL)
 	}
 	fmt.Fprintf(out, "Image     %s: %s\n", r.Image, indent(r.ImageMessage, 10))
+	switch {
+	case r.Source == nil:
+	case r.Source.Commit != "":
+		fmt.Fprintf(out, "Source    commit %s\n", r.Source.Commit)
+	default:
+		fmt.Fprintf(out, "Source    archive of sha256 %s\n", r.Source.SHA256)
+	}
 	fmt.Fprintf(out, "Function  %s: %s\n", r.Function, indent(r.FunctionMessage, 10))
 
 	fmt.Fprint(out, "\nSteps\n")

@@ -21,6 +21,7 @@ package sources
 import (
 	"errors"
 	"fmt"
+	"regexp"
 )
 
 // The exit codes by which the step of a build that fetches the source tells who is
@@ -87,6 +88,11 @@ func (o *Outage) Error() string { return o.err.Error() }
 
 // Unwrap returns what has failed.
 func (o *Outage) Unwrap() error { return o.err }
+
+var commitHash = regexp.MustCompile(`^[0-9a-f]{40}$`)
+
+// IsCommit says whether a revision of a repository is the hash of a commit.
+func IsCommit(revision string) bool { return commitHash.MatchString(revision) }
 
 // ExitCode returns the exit code that tells of the error.
 func ExitCode(err error) int {

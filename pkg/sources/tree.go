@@ -356,19 +356,32 @@ func isInside(name, target string) bool {
 	return true
 }
 
-// Top returns the folder with the file that a source must have: the topmost one,
+// Top returns the folder with the file that an archive must have: the topmost one,
 // or the only one in it, as archives have it of a repository.
 func Top(root *os.Root, required string) (string, error) {
 	entries, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
 		return "", &writeError{err}
 	}
-	top := "."
-	if len(entries) == 1 && entries[0].IsDir() {
-		top = entries[0].Name()
+	if len(entries) == 1 && entries[0].IsDir() && isFile(root, path.Join(entries[0].Name(), required)) {
+		return entries[0].Name(), nil
 	}
-	if info, err := root.Stat(path.Join(top, required)); err == nil && info.Mode().IsRegular() {
-		return top, nil
+	return ".", Has(root, required)
+}
+
+func isFile(root *os.Root, name string) bool {
+	info, err := root.Stat(name)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// Has refuses a source that does not have a file at its top, and tells what it has.
+func Has(root *os.Root, required string) error {
+	if isFile(root, required) {
+		return nil
+	}
+	entries, err := fs.ReadDir(root.FS(), ".")
+	if err != nil {
+		return &writeError{err}
 	}
 	const most = 10
 	var names []string
@@ -379,7 +392,7 @@ func Top(root *os.Root, required string) (string, error) {
 		names = append(names, "…")
 	}
 	if len(names) == 0 {
-		return "", Refuse("there is nothing in it; it must have %s", required)
+		return Refuse("there is nothing in it; it must have %s", required)
 	}
-	return "", Refuse("it must have the file %s at its top, where there is: %s", required, strings.Join(names, ", "))
+	return Refuse("it must have the file %s at its top, where there is: %s", required, strings.Join(names, ", "))
 }

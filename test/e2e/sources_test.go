@@ -29,6 +29,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -133,6 +135,44 @@ func TestArchive(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestGit has functions of a repository built by branch, by commit and by branch again.
+func TestGit(t *testing.T) {
+	t.Parallel()
+	for runtime, language := range map[string]string{"nodejs24": "nodejs", "python313": "python"} {
+		t.Run(runtime, func(t *testing.T) {
+			t.Parallel()
+			e := newEnv(t)
+			fn := function("")
+			fn.Spec.Runtime = runtime
+			fn.Spec.Git = &v1alpha1.GitSource{URL: e.startSources() + "/git", Revision: "main", ContextDir: "functions/" + language}
+			fn = e.until(e.create(fn), test.Ready)
+			e.wantAnswer(fn, "{}", "1 7200000")
+			if source := fn.Status.Source; source == nil || len(source.Commit) != 40 {
+				t.Fatalf("status.source is %+v", source)
+			}
+			first := *fn.Status.Source
+
+			fn = e.until(e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Git.Revision = "next" }), test.Ready)
+			e.wantAnswerSoon(fn, "2 7200000")
+			e.wantBuilds(2)
+			if fn.Status.Source.Commit == first.Commit {
+				t.Errorf("both are of commit %s", first.Commit)
+			}
+			fn = e.until(e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Git.Revision = first.Commit }), test.Ready)
+			e.wantAnswerSoon(fn, "1 7200000")
+			if diff := cmp.Diff(&first, fn.Status.Source); diff != "" {
+				t.Errorf("status.source (-want, +got):\n%s", diff)
+			}
+
+			fn = e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Git.Revision = "nowhere" })
+			_, condition := e.untilCondition(fn, apis.Condition{
+				Type: v1alpha1.FunctionConditionBuildReady, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonSourceUpdateFailed,
+			})
+			wantWords(t, condition.Message, `it has no branch and no tag "nowhere"`)
+		})
 	}
 }
 

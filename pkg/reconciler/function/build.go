@@ -413,7 +413,7 @@ func isOrdinary(reason string) bool {
 
 // useImage uses the image of that digest, whose TaskRun need not exist any more.
 func useImage(ctx context.Context, fn *v1alpha1.Function, want *plan, digest, reason string) {
-	if fn.Spec.Archive == nil || fn.Spec.Archive.SHA256 != "" {
+	if !fn.Spec.IsFetched() || isPinned(fn) {
 		fn.Status.Source = sourceOf(fn, nil)
 	}
 	setImage(ctx, fn, want.request.Tag, digest)
@@ -428,16 +428,27 @@ func useImage(ctx context.Context, fn *v1alpha1.Function, want *plan, digest, re
 // sourceOf tells which source the Function's image is made of, if it was fetched:
 // what the Function says of it, and what the TaskRun, if there is one, has found.
 func sourceOf(fn *v1alpha1.Function, tr *pipelinev1.TaskRun) *v1alpha1.SourceStatus {
-	if fn.Spec.Archive == nil {
+	source := &v1alpha1.SourceStatus{}
+	switch {
+	case !fn.Spec.IsFetched():
 		return nil
+	case fn.Spec.Archive != nil:
+		source.SHA256 = fn.Spec.Archive.SHA256
+	case isPinned(fn):
+		source.Commit = fn.Spec.Git.Revision
 	}
-	source := &v1alpha1.SourceStatus{SHA256: fn.Spec.Archive.SHA256}
 	if tr == nil {
 		return source
 	}
 	for _, result := range tr.Status.Results {
-		if digest, ok := strings.CutPrefix(result.Value.ObjectVal["digest"], "sha256:"); ok && result.Name == resources.SourceResult {
+		if result.Name != resources.SourceResult {
+			continue
+		}
+		switch algorithm, digest, _ := strings.Cut(result.Value.ObjectVal["digest"], ":"); algorithm {
+		case "sha256":
 			source.SHA256 = digest
+		case "sha1":
+			source.Commit = digest
 		}
 	}
 	return source

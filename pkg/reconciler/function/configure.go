@@ -34,6 +34,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/images"
 	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
 	"github.com/kiln-dev/kiln/pkg/runtimes"
+	"github.com/kiln-dev/kiln/pkg/sources"
 )
 
 // plan is what the Function and the configuration, as they are now, ask for.
@@ -82,7 +83,7 @@ func makePlan(ctx context.Context, fn *v1alpha1.Function) (*plan, bool) {
 		Source:       fn.Spec.Source,
 		Dependencies: fn.Spec.Deps,
 		Dockerfile:   configured.Dockerfile,
-		Fetched:      fn.Spec.Archive != nil,
+		Fetched:      fn.Spec.IsFetched(),
 	})
 	if err != nil {
 		fn.Status.MarkConfigurationFailed(v1alpha1.ReasonInvalidSpec, "%s", err.Error())
@@ -122,6 +123,9 @@ func makePlan(ctx context.Context, fn *v1alpha1.Function) (*plan, bool) {
 // fetchedSource tells which source the build is to fetch: by its hash, where that
 // is known, wherever it is to be had. It is "" where the Function has the source.
 func fetchedSource(fn *v1alpha1.Function) string {
+	if repository := fn.Spec.Git; repository != nil {
+		return strings.Join([]string{"git", repository.URL, repository.Revision, repository.ContextDir}, "\x00")
+	}
 	switch archive := fn.Spec.Archive; {
 	case archive == nil:
 		return ""
@@ -135,10 +139,19 @@ func fetchedSource(fn *v1alpha1.Function) string {
 // reusableTag returns the tag that the registry may hold the image by already: ""
 // where the same inputs need not make the same image.
 func reusableTag(fn *v1alpha1.Function, tag string) string {
-	if archive := fn.Spec.Archive; archive != nil && archive.SHA256 == "" {
+	if fn.Spec.IsFetched() && !isPinned(fn) {
 		return ""
 	}
 	return tag
+}
+
+// isPinned says whether the Function tells which source it is to be, and not only
+// where it is.
+func isPinned(fn *v1alpha1.Function) bool {
+	if fn.Spec.Git != nil {
+		return sources.IsCommit(fn.Spec.Git.Revision)
+	}
+	return fn.Spec.Archive != nil && fn.Spec.Archive.SHA256 != ""
 }
 
 // installEnvironment returns what the author says of how dependencies are

@@ -70,6 +70,9 @@ func TestEffects(t *testing.T) {
 		"archive": {func(fs *v1alpha1.FunctionSpec) {
 			fs.Source, fs.Archive = "", &v1alpha1.ArchiveSource{URL: "https://example.com/a.zip"}
 		}, "build", builds.ReasonInputsChanged},
+		"git": {func(fs *v1alpha1.FunctionSpec) {
+			fs.Source, fs.Git = "", &v1alpha1.GitSource{URL: "https://example.com/a.git"}
+		}, "build", builds.ReasonInputsChanged},
 		"deps": {func(fs *v1alpha1.FunctionSpec) { fs.Deps = `{"dependencies": {"ms": "2.1.3"}}` }, "build", builds.ReasonDepsChanged},
 		"env":  {func(fs *v1alpha1.FunctionSpec) { fs.Env = []corev1.EnvVar{{Name: "A", Value: "1"}} }, "revision", ""},
 		"envFrom": {func(fs *v1alpha1.FunctionSpec) {
@@ -173,6 +176,27 @@ func TestEffectsOfArchive(t *testing.T) {
 				t.Errorf("a change causes %s %s, want %s %s", got, reason, row.want, row.reason)
 			}
 		})
+	}
+}
+
+// TestEffectsOfGit edits a Function whose source is in a repository.
+func TestEffectsOfGit(t *testing.T) {
+	for name, row := range map[string]struct {
+		edit         func(*v1alpha1.GitSource)
+		want, reason string
+	}{
+		"url":        {func(g *v1alpha1.GitSource) { g.URL += "x" }, "build", builds.ReasonSourceChanged},
+		"revision":   {func(g *v1alpha1.GitSource) { g.Revision = "next" }, "build", builds.ReasonSourceChanged},
+		"contextDir": {func(g *v1alpha1.GitSource) { g.ContextDir = "fn" }, "build", builds.ReasonSourceChanged},
+		"secretName": {func(g *v1alpha1.GitSource) { g.SecretName = "key" }, "nothing", ""},
+	} {
+		before := running1.DeepCopy()
+		before.Spec.Source, before.Spec.Git = "", &v1alpha1.GitSource{URL: "https://example.com/a.git", Revision: "main"}
+		after := before.DeepCopy()
+		row.edit(after.Spec.Git)
+		if got, reason := effectOf(before, after); got != row.want || reason != row.reason {
+			t.Errorf("a change of git.%s causes %s %s, want %s %s", name, got, reason, row.want, row.reason)
+		}
 	}
 }
 

@@ -35,6 +35,20 @@ func TestSourceOf(t *testing.T) {
 		{Name: "BASE_IMAGE_ARTIFACT_INPUTS", Value: *pipelinev1.NewObject(map[string]string{"digest": "sha256:" + said})},
 		{Name: "SOURCE_ARTIFACT_INPUTS", Value: *pipelinev1.NewObject(map[string]string{"uri": "https://a/b", "digest": "sha256:" + found})},
 	}
+	commit := strings.Repeat("3", 40)
+	ofGit := &pipelinev1.TaskRun{}
+	ofGit.Status.Results = []pipelinev1.TaskRunResult{
+		{Name: "SOURCE_ARTIFACT_INPUTS", Value: *pipelinev1.NewObject(map[string]string{"uri": "git+https://a/b", "digest": "sha1:" + commit})},
+	}
+	fn := function(withSource(""))
+	fn.Spec.Git = &v1alpha1.GitSource{URL: "https://a/b", Revision: "main"}
+	if diff := cmp.Diff(&v1alpha1.SourceStatus{Commit: commit}, sourceOf(fn, ofGit)); diff != "" {
+		t.Errorf("of a branch: sourceOf() (-want, +got):\n%s", diff)
+	}
+	fn.Spec.Git.Revision = commit
+	if diff := cmp.Diff(&v1alpha1.SourceStatus{Commit: commit}, sourceOf(fn, nil)); diff != "" {
+		t.Errorf("of a commit, and no build: sourceOf() (-want, +got):\n%s", diff)
+	}
 	for name, tc := range map[string]struct {
 		archive *v1alpha1.ArchiveSource
 		tr      *pipelinev1.TaskRun
@@ -72,6 +86,14 @@ func TestPlanOfArchive(t *testing.T) {
 		}
 		if _, ok := want.files["Dockerfile"]; !ok || len(want.files) != 3 {
 			t.Errorf("%s: the ConfigMap has %v", name, want.files)
+		}
+	}
+	for revision, reuses := range map[string]bool{"main": false, strings.Repeat("1", 40): true} {
+		fn := function(withSource(""))
+		fn.Spec.Git = &v1alpha1.GitSource{URL: "https://example.com/a.git", Revision: revision}
+		want, ok := makePlan(ctx, fn)
+		if !ok || (want.lookup.Tag != "") != reuses {
+			t.Errorf("revision %s: %+v, %v", revision, want, fn.Status.Conditions)
 		}
 	}
 	fn := function()

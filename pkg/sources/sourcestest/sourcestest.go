@@ -224,27 +224,33 @@ func gzipped(text string) []byte {
 	return buffer.Bytes()
 }
 
-// Functions returns archives with a function, by name: its language, a version, and
-// how it is packed. It uses a file of its own, a link to a folder, and a package, and
-// answers with the version and 7200000.
+// Function returns the files of a function in a language. It uses a file of its own,
+// a link to a folder, and a package, and answers with the version and 7200000.
+func Function(language, version string) []Entry {
+	return map[string][]Entry{
+		"nodejs": {
+			File("handler.js", "const { answer } = require('./linked/answer.js');\nmodule.exports = { main: () => answer(require('ms')('2h')) };\n"),
+			File("lib/answer.js", "exports.answer = (n) => `"+version+" ${n}`;\n"),
+			{Name: "linked", Link: "lib"},
+			File("package.json", `{"dependencies": {"ms": "2.1.3"}}`),
+			File("Dockerfile", "FROM nothing.example.com/that:exists\n"),
+		},
+		"python": {
+			File("handler.py", "import uvicorn\nfrom linked.answer import answer\n\n\ndef main(event, context):\n    return answer(7200000 if uvicorn.__version__ else 0)\n"),
+			File("lib/answer.py", "def answer(n):\n    return f'"+version+" {n}'\n"),
+			{Name: "linked", Link: "lib"},
+			File("requirements.txt", "uvicorn>=0.30\n"),
+		},
+	}[language]
+}
+
+// Functions returns archives with a Function, by name: its language, a version, and
+// how it is packed.
 func Functions() map[string][]byte {
 	archives := map[string][]byte{}
 	for _, version := range []string{"1", "2"} {
-		for language, entries := range map[string][]Entry{
-			"nodejs": {
-				File("handler.js", "const { answer } = require('./linked/answer.js');\nmodule.exports = { main: () => answer(require('ms')('2h')) };\n"),
-				File("lib/answer.js", "exports.answer = (n) => `"+version+" ${n}`;\n"),
-				{Name: "linked", Link: "lib"},
-				File("package.json", `{"dependencies": {"ms": "2.1.3"}}`),
-				File("Dockerfile", "FROM nothing.example.com/that:exists\n"),
-			},
-			"python": {
-				File("handler.py", "import uvicorn\nfrom linked.answer import answer\n\n\ndef main(event, context):\n    return answer(7200000 if uvicorn.__version__ else 0)\n"),
-				File("lib/answer.py", "def answer(n):\n    return f'"+version+" {n}'\n"),
-				{Name: "linked", Link: "lib"},
-				File("requirements.txt", "uvicorn>=0.30\n"),
-			},
-		} {
+		for _, language := range []string{"nodejs", "python"} {
+			entries := Function(language, version)
 			archives[language+"-"+version+".zip"] = Zip(entries...)
 			// As they are packed of a repository.
 			below := []Entry{{Name: "function-" + version + "/"}}

@@ -48,7 +48,7 @@ func main() {
 	log.Println(server.ListenAndServe())
 }
 
-// handler answers at /good/NAME and at /hostile/NAME with archives; at /private/NAME
+// handler answers at /git as a repository, see newRepository; at /good/NAME and at /hostile/NAME with archives; at /private/NAME
 // with good ones, to those who have the token that was posted to /token; and at
 // /flaky/COUNT/NAME after COUNT requests that it fails.
 func handler() http.Handler {
@@ -77,6 +77,7 @@ func handler() http.Handler {
 		}
 		send(w, good, r.PathValue("name"))
 	})
+	serveGit(mux, newRepository())
 	return mux
 }
 

@@ -59,13 +59,13 @@ var (
 )
 
 // FunctionSpec is what the author of a function wants. A change of runtime,
-// source, archive or deps causes a build. A change of visibility or traffic only changes
+// source, git, archive or deps causes a build. A change of visibility or traffic only changes
 // the route, and one of build nothing until the next build. A change of any other
 // field causes a new revision without a build.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.minReplicas) || !has(self.maxReplicas) || self.maxReplicas == 0 || self.minReplicas <= self.maxReplicas",message="minReplicas must not be more than maxReplicas"
-// +kubebuilder:validation:XValidation:rule="has(self.source) != has(self.archive)",message="say exactly one of source and archive"
-// +kubebuilder:validation:XValidation:rule="!has(self.deps) || size(self.deps) == 0 || !has(self.archive)",message="deps go with source: the dependency file of an archive is in it"
+// +kubebuilder:validation:XValidation:rule="[has(self.source), has(self.git), has(self.archive)].exists_one(x, x)",message="say exactly one of source, git and archive"
+// +kubebuilder:validation:XValidation:rule="!has(self.deps) || size(self.deps) == 0 || has(self.source)",message="deps go with source: the dependency file of a repository or an archive is in it"
 // +kubebuilder:validation:XValidation:rule="(has(self.source) ? size(bytes(self.source)) : 0) + (has(self.deps) ? size(bytes(self.deps)) : 0) <= 1048576",message="source and deps together must not be more than 1048576 bytes, which is as much as a ConfigMap holds"
 type FunctionSpec struct {
 	// Runtime is the language and version that runs the function: a key of the
@@ -76,12 +76,18 @@ type FunctionSpec struct {
 	Runtime string `json:"runtime,omitempty"`
 
 	// Source is the function's code. For Node it is a module that exports
-	// main: (event, context) => result. A Function has either source or archive.
+	// main: (event, context) => result. A Function has one of source, git
+	// and archive.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1048576
 	// +kubebuilder:validation:Pattern=`[^\s\v\p{Z}\x{85}\x{feff}]`
 	Source string `json:"source,omitempty"`
+
+	// Git is the repository with the function's code and its dependency file, if that
+	// is not in source.
+	// +optional
+	Git *GitSource `json:"git,omitempty"`
 
 	// Archive is where the function's code is, with its dependency file, if it is
 	// not in source.
@@ -226,6 +232,45 @@ type FunctionSpec struct {
 	// next build.
 	// +optional
 	Build *BuildSpec `json:"build,omitempty"`
+}
+
+// GitSource is a revision of a Git repository with the code of a function: in its
+// folder, it has the file that the runtime begins with, such as handler.js, and its
+// dependency file, if it has dependencies.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.contextDir) || !self.contextDir.split('/').exists(p, p in ['.', '..'])",message="contextDir is a folder of the repository, without . and .."
+type GitSource struct {
+	// URL is where the repository is: by https, by ssh such as
+	// ssh://git@example.com/a/b.git or git@example.com:a/b.git, or by http inside the
+	// cluster. It has no password: that is in the Secret.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=2048
+	// +kubebuilder:validation:Pattern=`^(https?://[^/?#@$\\\s\x00-\x1f\x7f]+/|ssh://([0-9A-Za-z_.-]+@)?[^/?#@$\\\s\x00-\x1f\x7f]+/|[0-9A-Za-z_.-]+@[0-9A-Za-z.-]+:)[^?#$\\\s\x00-\x1f\x7f]+$`
+	URL string `json:"url"`
+
+	// Revision is a branch, a tag or the 40 digits of a commit. Left out, it is the
+	// branch that the repository is on. What it means is found out by each build, and
+	// status tells the commit.
+	// +optional
+	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:Pattern=`^([0-9A-Za-z_][0-9A-Za-z_./+@#=,-]*)?$`
+	Revision string `json:"revision,omitempty"`
+
+	// ContextDir is the folder of the repository that is the function. Left out, it is
+	// all of it.
+	// +optional
+	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:Pattern=`^([0-9A-Za-z_.@+-]+(/[0-9A-Za-z_.@+-]+)*)?$`
+	ContextDir string `json:"contextDir,omitempty"`
+
+	// SecretName is the name of a Secret of the Function's namespace with the
+	// credentials of the repository's server: username and password, or token, and
+	// ca.crt, where its certificate is not generally trusted; by ssh ssh-privatekey
+	// and known_hosts. Its content causes no build.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$`
+	SecretName string `json:"secretName,omitempty"`
 }
 
 // ArchiveSource is an archive, .zip or .tar.gz, with the code of a function: at its
@@ -452,6 +497,10 @@ type SourceStatus struct {
 	// SHA256 is the sha256 of the archive, in hexadecimal.
 	// +optional
 	SHA256 string `json:"sha256,omitempty"`
+
+	// Commit is the hash of the commit of the repository.
+	// +optional
+	Commit string `json:"commit,omitempty"`
 }
 
 // TrafficStatus is the share of a function's requests that a revision gets.
@@ -577,6 +626,12 @@ type FunctionList struct {
 // GetGroupVersionKind returns the kind of a Function, for owner references.
 func (*Function) GetGroupVersionKind() schema.GroupVersionKind {
 	return SchemeGroupVersion.WithKind("Function")
+}
+
+// IsFetched says whether the source is not in the Function, but fetched by its
+// builds.
+func (fs *FunctionSpec) IsFetched() bool {
+	return fs.Git != nil || fs.Archive != nil
 }
 
 // GetStatus returns the duck-typed part of the Function's status. It implements

@@ -128,11 +128,11 @@ func (fs *FunctionSpec) validateRuntime(ctx context.Context, known config.Runtim
 
 // validateSource wants one kind of source.
 func (fs *FunctionSpec) validateSource(most int64) *apis.FieldError {
-	if fs.Archive != nil {
-		return fs.validateFetched().Also(fs.Archive.validate().ViaField("archive"))
+	if fs.IsFetched() {
+		return fs.validateFetched().Also(fs.Git.validate().ViaField("git")).Also(fs.Archive.validate().ViaField("archive"))
 	}
 	if fs.Source == "" {
-		return apis.ErrMissingOneOf("source", "archive")
+		return apis.ErrMissingOneOf("source", "git", "archive")
 	}
 	if strings.TrimFunc(fs.Source, isBlank) == "" {
 		return apis.ErrGeneric("must not be blank", "source")
@@ -147,11 +147,17 @@ func (fs *FunctionSpec) validateSource(most int64) *apis.FieldError {
 // validateFetched wants nothing in the Function that goes with another kind of
 // source.
 func (fs *FunctionSpec) validateFetched() (errs *apis.FieldError) {
-	if fs.Source != "" {
-		errs = errs.Also(apis.ErrMultipleOneOf("source", "archive"))
+	var said []string
+	for name, is := range map[string]bool{"source": fs.Source != "", "git": fs.Git != nil, "archive": fs.Archive != nil} {
+		if is {
+			said = append(said, name)
+		}
+	}
+	if len(said) > 1 {
+		errs = errs.Also(apis.ErrMultipleOneOf(said...))
 	}
 	if fs.Deps != "" {
-		errs = errs.Also(apis.ErrGeneric("deps go with source: the dependency file of an archive is in it", "deps"))
+		errs = errs.Also(apis.ErrGeneric("deps go with source: the dependency file of a repository or an archive is in it", "deps"))
 	}
 	return errs
 }
@@ -162,10 +168,41 @@ var (
 	// archiveURL has no $, which Tekton and Kubernetes would take for the beginning of
 	// a variable.
 	archiveURL = regexp.MustCompile(`^https?://[^/?#@$\\\s\x00-\x1f\x7f]+/[^#$\\\s\x00-\x1f\x7f]*$`)
+	gitURL     = regexp.MustCompile(`^(https?://[^/?#@$\\\s\x00-\x1f\x7f]+/|ssh://([0-9A-Za-z_.-]+@)?[^/?#@$\\\s\x00-\x1f\x7f]+/|[0-9A-Za-z_.-]+@[0-9A-Za-z.-]+:)[^?#$\\\s\x00-\x1f\x7f]+$`)
+	revision   = regexp.MustCompile(`^[0-9A-Za-z_][0-9A-Za-z_./+@#=,-]*$`)
+	contextDir = regexp.MustCompile(`^[0-9A-Za-z_.@+-]+(/[0-9A-Za-z_.@+-]+)*$`)
 	sha256Hash = regexp.MustCompile(`^[0-9a-f]{64}$`)
 )
 
+const maxRevision = 255
+
+func (g *GitSource) validate() (errs *apis.FieldError) {
+	if g == nil {
+		return nil
+	}
+	switch {
+	case g.URL == "":
+		errs = errs.Also(apis.ErrMissingField("url"))
+	case len(g.URL) > maxURL:
+		errs = errs.Also(apis.ErrGeneric(fmt.Sprintf("it is %d characters, more than the limit of %d", len(g.URL), maxURL), "url"))
+	case !gitURL.MatchString(g.URL):
+		// It is not quoted: it may have a password.
+		errs = errs.Also(apis.ErrGeneric("use a URL such as https://example.com/a/b.git or git@example.com:a/b.git, without a password", "url"))
+	}
+	if g.Revision != "" && (!revision.MatchString(g.Revision) || len(g.Revision) > maxRevision) {
+		errs = errs.Also(apis.ErrInvalidValue(g.Revision, "revision", "use the name of a branch or a tag, or the 40 digits of a commit"))
+	}
+	parts := strings.Split(g.ContextDir, "/")
+	if g.ContextDir != "" && (!contextDir.MatchString(g.ContextDir) || len(g.ContextDir) > maxRevision || slices.Contains(parts, ".") || slices.Contains(parts, "..")) {
+		errs = errs.Also(apis.ErrInvalidValue(g.ContextDir, "contextDir", "use a folder of the repository such as functions/greeter"))
+	}
+	return errs.Also(validateObjectName(g.SecretName, "secretName"))
+}
+
 func (a *ArchiveSource) validate() (errs *apis.FieldError) {
+	if a == nil {
+		return nil
+	}
 	switch _, err := url.Parse(a.URL); {
 	case a.URL == "":
 		errs = errs.Also(apis.ErrMissingField("url"))

@@ -101,6 +101,13 @@ func archive(a ArchiveSource) func(*Function) {
 	return func(fn *Function) { fn.Spec.Source, fn.Spec.Archive = "", &a }
 }
 
+const badGitURL = "use a URL such as https://example.com/a/b.git or git@example.com:a/b.git, without a password: spec.git.url"
+
+// repository has the source in a Git repository.
+func repository(g GitSource) func(*Function) {
+	return func(fn *Function) { fn.Spec.Source, fn.Spec.Git = "", &g }
+}
+
 // validationCase is an edit of a valid Function.
 type validationCase struct {
 	edit func(*Function)
@@ -131,7 +138,7 @@ func validationCases() map[string]validationCase {
 		"deprecated":      {func(fn *Function) { fn.Spec.Runtime = "nodejs18" }, ""},
 
 		"blank source":                {func(fn *Function) { fn.Spec.Source = " \n\t" }, "must not be blank: spec.source"},
-		"no source":                   {func(fn *Function) { fn.Spec.Source = "" }, "expected exactly one, got neither: spec.archive, spec.source"},
+		"no source":                   {func(fn *Function) { fn.Spec.Source = "" }, "expected exactly one, got neither: spec.archive, spec.git, spec.source"},
 		"source of a byte order mark": {func(fn *Function) { fn.Spec.Source = "\ufeff\r\n" }, "must not be blank: spec.source"},
 		"byte order marks":            {func(fn *Function) { fn.Spec.Source, fn.Spec.Deps = "\ufeff;\r\n", "\ufeff{}\r\n" }, ""},
 		"Unicode, in bytes": {
@@ -147,7 +154,7 @@ func validationCases() map[string]validationCase {
 		"archive":               {archive(ArchiveSource{URL: "https://example.com/code.zip"}), ""},
 		"archive with all":      {archive(ArchiveSource{URL: "http://store:9000/a/b.tar.gz?x=y", SHA256: hash, SecretName: "a"}), ""},
 		"archive and source":    {func(fn *Function) { fn.Spec.Archive = &ArchiveSource{URL: "https://a/b"} }, "expected exactly one, got both: spec.archive, spec.source"},
-		"archive and deps":      {func(fn *Function) { archive(ArchiveSource{URL: "https://a/b"})(fn); fn.Spec.Deps = "{}" }, "deps go with source: the dependency file of an archive is in it: spec.deps"},
+		"archive and deps":      {func(fn *Function) { archive(ArchiveSource{URL: "https://a/b"})(fn); fn.Spec.Deps = "{}" }, "deps go with source: the dependency file of a repository or an archive is in it: spec.deps"},
 		"archive of nothing":    {archive(ArchiveSource{}), "missing field(s): spec.archive.url"},
 		"archive by FTP":        {archive(ArchiveSource{URL: "ftp://a/b"}), badURL},
 		"archive with a user":   {archive(ArchiveSource{URL: "https://user:pass@a/b"}), badURL},
@@ -161,6 +168,30 @@ func validationCases() map[string]validationCase {
 		"archive's loud hash":   {archive(ArchiveSource{URL: "https://a/b", SHA256: strings.ToUpper(hash)}), "invalid value: " + strings.ToUpper(hash) + ": spec.archive.sha256\nuse 64 of 0-9 and a-f"},
 		"archive's bad secret":  {archive(ArchiveSource{URL: "https://a/b", SecretName: "A"}), "invalid value: A: spec.archive.secretName\n"},
 		"archive's long secret": {archive(ArchiveSource{URL: "https://a/b", SecretName: strings.Repeat("a", 254)}), "invalid value: " + strings.Repeat("a", 254) + ": spec.archive.secretName\n"},
+
+		"git":              {repository(GitSource{URL: "https://example.com/a/b.git"}), ""},
+		"git with all":     {repository(GitSource{URL: "ssh://git@example.com:2222/a/b.git", Revision: "feature/x-1.0", ContextDir: "a/.b/..c", SecretName: "a"}), ""},
+		"git with a colon": {repository(GitSource{URL: "git@example.com:a/b.git"}), ""},
+		"git and source":   {func(fn *Function) { fn.Spec.Git = &GitSource{URL: "https://a/b"} }, "expected exactly one, got both: spec.git, spec.source"},
+		"git and archive": {func(fn *Function) {
+			archive(ArchiveSource{URL: "https://a/b"})(fn)
+			fn.Spec.Git = &GitSource{URL: "https://a/b"}
+		}, "expected exactly one, got both: spec.archive, spec.git"},
+		"git and deps":          {func(fn *Function) { repository(GitSource{URL: "https://a/b"})(fn); fn.Spec.Deps = "{}" }, "deps go with source: the dependency file of a repository or an archive is in it: spec.deps"},
+		"git of nothing":        {repository(GitSource{}), "missing field(s): spec.git.url"},
+		"git on a disk":         {repository(GitSource{URL: "file:///etc"}), badGitURL},
+		"git with a path":       {repository(GitSource{URL: "/etc/passwd"}), badGitURL},
+		"git with a password":   {repository(GitSource{URL: "https://a:b@c/d"}), badGitURL},
+		"git with a $":          {repository(GitSource{URL: "https://a/$(params.b)"}), badGitURL},
+		"git by an option":      {repository(GitSource{URL: "--upload-pack=x"}), badGitURL},
+		"git too far":           {repository(GitSource{URL: "https://a/" + strings.Repeat("b", 2039)}), "it is 2049 characters, more than the limit of 2048: spec.git.url"},
+		"git of a bad branch":   {repository(GitSource{URL: "https://a/b", Revision: "$(params.b)"}), "invalid value: $(params.b): spec.git.revision\n"},
+		"git of an option":      {repository(GitSource{URL: "https://a/b", Revision: "-x"}), "invalid value: -x: spec.git.revision\n"},
+		"git of a long branch":  {repository(GitSource{URL: "https://a/b", Revision: strings.Repeat("b", 256)}), "invalid value: " + strings.Repeat("b", 256) + ": spec.git.revision\n"},
+		"git out of its folder": {repository(GitSource{URL: "https://a/b", ContextDir: "a/../.."}), "invalid value: a/../..: spec.git.contextDir\n"},
+		"git in no folder":      {repository(GitSource{URL: "https://a/b", ContextDir: "./a"}), "invalid value: ./a: spec.git.contextDir\n"},
+		"git from the root":     {repository(GitSource{URL: "https://a/b", ContextDir: "/a"}), "invalid value: /a: spec.git.contextDir\n"},
+		"git's bad secret":      {repository(GitSource{URL: "https://a/b", SecretName: "A"}), "invalid value: A: spec.git.secretName\n"},
 
 		"blank deps":       {func(fn *Function) { fn.Spec.Deps = " \n" }, ""},
 		"deps":             {func(fn *Function) { fn.Spec.Deps = `{"dependencies": {"ms": "2.1.3"}}` }, ""},

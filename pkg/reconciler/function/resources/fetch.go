@@ -31,7 +31,7 @@ import (
 
 // isFetched says whether the build fetches the source.
 func isFetched(fn *v1alpha1.Function) bool {
-	return fn.Spec.Archive != nil
+	return fn.Spec.IsFetched()
 }
 
 // contextPathOf returns where the steps that make the image find the build context.
@@ -46,23 +46,18 @@ func contextPathOf(fn *v1alpha1.Function) string {
 // it. It alone sees the credentials of the source, and runs nothing of it.
 func fetchStep(fn *v1alpha1.Function, cfg *config.Config, build Build) pipelinev1.Step {
 	limits := cfg.Build.Sources
-	args := []string{
-		"fetch",
-		"--archive=" + fn.Spec.Archive.URL,
-		"--files=" + filesPath,
-		"--work=" + workPath,
-		"--language=" + build.Runtime.Language,
-		"--source-file=" + build.Runtime.SourceFile,
-		"--dependency-file=" + build.Runtime.DependencyFile,
-		"--origin-file=$(results." + SourceResult + ".path)",
+	args := append(fetchArgs(fn),
+		"--files="+filesPath,
+		"--work="+workPath,
+		"--language="+build.Runtime.Language,
+		"--source-file="+build.Runtime.SourceFile,
+		"--dependency-file="+build.Runtime.DependencyFile,
+		"--origin-file=$(results."+SourceResult+".path)",
 		limit(sources.MaxDownloadSizeKey, limits.Download),
 		limit(sources.MaxUnpackedSizeKey, limits.Size),
 		limit(sources.MaxUnpackedFilesKey, limits.Files),
 		limit(sources.MaxUnpackedRatioKey, limits.Ratio),
-	}
-	if fn.Spec.Archive.SHA256 != "" {
-		args = append(args, "--sha256="+fn.Spec.Archive.SHA256)
-	}
+	)
 	if _, ok := build.Files[runtimes.LayoutName]; ok {
 		// Else the administrator's Dockerfile finds the source beside it.
 		args = append(args, "--tree="+runtimes.SourceFolder)
@@ -71,7 +66,7 @@ func fetchStep(fn *v1alpha1.Function, cfg *config.Config, build Build) pipelinev
 		{Name: contextVolumeName, MountPath: filesPath, ReadOnly: true},
 		{Name: workVolumeName, MountPath: workPath},
 	}
-	if fn.Spec.Archive.SecretName != "" {
+	if sourceSecret(fn) != "" {
 		args = append(args, "--credentials="+sourceCredentialsPath)
 		mounts = append(mounts, corev1.VolumeMount{Name: sourceCredentialsVolumeName, MountPath: sourceCredentialsPath, ReadOnly: true})
 	}
@@ -86,6 +81,22 @@ func fetchStep(fn *v1alpha1.Function, cfg *config.Config, build Build) pipelinev
 	}
 }
 
+// fetchArgs tells the step what to fetch.
+func fetchArgs(fn *v1alpha1.Function) []string {
+	if git := fn.Spec.Git; git != nil {
+		return []string{"fetch", "--git=" + git.URL, "--revision=" + git.Revision, "--folder=" + git.ContextDir}
+	}
+	return []string{"fetch", "--archive=" + fn.Spec.Archive.URL, "--sha256=" + fn.Spec.Archive.SHA256}
+}
+
+// sourceSecret returns the name of the Secret with the credentials of the source.
+func sourceSecret(fn *v1alpha1.Function) string {
+	if fn.Spec.Git != nil {
+		return fn.Spec.Git.SecretName
+	}
+	return fn.Spec.Archive.SecretName
+}
+
 func limit(key string, value int64) string {
 	return "--" + key + "=" + strconv.FormatInt(value, 10)
 }
@@ -94,10 +105,10 @@ func limit(key string, value int64) string {
 // until the Secret exists that the Function names.
 func fetchVolumes(fn *v1alpha1.Function) []corev1.Volume {
 	volumes := []corev1.Volume{{Name: workVolumeName, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
-	if fn.Spec.Archive.SecretName != "" {
+	if name := sourceSecret(fn); name != "" {
 		volumes = append(volumes, corev1.Volume{
 			Name:         sourceCredentialsVolumeName,
-			VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: fn.Spec.Archive.SecretName}},
+			VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: name}},
 		})
 	}
 	return volumes

@@ -58,11 +58,11 @@ func TestFetchStep(t *testing.T) {
 		Image:   "registry.example.com/compose@sha256:123",
 		Command: []string{"/ko-app/compose"},
 		Args: []string{
-			"fetch", "--archive=https://example.com/a.zip", "--files=/kiln-files", "--work=/kiln-work",
+			"fetch", "--archive=https://example.com/a.zip", "--sha256=" + archiveHash, "--files=/kiln-files", "--work=/kiln-work",
 			"--language=nodejs", "--source-file=handler.js", "--dependency-file=package.json",
 			"--origin-file=$(results.SOURCE_ARTIFACT_INPUTS.path)",
 			"--max-download-size=1", "--max-unpacked-size=2", "--max-unpacked-files=3", "--max-unpacked-ratio=4",
-			"--sha256=" + archiveHash, "--tree=source", "--credentials=/kiln-source-credentials",
+			"--tree=source", "--credentials=/kiln-source-credentials",
 		},
 		VolumeMounts: []corev1.VolumeMount{
 			{Name: "context", MountPath: "/kiln-files", ReadOnly: true},
@@ -127,6 +127,23 @@ func TestFetchedSource(t *testing.T) {
 			t.Errorf("the hash of nothing is told: %s", arg)
 		}
 	}
+}
+
+func TestFetchStepOfGit(t *testing.T) {
+	fn := function(func(fn *v1alpha1.Function) {
+		fn.Spec.Git = &v1alpha1.GitSource{URL: "git@example.com:a/b.git", Revision: "main", ContextDir: "fn", SecretName: "deploy-key"}
+	})
+	spec := MakeTaskRun(fn, testConfig(), testBuild()).Spec.TaskSpec
+	want := []string{"fetch", "--git=git@example.com:a/b.git", "--revision=main", "--folder=fn", "--files=/kiln-files"}
+	if diff := cmp.Diff(want, spec.Steps[0].Args[:5]); diff != "" {
+		t.Errorf("args (-want, +got):\n%s", diff)
+	}
+	for _, volume := range spec.Volumes {
+		if volume.Name == "source-credentials" && volume.Secret.SecretName == "deploy-key" {
+			return
+		}
+	}
+	t.Errorf("the Secret is not mounted: %+v", spec.Volumes)
 }
 
 // TestFetchedForOwnDockerfile wants the source where the administrator's Dockerfile

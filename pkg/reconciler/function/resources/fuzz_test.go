@@ -211,6 +211,17 @@ func (d dice) archive() *v1alpha1.ArchiveSource {
 	}
 }
 
+// git says little that is wrong, as well.
+func (d dice) git() *v1alpha1.GitSource {
+	return &v1alpha1.GitSource{
+		URL: mostly(d, []string{"https://example.com/a.git", "git@example.com:a/b", "ssh://git@[::1]:22/a", "http://store.default.svc/größer%20大"},
+			"", "git://a/b", "file:///a", "https://a:b@c/d", "https://a/$(params.x)", "ext::sh -c x", "-x@a:b$"),
+		Revision:   mostly(d, []string{"", "main", "feature/x", strings.Repeat("0f", 20)}, "$(params.x)", "-x", "a b"),
+		ContextDir: mostly(d, []string{"", "a", "a/b.c/..d"}, "..", "a/..", "/a", "a//b", "$(params.x)"),
+		SecretName: pick(d, "", d.objectName()),
+	}
+}
+
 // function sets each field once in a while.
 func (d dice) function() *v1alpha1.Function {
 	fn := &v1alpha1.Function{ObjectMeta: metav1.ObjectMeta{
@@ -226,6 +237,12 @@ func (d dice) function() *v1alpha1.Function {
 			fs.Archive = d.archive()
 			if d.Intn(12) > 0 {
 				fs.Source, fs.Deps = "", ""
+			}
+		},
+		func() {
+			fs.Git = d.git()
+			if d.Intn(12) > 0 {
+				fs.Source, fs.Deps, fs.Archive = "", "", nil
 			}
 		},
 		func() { fs.Runtime = mostly(d, []string{"nodejs22"}, "cobol") },
@@ -343,7 +360,7 @@ func checkChildren(t testing.TB, cfg *config.Config, fn *v1alpha1.Function) bool
 
 	runtime, _ := runtimes.For(cfg.Runtimes[fn.Spec.Runtime].Language)
 	files, err := runtime.BuildContext(runtimes.Function{
-		BaseImage: "node:24", Source: fn.Spec.Source, Dependencies: fn.Spec.Deps, Fetched: fn.Spec.Archive != nil,
+		BaseImage: "node:24", Source: fn.Spec.Source, Dependencies: fn.Spec.Deps, Fetched: fn.Spec.IsFetched(),
 	})
 	if err != nil {
 		t.Errorf("BuildContext: %v", err)

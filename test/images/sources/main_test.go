@@ -1,0 +1,55 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/kiln-dev/kiln/pkg/sources"
+	"github.com/kiln-dev/kiln/pkg/sources/fetch"
+	"github.com/kiln-dev/kiln/pkg/sources/sourcestest"
+)
+
+// TestGit wants that the repository can be fetched as a build does.
+func TestGit(t *testing.T) {
+	server := httptest.NewServer(handler())
+	t.Cleanup(server.Close)
+	limits := sources.Limits{Download: 1 << 20, Size: 1 << 20, Files: 100, Ratio: 100}
+	want := sourcestest.Function("nodejs", "1")[1].Content
+	revision := "main"
+	for range 2 {
+		folder := t.TempDir()
+		root, err := os.OpenRoot(folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tree := sources.NewTree(root, limits)
+		commit, err := fetch.Git{URL: server.URL + "/git", Revision: revision, Folder: "functions/nodejs"}.Fetch(t.Context(), t.TempDir(), tree, limits)
+		tree.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(filepath.Join(folder, "linked", "answer.js")); err != nil || string(got) != want {
+			t.Errorf("of %s there is %q, %v, want %q", revision, got, err, want)
+		}
+		// The same by the commit.
+		revision = commit
+	}
+}
