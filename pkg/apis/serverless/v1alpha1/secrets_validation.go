@@ -49,6 +49,9 @@ func (fs *FunctionSpec) validateSecrets(credentials string) (errs *apis.FieldErr
 	if fs.Archive != nil {
 		errs = errs.Also(check(fs.Archive.SecretName, "secretName").ViaField("archive"))
 	}
+	if fs.Git != nil {
+		errs = errs.Also(check(fs.Git.SecretName, "secretName").ViaField("git"))
+	}
 	if fs.Build != nil {
 		errs = errs.Also(check(fs.Build.SecretName, "secretName").ViaField("build"))
 	}

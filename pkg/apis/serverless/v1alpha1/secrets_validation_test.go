@@ -36,12 +36,13 @@ func TestValidateSecrets(t *testing.T) {
 			EnvFrom:      []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: ref(name)}}, {SecretRef: &corev1.SecretEnvSource{LocalObjectReference: ref(name)}}},
 			SecretMounts: []SecretMount{{SecretName: "other", MountPath: "/x"}, {SecretName: name, MountPath: "/y"}},
 			Archive:      &ArchiveSource{URL: "https://example.com/x.zip", SecretName: name},
+			Git:          &GitSource{URL: "https://example.com/x.git", SecretName: name},
 			Build:        &BuildSpec{SecretName: name},
 		}
 	}
 	err := all(credentials).validateSecrets(credentials)
 	for _, field := range []string{
-		"env[1].valueFrom.secretKeyRef.name", "envFrom[1].secretRef.name", "secretMounts[1].secretName", "archive.secretName", "build.secretName",
+		"env[1].valueFrom.secretKeyRef.name", "envFrom[1].secretRef.name", "secretMounts[1].secretName", "archive.secretName", "git.secretName", "build.secretName",
 	} {
 		if err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("validateSecrets() = %v, want it to name %s", err, field)
