@@ -105,8 +105,8 @@ func steady(b *strings.Builder, r *report.Report) {
 		fmt.Fprintf(b, "| %s | %.1f | %.0f | %.0f | %.0f | %.0f | %.2f |\n", row.what, row.MedianS, p["writes"], p["events"], p["gets"], p["lists"], p["controller_cpu_ms_per_function"])
 	}
 	p := restart.Parts
-	fmt.Fprintf(b, "\nAfter the start the controller has %.0f MiB: %.1f KiB for each Function beside what it has without them. A start lists each kind "+
-		"that is watched once, and TaskRuns a second time, for the queue of builds.\n", p["controller_mib"], p["controller_kib_per_function"])
+	fmt.Fprintf(b, "\nAfter the start the controller has %.0f MiB: %.1f KiB for each Function beside what it has without them. What there is comes "+
+		"with the watches; the one LIST is of the TaskRuns, for the queue of builds.\n", p["controller_mib"], p["controller_kib_per_function"])
 	p = storm.Parts
 	fmt.Fprintf(b, "\n## Storm\n\nThe source of all %.0f is edited at once: all are Ready with it after %.1f s, %.2f times what their creation took, "+
 		"with %.2f writes of each and %.0f conflicts.\n\nWhile %.0f Functions of one namespace are edited and built, a new Function in another one is Ready after %.3f s "+
