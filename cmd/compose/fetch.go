@@ -120,7 +120,7 @@ func (o *fetchOrder) carryOut(ctx context.Context) error {
 	if o.git.URL != "" {
 		name, get = "repository "+fetch.GitName(o.git.URL), o.clone
 	}
-	fmt.Println("Fetching", name)
+	say("Fetching", name)
 	found, top, err := get(ctx, work)
 	if err != nil {
 		return fmt.Errorf("the %s cannot be used: %w", name, err)
@@ -128,7 +128,7 @@ func (o *fetchOrder) carryOut(ctx context.Context) error {
 	if err := o.makeContext(work, top); err != nil {
 		return fmt.Errorf("the %s cannot be used: %w", name, err)
 	}
-	fmt.Println("Fetched", found.Digest)
+	say("Fetched", found.Digest)
 	return o.report(work, found)
 }
 

@@ -57,7 +57,7 @@ func (p *product) push(ctx context.Context, what string, to name.Reference, imag
 		return nil
 	}
 	if err := list(ctx, to.Context(), image, p.origin, p.packages, options); err != nil {
-		fmt.Println("The packages in it are not listed:", err)
+		say("The packages in it are not listed:", err)
 	}
 	return nil
 }
@@ -67,7 +67,7 @@ func (p *product) push(ctx context.Context, what string, to name.Reference, imag
 func (s *source) packages(ctx context.Context, options []remote.Option) []sbom.Package {
 	found, err := listed(ctx, s.ref.Context().Digest(s.digest.String()), options)
 	if err != nil {
-		fmt.Println("The packages in it are not known:", err)
+		say("The packages in it are not known:", err)
 	}
 	return found
 }

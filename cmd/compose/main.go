@@ -81,7 +81,7 @@ func main() {
 	defer stop()
 	if len(os.Args) > 1 && os.Args[1] == fetchCommand {
 		if err := fetchSource(ctx, os.Args[2:]); err != nil {
-			fmt.Fprintln(os.Stderr, err)
+			say(err)
 			os.Exit(sources.ExitCode(err))
 		}
 		return
@@ -110,9 +110,15 @@ func main() {
 	flag.StringVar(&o.baseFile, "base-image-file", "", "where to write, in JSON, the name and the digest of the base image")
 	flag.Parse()
 	if err := o.carryOut(ctx, remote.WithAuthFromKeychain(authn.DefaultKeychain)); err != nil {
-		fmt.Fprintln(os.Stderr, err)
+		say(err)
 		os.Exit(1)
 	}
+}
+
+// say prints a line of the log. All goes one way: of two, the one that tells why the
+// step has failed need not come last, where it is looked for.
+func say(words ...any) {
+	fmt.Fprintln(os.Stderr, words...)
 }
 
 // carryOut composes the image and pushes it.
@@ -184,7 +190,7 @@ func (o *order) report(destination name.Reference, image v1.Image, origin origin
 	if err != nil {
 		return fmt.Errorf("failed to encode the base image: %w", err)
 	}
-	fmt.Println("Pushed", destination.Context().Digest(digest.String()))
+	say("Pushed", destination.Context().Digest(digest.String()))
 	return errors.Join(
 		writeResult(o.urlFile, destination.String()),
 		writeResult(o.digestFile, digest.String()),

@@ -47,7 +47,7 @@ type source struct {
 
 // pull returns the image, for what it is to the build.
 func pull(what string, ref name.Reference, options []remote.Option) (*source, error) {
-	fmt.Println("Building upon", what, ref)
+	say("Building upon", what, ref)
 	s := &source{what: what, ref: ref}
 	found, err := remote.Get(ref, options...)
 	if err != nil {
@@ -70,7 +70,7 @@ func pull(what string, ref name.Reference, options []remote.Option) (*source, er
 
 // push pushes an image made of the source.
 func (s *source) push(what string, to name.Reference, image v1.Image, options []remote.Option) error {
-	fmt.Println("Pushing", what, to)
+	say("Pushing", what, to)
 	err := remote.Write(to, image, options...)
 	if err == nil {
 		return nil
