@@ -195,7 +195,9 @@ func TestKubectlExplain(t *testing.T) {
 	e := newEnv(t)
 	for path, words := range map[string]string{
 		"fn":                          "few lines of code",
-		"fn.spec":                     "-required-",
+		"fn.spec":                     "A Function has one of source, git",
+		"fn.spec.archive":             "-required-",
+		"fn.spec.git":                 "-required-",
 		"fn.spec.source":              "module that exports",
 		"fn.spec.traffic":             "revisionName",
 		"fn.spec.traffic.percent":     "share of the requests",
