@@ -150,12 +150,9 @@ func (o *fetchOrder) unpack(ctx context.Context, work *os.Root) (found fetched, 
 	if _, err := spool.Seek(0, io.SeekStart); err != nil {
 		return found, "", fmt.Errorf("failed to read archive: %w", err)
 	}
-	if err := work.Mkdir(unpackedName, 0o755); err != nil {
-		return found, "", fmt.Errorf("failed to create folder: %w", err)
-	}
-	unpacked, err := work.OpenRoot(unpackedName)
+	unpacked, err := createFolder(work, unpackedName)
 	if err != nil {
-		return found, "", fmt.Errorf("failed to open folder: %w", err)
+		return found, "", err
 	}
 	defer unpacked.Close()
 	if err := sources.Unpack(spool, archive.Size, unpacked, o.limits); err != nil {
@@ -167,14 +164,23 @@ func (o *fetchOrder) unpack(ctx context.Context, work *os.Root) (found fetched, 
 	return fetched{URI: fetch.Name(o.archive.URL), Digest: "sha256:" + archive.SHA256}, filepath.Join(unpackedName, top), nil
 }
 
+// createFolder creates a folder in another, and opens it.
+func createFolder(in *os.Root, name string) (*os.Root, error) {
+	if err := in.Mkdir(name, 0o755); err != nil {
+		return nil, fmt.Errorf("failed to create folder: %w", err)
+	}
+	folder, err := in.OpenRoot(name)
+	if err != nil {
+		return nil, fmt.Errorf("failed to open folder: %w", err)
+	}
+	return folder, nil
+}
+
 // clone fetches the revision of the repository, and leaves nothing of the rest.
 func (o *fetchOrder) clone(ctx context.Context, work *os.Root) (found fetched, top string, err error) {
-	if err := work.Mkdir(unpackedName, 0o755); err != nil {
-		return found, "", fmt.Errorf("failed to create folder: %w", err)
-	}
-	files, err := work.OpenRoot(unpackedName)
+	files, err := createFolder(work, unpackedName)
 	if err != nil {
-		return found, "", fmt.Errorf("failed to open folder: %w", err)
+		return found, "", err
 	}
 	defer files.Close()
 	if err := work.Mkdir(spoolName, 0o700); err != nil {

@@ -153,11 +153,11 @@ func unzipEntry(entry *zip.File, tree *Tree) error {
 	if mode.Type() == 0 {
 		return tree.File(entry.Name, mode&0o111 != 0, content)
 	}
-	target, err := io.ReadAll(io.LimitReader(content, maxTarget+1))
+	target, err := ReadTarget(content)
 	if err != nil {
 		return err
 	}
-	return tree.Symlink(entry.Name, string(target))
+	return tree.Symlink(entry.Name, target)
 }
 
 // tarOverhead is what a .tar has, at most, for each file beyond its content.

@@ -280,6 +280,13 @@ func (w writer) Write(p []byte) (int, error) {
 	return n, nil
 }
 
+// ReadTarget reads the target of a symbolic link: of one that is too long, no more
+// than what Symlink refuses it by.
+func ReadTarget(from io.Reader) (string, error) {
+	target, err := io.ReadAll(io.LimitReader(from, maxTarget+1))
+	return string(target), err
+}
+
 // Symlink makes a symbolic link. Where it leads is told by Links, in the end.
 func (t *Tree) Symlink(name, target string) error {
 	name, err := clean(name)

@@ -226,12 +226,11 @@ func writeEntry(tree *object.Tree, name string, entry object.TreeEntry, to *sour
 	if entry.Mode != filemode.Symlink {
 		return to.File(name, entry.Mode == filemode.Executable, content)
 	}
-	const most = 4096
-	target, err := io.ReadAll(io.LimitReader(content, most+1))
+	target, err := sources.ReadTarget(content)
 	if err != nil {
 		return sources.Refuse("link %q in it cannot be read: %w", name, err)
 	}
-	return to.Symlink(name, string(target))
+	return to.Symlink(name, target)
 }
 
 // auth returns what the server is to be shown.
