@@ -34,7 +34,7 @@ const reasonInvalidConfiguration = "InvalidConfiguration"
 // warnOfConfig has an event emitted on each ConfigMap that was changed to what
 // cannot be read. The store keeps what was there before. It is for the webhook to
 // deny such a ConfigMap, but a webhook may be away.
-func warnOfConfig(ctx context.Context, cmw configmap.Watcher, impl *controller.Impl) {
+func warnOfConfig(ctx context.Context, cmw configmap.Watcher, leader leader) {
 	recorder := controller.GetEventRecorder(ctx)
 	warn := func(cm *corev1.ConfigMap) {
 		err := config.Check(cm)
@@ -42,10 +42,7 @@ func warnOfConfig(ctx context.Context, cmw configmap.Watcher, impl *controller.I
 			return
 		}
 		// Each replica sees it, and one is to tell.
-		leader, ok := impl.Reconciler.(interface {
-			IsLeaderFor(key types.NamespacedName) bool
-		})
-		if ok && leader.IsLeaderFor(types.NamespacedName{Namespace: cm.Namespace, Name: cm.Name}) {
+		if leader.IsLeaderFor(types.NamespacedName{Namespace: cm.Namespace, Name: cm.Name}) {
 			recorder.Eventf(cm, corev1.EventTypeWarning, reasonInvalidConfiguration,
 				"What it said before stays in force. %v", err)
 		}

@@ -82,33 +82,39 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 		secrets: secrets,
 		logs:    podLogs{kubeclient.Get(ctx)},
 	}
+	var fair *fairQueue
 	impl := functionreconciler.NewImpl(ctx, r, func(impl *controller.Impl) controller.Options {
-		r.queue = queue.New(queue.Limits{Cluster: 1}, impl.EnqueueKey)
+		fair = newFairQueue(impl.EnqueueKey)
+		r.queue = queue.New(queue.Limits{Cluster: 1}, fair.Add)
 		store := config.NewStore(logger.Named("config-store"), setLimits(r.queue), func(string, any) {
-			impl.GlobalResync(functions.Informer())
+			for _, fn := range functions.Informer().GetStore().List() {
+				fair.AddObject(fn)
+			}
 		})
 		store.WatchConfigs(cmw)
 		// ReconcileKind writes the status itself.
 		return controller.Options{ConfigStore: store, SkipStatusUpdates: true, DemoteFunc: r.demote}
 	})
 
-	r.startAsking(ctx, images.NewClient(secrets.Keychain), impl.EnqueueKey)
+	r.startAsking(ctx, images.NewClient(secrets.Keychain), fair.Add)
 	if err := metrics.Instrument(otel.GetMeterProvider(), impl, functions); err != nil {
 		logger.Panicw("Failed to set up metrics", "error", err)
 	}
-	impl.Reconciler = &queueLeader{leader: impl.Reconciler.(leader), ctx: ctx, queue: r.queue, functions: functions.Lister(), tekton: r.tekton}
-	warnOfConfig(ctx, cmw, impl)
-	watch(ctx, functions.Informer(), withoutManagedFields, controller.HandleAll(impl.Enqueue))
+	fair.leader = &queueLeader{leader: impl.Reconciler.(leader), ctx: ctx, queue: r.queue, functions: functions.Lister(), tekton: r.tekton}
+	fair.start(ctx, impl.Concurrency)
+	impl.Reconciler = fair
+	warnOfConfig(ctx, cmw, fair)
+	watch(ctx, functions.Informer(), withoutManagedFields, controller.HandleAll(fair.AddObject))
 	watch(ctx, functions.Informer(), withoutManagedFields, releaseDeleted(r.queue))
-	watch(ctx, taskRuns.Informer(), withoutManagedFields, countBuilds(r.queue, enqueueFunctionOf(impl)))
-	watch(ctx, configMaps.Informer(), withoutContent, controller.HandleAll(enqueueFunctionOf(impl)))
-	watch(ctx, services.Informer(), withoutManagedFields, controller.HandleAll(enqueueFunctionOf(impl)))
+	watch(ctx, taskRuns.Informer(), withoutManagedFields, countBuilds(r.queue, enqueueFunctionOf(fair.Add)))
+	watch(ctx, configMaps.Informer(), withoutContent, controller.HandleAll(enqueueFunctionOf(fair.Add)))
+	watch(ctx, services.Informer(), withoutManagedFields, controller.HandleAll(enqueueFunctionOf(fair.Add)))
 	watch(ctx, pods.Informer(), withoutPodSpec, cache.FilteringResourceEventHandler{
 		FilterFunc: isTelling(functions.Lister()),
-		Handler:    controller.HandleAll(impl.EnqueueLabelOfNamespaceScopedResource("", serverless.FunctionNameLabelKey)),
+		Handler:    controller.HandleAll(enqueueFunctionOfLabel(fair.Add)),
 	})
-	watch(ctx, mounts, withoutSource, controller.HandleAll(enqueueFunctionOfMount(pods.Lister(), impl.EnqueueKey)))
-	secrets.OnChange(enqueueFunctionsBeside(ctx, impl, functions.Lister()))
+	watch(ctx, mounts, withoutSource, controller.HandleAll(enqueueFunctionOfMount(pods.Lister(), fair.Add)))
+	secrets.OnChange(enqueueFunctionsBeside(ctx, fair.Add, functions.Lister()))
 	return impl
 }
 
@@ -121,7 +127,7 @@ func (r *Reconciler) startAsking(ctx context.Context, client *images.Client, wak
 }
 
 // enqueueFunctionsBeside finds the Functions of the namespace of an object.
-func enqueueFunctionsBeside(ctx context.Context, impl *controller.Impl, lister listers.FunctionLister) func(any) {
+func enqueueFunctionsBeside(ctx context.Context, enqueue func(types.NamespacedName), lister listers.FunctionLister) func(any) {
 	return func(obj any) {
 		object, err := kmeta.DeletionHandlingAccessor(obj)
 		if err != nil {
@@ -133,7 +139,7 @@ func enqueueFunctionsBeside(ctx context.Context, impl *controller.Impl, lister l
 			logging.FromContext(ctx).Errorw("Failed to list Functions", "error", err)
 		}
 		for _, fn := range fns {
-			impl.Enqueue(fn)
+			enqueue(keyOf(fn))
 		}
 	}
 }
@@ -162,10 +168,29 @@ func withoutManagedFields(obj any) (any, error) {
 // by its UID: the deletion of what an earlier Function of that name has left
 // wakes the one that waits for it. The label finds the Function of a child that
 // has lost its owner reference.
-func enqueueFunctionOf(impl *controller.Impl) func(any) {
-	byLabel := impl.EnqueueLabelOfNamespaceScopedResource("", serverless.FunctionNameLabelKey)
+func enqueueFunctionOf(enqueue func(types.NamespacedName)) func(any) {
+	byLabel := enqueueFunctionOfLabel(enqueue)
 	return func(obj any) {
-		impl.EnqueueControllerOf(obj)
+		child, err := kmeta.DeletionHandlingAccessor(obj)
+		if err != nil {
+			return // It is no object that a watch tells of.
+		}
+		if owner := metav1.GetControllerOf(child); owner != nil {
+			enqueue(types.NamespacedName{Namespace: child.GetNamespace(), Name: owner.Name})
+		}
 		byLabel(obj)
+	}
+}
+
+// enqueueFunctionOfLabel finds the Function that a label names.
+func enqueueFunctionOfLabel(enqueue func(types.NamespacedName)) func(any) {
+	return func(obj any) {
+		child, err := kmeta.DeletionHandlingAccessor(obj)
+		if err != nil {
+			return
+		}
+		if name := child.GetLabels()[serverless.FunctionNameLabelKey]; name != "" {
+			enqueue(types.NamespacedName{Namespace: child.GetNamespace(), Name: name})
+		}
 	}
 }

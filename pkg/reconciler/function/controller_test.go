@@ -103,7 +103,9 @@ func next(ctx context.Context, t *testing.T, impl *controller.Impl) types.Namesp
 	item, _ := queue.Get()
 	queue.Done(item)
 	queue.Forget(item)
-	return item.(types.NamespacedName)
+	key := item.(types.NamespacedName)
+	impl.Reconciler.(*fairQueue).done(key.String())
+	return key
 }
 
 func TestNewController(t *testing.T) {

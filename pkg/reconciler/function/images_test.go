@@ -458,7 +458,7 @@ func TestDemote(t *testing.T) {
 	}
 
 	_, impl, _ := startController(t)
-	measured := reflect.Indirect(reflect.ValueOf(impl.Reconciler)).FieldByName("leader").Elem().Elem()
+	measured := reflect.ValueOf(impl.Reconciler.(*fairQueue).leader.(*queueLeader).leader).Elem()
 	generated := measured.FieldByName("leader").Elem().Elem()
 	if generated.FieldByName("DemoteFunc").IsNil() {
 		t.Error("nobody tells the Reconciler that others lead")

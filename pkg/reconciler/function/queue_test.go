@@ -276,7 +276,7 @@ func TestQueueAcrossRestart(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	leader := impl.Reconciler.(*queueLeader)
+	leader := impl.Reconciler.(*fairQueue).leader.(*queueLeader)
 	if err := leader.Promote(pkgreconciler.UniversalBucket(), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -310,7 +310,7 @@ func TestDemotedWhileOpening(t *testing.T) {
 		}
 		return fails.Load(), nil, errors.New("no connection")
 	})
-	leader := impl.Reconciler.(*queueLeader)
+	leader := impl.Reconciler.(*fairQueue).leader.(*queueLeader)
 	promoted := make(chan error)
 	go func() { promoted <- leader.Promote(pkgreconciler.UniversalBucket(), nil) }()
 	<-tried
@@ -414,7 +414,7 @@ func TestOpenRetries(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	leader := impl.Reconciler.(*queueLeader)
+	leader := impl.Reconciler.(*fairQueue).leader.(*queueLeader)
 	leader.ctx = ctx
 	if err := leader.Promote(pkgreconciler.UniversalBucket(), nil); err != nil || failures >= 0 {
 		t.Errorf("Promote() = %v, and the list was asked for %d times too few", err, failures+1)

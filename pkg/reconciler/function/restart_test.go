@@ -46,6 +46,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	clientgotesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
 	"knative.dev/pkg/apis"
 	fakekubeclient "knative.dev/pkg/client/injection/kube/client/fake"
 	"knative.dev/pkg/configmap"
@@ -160,6 +161,8 @@ type world struct {
 	ctx     context.Context
 	watcher *configmap.ManualWatcher
 	impl    *controller.Impl
+	// waiting is the queue of the keys that wait for their turn.
+	waiting workqueue.TypedInterface[types.NamespacedName]
 	events  chan string
 	seen    *seen
 }
@@ -201,6 +204,7 @@ func startWorld(t *testing.T, logger *zap.Logger, objects []runtime.Object, reac
 	}
 
 	w.impl = NewController(w.ctx, w.watcher)
+	w.waiting = w.impl.Reconciler.(*fairQueue).keys
 	w.seen = &seen{Reconciler: w.impl.Reconciler, LeaderAware: w.impl.Reconciler.(pkgreconciler.LeaderAware), keys: sets.New[string]()}
 	w.impl.Reconciler = w.seen
 	for name, data := range systemConfig {
@@ -397,7 +401,7 @@ func (w *world) untilAllSeen() {
 	w.until("all Functions were reconciled", func() bool {
 		w.seen.mu.Lock()
 		defer w.seen.mu.Unlock()
-		return len(w.seen.keys) == teams*teamSize && w.seen.busy == 0 && w.impl.WorkQueue().Len() == 0
+		return len(w.seen.keys) == teams*teamSize && w.seen.busy == 0 && w.waiting.Len() == 0 && w.impl.WorkQueue().Len() == 0
 	})
 }
 

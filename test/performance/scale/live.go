@@ -243,8 +243,8 @@ func (w *world) progress(ctx context.Context) (q queue, err error) {
 	return parseQueue(data)
 }
 
-// parseQueue reads the metrics of the controller's queue, which is several beside
-// that of credentials.
+// parseQueue reads the metrics of the controller's queues: that of its workers, and
+// the one before it, where Functions wait for their turn.
 func parseQueue(data []byte) (q queue, err error) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(data))
@@ -253,15 +253,15 @@ func parseQueue(data []byte) (q queue, err error) {
 	}
 	for name, family := range families {
 		for _, metric := range family.GetMetric() {
-			ours := false
+			workers, turns := false, false
 			for _, label := range metric.GetLabel() {
-				ours = ours || strings.Contains(label.GetValue(), "function.Reconciler")
+				workers = workers || strings.Contains(label.GetValue(), "function.Reconciler")
+				turns = turns || label.GetName() == "name" && label.GetValue() == "functions"
 			}
 			switch {
-			case !ours:
-			case name == "kn_workqueue_process_duration_seconds":
+			case workers && name == "kn_workqueue_process_duration_seconds":
 				q.done += float64(metric.GetHistogram().GetSampleCount())
-			case name == "kn_workqueue_depth":
+			case (workers || turns) && name == "kn_workqueue_depth":
 				q.waiting += metric.GetGauge().GetValue()
 			}
 		}

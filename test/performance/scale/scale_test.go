@@ -193,6 +193,7 @@ func TestParseQueue(t *testing.T) {
 	const text = `# TYPE kn_workqueue_depth gauge
 kn_workqueue_depth{name="github.com.kiln-dev.kiln.pkg.reconciler.function.Reconciler-fast"} 2
 kn_workqueue_depth{name="github.com.kiln-dev.kiln.pkg.reconciler.function.Reconciler-slow"} 1
+kn_workqueue_depth{name="functions"} 7
 kn_workqueue_depth{name="image-lookups"} 4
 # TYPE kn_workqueue_process_duration_seconds histogram
 kn_workqueue_process_duration_seconds_bucket{name="github.com.kiln-dev.kiln.pkg.reconciler.function.Reconciler-consumer",le="+Inf"} 5
@@ -200,7 +201,7 @@ kn_workqueue_process_duration_seconds_sum{name="github.com.kiln-dev.kiln.pkg.rec
 kn_workqueue_process_duration_seconds_count{name="github.com.kiln-dev.kiln.pkg.reconciler.function.Reconciler-consumer"} 5
 `
 	got, err := parseQueue([]byte(text))
-	if want := (queue{done: 5, waiting: 3}); err != nil || got != want {
+	if want := (queue{done: 5, waiting: 10}); err != nil || got != want {
 		t.Errorf("parseQueue() = %+v, %v, want %+v", got, err, want)
 	}
 }

@@ -1,0 +1,177 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package function
+
+import (
+	"context"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	pkgreconciler "knative.dev/pkg/reconciler"
+)
+
+// fairQueueName is the name that metrics have for the queue of Functions.
+const fairQueueName = "functions"
+
+// fairQueue has namespaces take turns: the one Function that is edited in a
+// namespace waits for one of each other namespace, not for all 5,000 that were
+// edited in one.
+//
+// The queue of a controller.Impl is first come, first served, in its slow lane too
+// (both lanes are emptied into one queue at once), and it cannot be exchanged. So
+// Functions wait here, and no more of them are in that queue than there are
+// workers. What comes there by itself is tried again after a failure.
+type fairQueue struct {
+	leader
+	keys    workqueue.TypedInterface[types.NamespacedName]
+	enqueue func(types.NamespacedName)
+
+	mu sync.Mutex
+	// handed has the keys that were handed on, and are closed when they are done.
+	handed map[types.NamespacedName]chan struct{}
+}
+
+// newFairQueue returns a queue that hands nothing on before start. Its leader is to be
+// set by then.
+func newFairQueue(enqueue func(types.NamespacedName)) *fairQueue {
+	return &fairQueue{
+		keys: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[types.NamespacedName]{
+			Name:  fairQueueName,
+			Queue: &turns{waiting: map[string][]types.NamespacedName{}},
+		}),
+		enqueue: enqueue,
+		handed:  map[types.NamespacedName]chan struct{}{},
+	}
+}
+
+// start hands on as many keys at a time as there are workers, until ctx ends.
+func (q *fairQueue) start(ctx context.Context, workers int) {
+	context.AfterFunc(ctx, q.keys.ShutDown)
+	for range workers {
+		go func() {
+			for {
+				key, shutdown := q.keys.Get()
+				if shutdown {
+					return
+				}
+				q.handOn(ctx, key)
+				q.keys.Done(key)
+			}
+		}()
+	}
+}
+
+// handOn hands a key on, and waits until it was looked at. Where it is being looked
+// at already, for a retry, the next look may be on its way still: then there is one
+// more in the queue of the workers.
+func (q *fairQueue) handOn(ctx context.Context, key types.NamespacedName) {
+	done := make(chan struct{})
+	q.mu.Lock()
+	q.handed[key] = done
+	q.mu.Unlock()
+	q.enqueue(key)
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+// Reconcile implements controller.Reconciler.
+func (q *fairQueue) Reconcile(ctx context.Context, key string) error {
+	defer q.done(key)
+	return q.leader.Reconcile(ctx, key)
+}
+
+func (q *fairQueue) done(key string) {
+	namespace, name, err := cache.SplitMetaNamespaceKey(key)
+	if err != nil {
+		return // No such key was handed on.
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	k := types.NamespacedName{Namespace: namespace, Name: name}
+	if done, ok := q.handed[k]; ok {
+		close(done)
+		delete(q.handed, k)
+	}
+}
+
+// Promote implements pkgreconciler.LeaderAware: who comes to lead looks at all
+// Functions, in turns too.
+func (q *fairQueue) Promote(bucket pkgreconciler.Bucket, enqueue func(pkgreconciler.Bucket, types.NamespacedName)) error {
+	if enqueue == nil {
+		// Nothing is worked on yet, and all Functions are about to be told of.
+		return q.leader.Promote(bucket, nil)
+	}
+	return q.leader.Promote(bucket, func(bucket pkgreconciler.Bucket, key types.NamespacedName) {
+		if bucket.Has(key) {
+			q.Add(key)
+		}
+	})
+}
+
+// Add has the Function looked at when it is its turn.
+func (q *fairQueue) Add(key types.NamespacedName) { q.keys.Add(key) }
+
+// AddObject has the Function looked at when it is its turn. An informer tells of
+// nothing but objects.
+func (q *fairQueue) AddObject(obj any) {
+	if key, err := cache.DeletionHandlingObjectToName(obj); err == nil {
+		q.Add(types.NamespacedName(key))
+	}
+}
+
+// turns is the order in which keys leave a work queue: one of each namespace in
+// turn, and those of a namespace as they came.
+type turns struct {
+	waiting map[string][]types.NamespacedName
+	// next has the namespaces that wait, the one whose turn it is first.
+	next []string
+	len  int
+}
+
+// Touch implements workqueue.Queue: who asks again keeps its place.
+func (*turns) Touch(types.NamespacedName) {}
+
+// Push implements workqueue.Queue.
+func (t *turns) Push(key types.NamespacedName) {
+	if len(t.waiting[key.Namespace]) == 0 {
+		t.next = append(t.next, key.Namespace)
+	}
+	t.waiting[key.Namespace] = append(t.waiting[key.Namespace], key)
+	t.len++
+}
+
+// Len implements workqueue.Queue.
+func (t *turns) Len() int { return t.len }
+
+// Pop implements workqueue.Queue.
+func (t *turns) Pop() types.NamespacedName {
+	namespace := t.next[0]
+	keys := t.waiting[namespace]
+	t.next = t.next[1:]
+	if len(keys) > 1 {
+		t.waiting[namespace] = keys[1:]
+		t.next = append(t.next, namespace)
+	} else {
+		delete(t.waiting, namespace)
+	}
+	t.len--
+	return keys[0]
+}
