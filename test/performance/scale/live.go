@@ -29,6 +29,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -48,8 +49,19 @@ type live struct {
 	// they are Ready: while nothing else happens, and while all of one namespace,
 	// which are edited, are built.
 	edited     int
-	idle, busy []time.Duration
+	idle, busy []single
 }
+
+// single is how long one Function took until it was Ready, and, just before, as
+// many plain writes as it needs, one after the other: what takes longer meanwhile
+// since the API server does.
+type single struct {
+	ready, writes time.Duration
+}
+
+// writesToReady is how many writes a Function needs, each after the one before: its
+// own creation, those of Kiln and those of the stand-in.
+const writesToReady = 9
 
 // singles is how many single Functions are measured, one after the other.
 const singles = 9
@@ -142,8 +154,12 @@ func (w *world) restart(ctx context.Context, l *live, keys []types.NamespacedNam
 // single measures single Functions while nothing happens, and while those of a
 // whole other namespace are built anew.
 func (w *world) single(ctx context.Context, l *live, keys []types.NamespacedName) (err error) {
-	if l.idle, err = w.latencies(ctx, "idle"); err != nil {
-		return err
+	for i := range singles {
+		found, err := w.measureSingle(ctx, fmt.Sprintf("idle-%d", i))
+		if err != nil {
+			return err
+		}
+		l.idle = append(l.idle, found)
 	}
 	var edited []types.NamespacedName
 	for _, key := range keys {
@@ -157,43 +173,40 @@ func (w *world) single(ctx context.Context, l *live, keys []types.NamespacedName
 		editing <- each(ctx, edited, func(ctx context.Context, key types.NamespacedName) error { return w.admin.edit(ctx, key, 2) })
 	}()
 	for len(l.busy) < singles {
-		latency, err := w.latency(ctx, fmt.Sprintf("busy-%d", len(l.busy)))
+		found, err := w.measureSingle(ctx, fmt.Sprintf("busy-%d", len(l.busy)))
 		if err != nil {
 			return err
 		}
 		if w.tracker.count(edited, 2) == len(edited) {
 			break // All is quiet again: this one tells nothing.
 		}
-		l.busy = append(l.busy, latency)
+		l.busy = append(l.busy, found)
 	}
-	w.say("    single Functions take %v, and %v meanwhile", l.idle, l.busy)
+	w.say("    single Functions and plain writes take %v, and %v meanwhile", l.idle, l.busy)
 	return errors.Join(<-editing, w.await(ctx, edited, 2))
 }
 
-// latencies measures single Functions, one after the other.
-func (w *world) latencies(ctx context.Context, name string) (all []time.Duration, err error) {
-	for i := range singles {
-		latency, err := w.latency(ctx, fmt.Sprintf("%s-%d", name, i))
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, latency)
-	}
-	return all, nil
-}
-
-// latency returns how long a new Function takes until it is Ready.
-func (w *world) latency(ctx context.Context, name string) (time.Duration, error) {
-	key := types.NamespacedName{Namespace: other, Name: name}
+// measureSingle creates a Function.
+func (w *world) measureSingle(ctx context.Context, name string) (found single, err error) {
 	begin := time.Now()
+	for i := range writesToReady {
+		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", name, i)}}
+		if _, err := w.admin.kube.CoreV1().ConfigMaps(other).Create(ctx, cm, metav1.CreateOptions{}); err != nil {
+			return found, fmt.Errorf("failed to create ConfigMap: %w", err)
+		}
+	}
+	found.writes = time.Since(begin).Round(time.Millisecond)
+	key := types.NamespacedName{Namespace: other, Name: name}
+	begin = time.Now()
 	if err := w.admin.create(ctx, key); err != nil {
-		return 0, err
+		return found, err
 	}
 	if err := w.await(ctx, []types.NamespacedName{key}, 1); err != nil {
-		return 0, err
+		return found, err
 	}
 	at, _ := w.tracker.readyAt(key, 1)
-	return at.Sub(begin).Round(time.Millisecond), nil
+	found.ready = at.Sub(begin).Round(time.Millisecond)
+	return found, nil
 }
 
 // storm edits all Functions at once. Those of one namespace have been edited before.

@@ -127,18 +127,23 @@ func (l *live) stormRow(create float64) report.Row {
 	row := report.Row{Name: "storm", MedianS: l.storm.wall.Seconds(), Baseline: "their creation", Parts: map[string]float64{
 		"functions": n, "ms_per_function": 1000 * l.storm.wall.Seconds() / n,
 		"writes_per_function": l.storm.perFunction(l.functions, isWrite), "conflicts": float64(l.storm.requests.of(controllerUser, isConflict)),
-		"idle_s": secondsOf(l.idle), "busy_s": secondsOf(l.busy), "busy_ratio": secondsOf(l.busy) / secondsOf(l.idle),
-		"edited_beside": float64(l.edited), "busy_samples": float64(len(l.busy)),
+		"idle_s": secondsOf(l.idle, readyIn), "busy_s": secondsOf(l.busy, readyIn), "busy_ratio": secondsOf(l.busy, readyIn) / secondsOf(l.idle, readyIn),
+		"busy_writes_ratio": secondsOf(l.busy, writtenIn) / secondsOf(l.idle, writtenIn),
+		"edited_beside":     float64(l.edited), "busy_samples": float64(len(l.busy)),
 	}}
 	row.Ratio = row.Parts["ms_per_function"] / create
 	return row
 }
 
-// secondsOf returns the median.
-func secondsOf(durations []time.Duration) float64 {
-	seconds := make([]float64, 0, len(durations))
-	for _, d := range durations {
-		seconds = append(seconds, d.Seconds())
+// readyIn and writtenIn are what single Functions are measured by.
+func readyIn(s single) time.Duration   { return s.ready }
+func writtenIn(s single) time.Duration { return s.writes }
+
+// secondsOf returns the median of a measure.
+func secondsOf(samples []single, measure func(single) time.Duration) float64 {
+	seconds := make([]float64, 0, len(samples))
+	for _, sample := range samples {
+		seconds = append(seconds, measure(sample).Seconds())
 	}
 	return report.Median(seconds)
 }

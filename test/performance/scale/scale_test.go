@@ -130,7 +130,7 @@ func newResults() *results {
 		live: live{
 			functions: 100, base: 90 << 20, edited: 50,
 			resync: taken{wall: time.Second}, restart: taking(20*time.Second, 1, 6), storm: taking(90*time.Second, 900, 100),
-			idle: []time.Duration{time.Second}, busy: []time.Duration{3 * time.Second},
+			idle: []single{{time.Second, 100 * time.Millisecond}}, busy: []single{{3 * time.Second, 200 * time.Millisecond}},
 		},
 	}
 }
@@ -156,6 +156,7 @@ func TestReport(t *testing.T) {
 		{"restart", got.Row("restart").Parts["controller_kib_per_function"], 102.4},
 		{"storm", got.Row("storm").Ratio, 1.5},
 		{"storm", got.Row("storm").Parts["busy_ratio"], 3},
+		{"storm", got.Row("storm").Parts["busy_writes_ratio"], 2},
 	} {
 		if diff := cmp.Diff(test.want, test.got, cmp.Comparer(func(x, y float64) bool { return x-y < 1e-9 && y-x < 1e-9 })); diff != "" {
 			t.Errorf("%s (-want, +got): %s", test.row, diff)
