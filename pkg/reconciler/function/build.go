@@ -195,15 +195,8 @@ func (r *Reconciler) allTaskRuns(ctx context.Context, fn *v1alpha1.Function, tas
 
 // healTaskRun returns the TaskRun with what somebody has taken from its metadata.
 func (r *Reconciler) healTaskRun(ctx context.Context, fn *v1alpha1.Function, tag string, tr *pipelinev1.TaskRun) (*pipelinev1.TaskRun, error) {
-	healed := tr.DeepCopy()
-	if !heal(healed, &metav1.ObjectMeta{Labels: resources.BuildLabels(fn, tag)}, fn) {
-		return tr, nil
-	}
-	healed, err := r.tekton.TektonV1().TaskRuns(fn.Namespace).Update(ctx, healed, metav1.UpdateOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("failed to update TaskRun: %w", err)
-	}
-	return healed, nil
+	desired := &metav1.ObjectMeta{Labels: resources.BuildLabels(fn, tag)}
+	return healCached(ctx, r.tekton.TektonV1().TaskRuns(fn.Namespace), "TaskRun", tr, func(tr metav1.Object) bool { return heal(tr, desired, fn) })
 }
 
 // deleteTaskRuns deletes the TaskRuns of builds, those that run too.

@@ -217,7 +217,8 @@ func (r *Reconciler) configure(ctx context.Context, fn *v1alpha1.Function, want 
 		fn.Status.MarkConfigurationUnknown(v1alpha1.ReasonWaitingForDeletion, "ConfigMap %s was changed; it is being replaced.", existing.Name)
 		return nil
 	}
-	if err := r.healConfigMap(ctx, existing, func(cm *corev1.ConfigMap) bool { return heal(cm, desired, fn) }); err != nil {
+	_, err = healCached(ctx, r.kube.CoreV1().ConfigMaps(fn.Namespace), "ConfigMap", existing, func(cm metav1.Object) bool { return heal(cm, desired, fn) })
+	if err != nil {
 		return err
 	}
 	if err := r.deleteOtherConfigMaps(ctx, fn, existing.Name); err != nil {

@@ -25,6 +25,8 @@ import (
 	"maps"
 	"slices"
 
+	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -63,23 +65,49 @@ func digestOfContent(cm *corev1.ConfigMap) string {
 	return hex.EncodeToString(hash.Sum(nil))
 }
 
-// healConfigMap puts back what somebody has taken from the metadata of the ConfigMap.
-// What is written then is what the API server has, not what the cache keeps of it.
-func (r *Reconciler) healConfigMap(ctx context.Context, existing *corev1.ConfigMap, heal func(*corev1.ConfigMap) bool) error {
+// withoutTask keeps of a TaskRun how it fares, and the volumes of Secrets, which its
+// pod may wait for: what it does is in it twice, and Kiln has written it.
+func withoutTask(obj any) (any, error) {
+	tr, ok := obj.(*pipelinev1.TaskRun)
+	if !ok {
+		return obj, nil
+	}
+	tr.ManagedFields = nil
+	if task := tr.Spec.TaskSpec; task != nil {
+		secrets := slices.DeleteFunc(task.Volumes, func(v corev1.Volume) bool { return v.Secret == nil })
+		tr.Spec.TaskSpec = &pipelinev1.TaskSpec{Volumes: slices.Clone(secrets)}
+	}
+	tr.Status.TaskSpec, tr.Status.Provenance = nil, nil
+	return tr, nil
+}
+
+// readWriter gets and updates the objects of one kind.
+type readWriter[T metav1.Object] interface {
+	Get(ctx context.Context, name string, opts metav1.GetOptions) (T, error)
+	Update(ctx context.Context, object T, opts metav1.UpdateOptions) (T, error)
+}
+
+// healCached puts back what somebody has taken from the metadata of an object, of
+// which the cache keeps a part: what is written is what the API server has. It
+// returns the object as it is then.
+func healCached[T interface {
+	metav1.Object
+	DeepCopy() T
+}](ctx context.Context, objects readWriter[T], kind string, existing T, heal func(metav1.Object) bool) (T, error) {
 	if !heal(existing.DeepCopy()) {
-		return nil
+		return existing, nil
 	}
-	client := r.kube.CoreV1().ConfigMaps(existing.Namespace)
-	live, err := client.Get(ctx, existing.Name, metav1.GetOptions{})
+	live, err := objects.Get(ctx, existing.GetName(), metav1.GetOptions{})
 	if err != nil {
-		return fmt.Errorf("failed to get ConfigMap: %w", err)
+		return existing, fmt.Errorf("failed to get %s: %w", kind, err)
 	}
-	if live.UID != existing.UID || !heal(live) {
+	if live.GetUID() != existing.GetUID() || !heal(live) {
 		// The watch will tell of it.
-		return nil
+		return existing, nil
 	}
-	if _, err := client.Update(ctx, live, metav1.UpdateOptions{}); err != nil {
-		return fmt.Errorf("failed to update ConfigMap: %w", err)
+	healed, err := objects.Update(ctx, live, metav1.UpdateOptions{})
+	if err != nil {
+		return existing, fmt.Errorf("failed to update %s: %w", kind, err)
 	}
-	return nil
+	return healed, nil
 }

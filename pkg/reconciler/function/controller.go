@@ -106,7 +106,7 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 	warnOfConfig(ctx, cmw, fair)
 	watch(ctx, functions.Informer(), withoutManagedFields, controller.HandleAll(fair.AddObject))
 	watch(ctx, functions.Informer(), withoutManagedFields, releaseDeleted(r.queue))
-	watch(ctx, taskRuns.Informer(), withoutManagedFields, countBuilds(r.queue, enqueueFunctionOf(fair.Add)))
+	watch(ctx, taskRuns.Informer(), withoutTask, countBuilds(r.queue, enqueueFunctionOf(fair.Add)))
 	watch(ctx, configMaps.Informer(), withoutContent, controller.HandleAll(enqueueFunctionOf(fair.Add)))
 	watch(ctx, services.Informer(), withoutManagedFields, controller.HandleAll(enqueueFunctionOf(fair.Add)))
 	watch(ctx, pods.Informer(), withoutPodSpec, cache.FilteringResourceEventHandler{
