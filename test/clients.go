@@ -66,10 +66,20 @@ func NewClients() (*Clients, error) {
 	if err != nil {
 		return nil, fmt.Errorf("failed to read kubeconfig: %w", err)
 	}
+	c, err := NewClientsFor(config)
+	if err != nil {
+		return nil, err
+	}
+	c.Namespace = namespace
+	return c, nil
+}
+
+// NewClientsFor makes clients for the API server of that configuration.
+func NewClientsFor(config *rest.Config) (*Clients, error) {
+	config = rest.CopyConfig(config)
 	// Many tests share the clients; the server's own fairness is limit enough.
 	config.QPS = -1
-
-	c := &Clients{Namespace: namespace, config: config}
+	c := &Clients{config: config}
 	if err := c.connect(config); err != nil {
 		return nil, fmt.Errorf("failed to make clients: %w", err)
 	}

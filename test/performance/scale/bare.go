@@ -36,6 +36,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	informers "github.com/kiln-dev/kiln/pkg/client/informers/externalversions"
+	"github.com/kiln-dev/kiln/test"
 )
 
 // pattern is what Kiln has made of one Function. What the bare client writes are
@@ -48,20 +49,20 @@ type pattern struct {
 }
 
 // patternOf returns what Kiln has made of a Function.
-func patternOf(ctx context.Context, c *clients, key types.NamespacedName) (p pattern, err error) {
-	if p.fn, err = c.kiln.ServerlessV1alpha1().Functions(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{}); err != nil {
+func patternOf(ctx context.Context, c *test.Clients, key types.NamespacedName) (p pattern, err error) {
+	if p.fn, err = c.Kiln.ServerlessV1alpha1().Functions(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{}); err != nil {
 		return p, fmt.Errorf("failed to get Function: %w", err)
 	}
 	children := metav1.ListOptions{LabelSelector: serverless.FunctionNameLabelKey + "=" + key.Name}
-	configMaps, err := c.kube.CoreV1().ConfigMaps(key.Namespace).List(ctx, children)
+	configMaps, err := c.Kube.CoreV1().ConfigMaps(key.Namespace).List(ctx, children)
 	if err != nil {
 		return p, fmt.Errorf("failed to list ConfigMaps: %w", err)
 	}
-	taskRuns, err := c.pipeline.TektonV1().TaskRuns(key.Namespace).List(ctx, children)
+	taskRuns, err := c.Pipeline.TektonV1().TaskRuns(key.Namespace).List(ctx, children)
 	if err != nil {
 		return p, fmt.Errorf("failed to list TaskRuns: %w", err)
 	}
-	services, err := c.serving.ServingV1().Services(key.Namespace).List(ctx, children)
+	services, err := c.Serving.ServingV1().Services(key.Namespace).List(ctx, children)
 	if err != nil {
 		return p, fmt.Errorf("failed to list Services: %w", err)
 	}
@@ -101,7 +102,7 @@ const (
 // wait, and at the end, it writes the status. It never reads, compares, asks a
 // registry, or copes with anything.
 type bare struct {
-	clients *clients
+	clients *test.Clients
 	pattern pattern
 	failed  func(error)
 
@@ -119,9 +120,9 @@ type progress struct {
 // run starts the workers, and returns when they watch.
 func (b *bare) run(ctx context.Context, workers int) error {
 	b.known = map[cache.ObjectName]*progress{}
-	functions := informers.NewSharedInformerFactory(b.clients.kiln, 0)
-	taskRuns := pipelineinformers.NewSharedInformerFactory(b.clients.pipeline, 0)
-	services := servinginformers.NewSharedInformerFactory(b.clients.serving, 0)
+	functions := informers.NewSharedInformerFactory(b.clients.Kiln, 0)
+	taskRuns := pipelineinformers.NewSharedInformerFactory(b.clients.Pipeline, 0)
+	services := servinginformers.NewSharedInformerFactory(b.clients.Serving, 0)
 	fns, runs, svcs := functions.Serverless().V1alpha1().Functions(), taskRuns.Tekton().V1().TaskRuns(), services.Serving().V1().Services()
 
 	queue := workqueue.NewTyped[cache.ObjectName]()
@@ -183,17 +184,17 @@ func (b *bare) step(ctx context.Context, name cache.ObjectName, fn *v1alpha1.Fun
 		return nil
 	case p.next == toBuild:
 		cm := &corev1.ConfigMap{ObjectMeta: metaFor(p.fn, b.pattern.configMap.ObjectMeta), Immutable: b.pattern.configMap.Immutable, Data: b.pattern.configMap.Data}
-		if _, err := b.clients.kube.CoreV1().ConfigMaps(name.Namespace).Create(ctx, cm, metav1.CreateOptions{}); err != nil {
+		if _, err := b.clients.Kube.CoreV1().ConfigMaps(name.Namespace).Create(ctx, cm, metav1.CreateOptions{}); err != nil {
 			return fmt.Errorf("failed to create ConfigMap: %w", err)
 		}
 		run := &pipelinev1.TaskRun{ObjectMeta: metaFor(p.fn, b.pattern.taskRun.ObjectMeta), Spec: b.pattern.taskRun.Spec}
-		if _, err := b.clients.pipeline.TektonV1().TaskRuns(name.Namespace).Create(ctx, run, metav1.CreateOptions{}); err != nil {
+		if _, err := b.clients.Pipeline.TektonV1().TaskRuns(name.Namespace).Create(ctx, run, metav1.CreateOptions{}); err != nil {
 			return fmt.Errorf("failed to create TaskRun: %w", err)
 		}
 		return b.tell(ctx, p, toDeploy)
 	case p.next == toDeploy && tr != nil && tr.IsDone():
 		service := &servingv1.Service{ObjectMeta: metaFor(p.fn, b.pattern.service.ObjectMeta), Spec: b.pattern.service.Spec}
-		if _, err := b.clients.serving.ServingV1().Services(name.Namespace).Create(ctx, service, metav1.CreateOptions{}); err != nil {
+		if _, err := b.clients.Serving.ServingV1().Services(name.Namespace).Create(ctx, service, metav1.CreateOptions{}); err != nil {
 			return fmt.Errorf("failed to create Service: %w", err)
 		}
 		return b.tell(ctx, p, toRun)
@@ -213,7 +214,7 @@ func (b *bare) tell(ctx context.Context, p *progress, next stage) error {
 		updated.Status.MarkRunningUnknown(v1alpha1.ReasonServiceWaiting, "stage %d", next)
 	}
 	updated.Status.UpdatePhase()
-	updated, err := b.clients.kiln.ServerlessV1alpha1().Functions(updated.Namespace).UpdateStatus(ctx, updated, metav1.UpdateOptions{})
+	updated, err := b.clients.Kiln.ServerlessV1alpha1().Functions(updated.Namespace).UpdateStatus(ctx, updated, metav1.UpdateOptions{})
 	if err != nil {
 		return fmt.Errorf("failed to update status: %w", err)
 	}

@@ -30,6 +30,7 @@ import (
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	informers "github.com/kiln-dev/kiln/pkg/client/informers/externalversions"
+	"github.com/kiln-dev/kiln/test"
 )
 
 // writers is how many Functions are applied at a time.
@@ -66,9 +67,9 @@ func each(ctx context.Context, keys []types.NamespacedName, do func(context.Cont
 	return g.Wait()
 }
 
-// create creates a Function.
-func (c *clients) create(ctx context.Context, key types.NamespacedName) error {
-	_, err := c.kiln.ServerlessV1alpha1().Functions(key.Namespace).Create(ctx, newFunction(key.Namespace, key.Name, 1), metav1.CreateOptions{})
+// createOne creates a Function.
+func (w *world) createOne(ctx context.Context, key types.NamespacedName) error {
+	_, err := w.Admin.Kiln.ServerlessV1alpha1().Functions(key.Namespace).Create(ctx, newFunction(key.Namespace, key.Name, 1), metav1.CreateOptions{})
 	if err != nil {
 		return fmt.Errorf("failed to create Function: %w", err)
 	}
@@ -76,9 +77,9 @@ func (c *clients) create(ctx context.Context, key types.NamespacedName) error {
 }
 
 // edit gives a Function another source. The patch needs not know it.
-func (c *clients) edit(ctx context.Context, key types.NamespacedName, version int) error {
+func (w *world) edit(ctx context.Context, key types.NamespacedName, version int) error {
 	patch := fmt.Appendf(nil, `{"spec":{"source":%q}}`, sourceOf(key.Namespace, key.Name, version))
-	_, err := c.kiln.ServerlessV1alpha1().Functions(key.Namespace).Patch(ctx, key.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	_, err := w.Admin.Kiln.ServerlessV1alpha1().Functions(key.Namespace).Patch(ctx, key.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	if err != nil {
 		return fmt.Errorf("failed to edit Function: %w", err)
 	}
@@ -100,9 +101,9 @@ type readiness struct {
 
 // track watches all Functions until ctx ends. It returns when it knows those
 // there are.
-func track(ctx context.Context, c *clients) (*tracker, error) {
+func track(ctx context.Context, c *test.Clients) (*tracker, error) {
 	t := &tracker{ready: map[types.NamespacedName]readiness{}, changed: make(chan struct{}, 1)}
-	factory := informers.NewSharedInformerFactory(c.kiln, 0)
+	factory := informers.NewSharedInformerFactory(c.Kiln, 0)
 	informer := factory.Serverless().V1alpha1().Functions().Informer()
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    t.see,

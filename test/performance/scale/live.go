@@ -71,7 +71,7 @@ func (b *bench) live(ctx context.Context, g *growth) error {
 	l := &b.found.live
 	l.functions = g.n
 	b.say("%d Functions by Kiln, and what becomes of them", g.n)
-	return inWorld(ctx, b.binaries, b.say, func(ctx context.Context, w *world) error {
+	return inWorld(ctx, b.Binaries, b.say, func(ctx context.Context, w *world) error {
 		before, err := w.used()
 		if err != nil {
 			return err
@@ -109,7 +109,7 @@ func (w *world) resync(ctx context.Context, l *live, keys []types.NamespacedName
 		if err != nil {
 			return err
 		}
-		_, err = w.admin.kube.CoreV1().ConfigMaps(test.SystemNamespace).Patch(ctx, config.FunctionsConfigName, types.MergePatchType,
+		_, err = w.Admin.Kube.CoreV1().ConfigMaps(test.SystemNamespace).Patch(ctx, config.FunctionsConfigName, types.MergePatchType,
 			[]byte(`{"data":{"default-timeout":"123s"}}`), metav1.PatchOptions{})
 		if err != nil {
 			return fmt.Errorf("failed to change the configuration: %w", err)
@@ -122,7 +122,7 @@ func (w *world) resync(ctx context.Context, l *live, keys []types.NamespacedName
 
 // restart ends the controller and starts it again.
 func (w *world) restart(ctx context.Context, l *live, keys []types.NamespacedName) (err error) {
-	w.controller.stop()
+	w.Controller.Stop()
 	if err := w.audit.settle(ctx, 30*time.Second); err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func (w *world) restart(ctx context.Context, l *live, keys []types.NamespacedNam
 		return err
 	}
 	begin := time.Now()
-	if err := w.startController(); err != nil {
+	if err := w.StartController(); err != nil {
 		return err
 	}
 	if err := w.drained(ctx, float64(len(keys))); err != nil {
@@ -170,7 +170,7 @@ func (w *world) single(ctx context.Context, l *live, keys []types.NamespacedName
 	l.edited = len(edited)
 	editing := make(chan error, 1)
 	go func() {
-		editing <- each(ctx, edited, func(ctx context.Context, key types.NamespacedName) error { return w.admin.edit(ctx, key, 2) })
+		editing <- each(ctx, edited, func(ctx context.Context, key types.NamespacedName) error { return w.edit(ctx, key, 2) })
 	}()
 	for len(l.busy) < singles {
 		found, err := w.measureSingle(ctx, fmt.Sprintf("busy-%d", len(l.busy)))
@@ -191,14 +191,14 @@ func (w *world) measureSingle(ctx context.Context, name string) (found single, e
 	begin := time.Now()
 	for i := range writesToReady {
 		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", name, i)}}
-		if _, err := w.admin.kube.CoreV1().ConfigMaps(other).Create(ctx, cm, metav1.CreateOptions{}); err != nil {
+		if _, err := w.Admin.Kube.CoreV1().ConfigMaps(other).Create(ctx, cm, metav1.CreateOptions{}); err != nil {
 			return found, fmt.Errorf("failed to create ConfigMap: %w", err)
 		}
 	}
 	found.writes = time.Since(begin).Round(time.Millisecond)
 	key := types.NamespacedName{Namespace: other, Name: name}
 	begin = time.Now()
-	if err := w.admin.create(ctx, key); err != nil {
+	if err := w.createOne(ctx, key); err != nil {
 		return found, err
 	}
 	if err := w.await(ctx, []types.NamespacedName{key}, 1); err != nil {
@@ -212,7 +212,7 @@ func (w *world) measureSingle(ctx context.Context, name string) (found single, e
 // storm edits all Functions at once. Those of one namespace have been edited before.
 func (w *world) storm(ctx context.Context, l *live, keys []types.NamespacedName) (err error) {
 	l.storm, err = w.measure(ctx, func(ctx context.Context) error {
-		err := each(ctx, keys, func(ctx context.Context, key types.NamespacedName) error { return w.admin.edit(ctx, key, 3) })
+		err := each(ctx, keys, func(ctx context.Context, key types.NamespacedName) error { return w.edit(ctx, key, 3) })
 		if err != nil {
 			return err
 		}
@@ -240,7 +240,7 @@ type queue struct {
 
 // progress asks the controller's metrics.
 func (w *world) progress(ctx context.Context) (q queue, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, w.metrics, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, w.Metrics, nil)
 	if err != nil {
 		return q, err
 	}
@@ -285,7 +285,7 @@ func parseQueue(data []byte) (q queue, err error) {
 // drained waits until the controller has looked at as many Functions, and none
 // waits any more.
 func (w *world) drained(ctx context.Context, least float64) error {
-	return w.controller.until(ctx, "the controller has looked at all Functions", 10*time.Minute, func(ctx context.Context) error {
+	return w.Controller.Until(ctx, "the controller has looked at all Functions", 10*time.Minute, func(ctx context.Context) error {
 		q, err := w.progress(ctx)
 		if err == nil && (q.done < least || q.waiting > 0) {
 			err = fmt.Errorf("it has looked at %.0f of %.0f, and %.0f wait", q.done, least, q.waiting)

@@ -30,6 +30,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/kiln-dev/kiln/test/controlplane"
 )
 
 func main() {
@@ -62,7 +64,7 @@ func run(ctx context.Context, sizes string, rounds int, out, docs string) error 
 		return fmt.Errorf("failed to make folder: %w", err)
 	}
 	defer os.RemoveAll(folder)
-	if b.binaries, err = build(ctx, folder); err != nil {
+	if b.Binaries, err = controlplane.Build(ctx, folder); err != nil {
 		return err
 	}
 	if err := b.run(ctx); err != nil {

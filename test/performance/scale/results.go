@@ -20,13 +20,14 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kiln-dev/kiln/test/controlplane"
 	"github.com/kiln-dev/kiln/test/performance/report"
 )
 
 // perFunction returns how many of the user's requests that a condition selects
 // there were for each of n Functions.
 func (t taken) perFunction(n int, selects func(request) bool) float64 {
-	return float64(t.requests.of(controllerUser, selects)) / float64(n)
+	return float64(t.requests.of(controlplane.ControllerUser, selects)) / float64(n)
 }
 
 // medianOf returns the median of what is told of each.
@@ -54,7 +55,7 @@ func controllerCPU(t taken) float64 { return t.controller }
 
 // all counts all requests of the controller but those of its lease, and Events.
 func all(t taken) float64 {
-	return float64(t.requests.of(controllerUser, func(r request) bool { return r.Resource != "leases" && !isEvent(r) }))
+	return float64(t.requests.of(controlplane.ControllerUser, func(r request) bool { return r.Resource != "leases" && !isEvent(r) }))
 }
 
 // row returns the row of the creation of Functions.
@@ -74,7 +75,7 @@ func (g growth) row() report.Row {
 			"events_per_function":            count(g.kiln, isEvent),
 			"gets_per_function":              count(g.kiln, isGet),
 			"lists_per_function":             count(g.kiln, isList),
-			"conflicts":                      medianOf(g.kiln, func(t taken) float64 { return float64(t.requests.of(controllerUser, isConflict)) }),
+			"conflicts":                      medianOf(g.kiln, func(t taken) float64 { return float64(t.requests.of(controlplane.ControllerUser, isConflict)) }),
 			"ms_per_function":                1000 * report.Median(samples) / float64(n),
 			"controller_cpu_ms_per_function": 1000 * medianOf(g.kiln, controllerCPU) / float64(n),
 			"apiserver_cpu_ms_per_function":  1000 * medianOf(g.kiln, apiCPU) / float64(n),
@@ -103,17 +104,17 @@ func (r *results) report() *report.Report {
 		out.Rows = append(out.Rows, row)
 	}
 	l := &r.live
-	writes := func(t taken) float64 { return float64(t.requests.of(controllerUser, isWrite)) }
+	writes := func(t taken) float64 { return float64(t.requests.of(controlplane.ControllerUser, isWrite)) }
 	n := float64(l.functions)
 	out.Rows = append(out.Rows,
 		report.Row{Name: "steady-writes", MedianS: l.resync.wall.Seconds(), Parts: map[string]float64{
-			"functions": n, "writes": writes(l.resync), "events": float64(l.resync.requests.of(controllerUser, isEvent)),
-			"gets": float64(l.resync.requests.of(controllerUser, isGet)), "lists": float64(l.resync.requests.of(controllerUser, isList)),
+			"functions": n, "writes": writes(l.resync), "events": float64(l.resync.requests.of(controlplane.ControllerUser, isEvent)),
+			"gets": float64(l.resync.requests.of(controlplane.ControllerUser, isGet)), "lists": float64(l.resync.requests.of(controlplane.ControllerUser, isList)),
 			"controller_cpu_ms_per_function": 1000 * l.resync.controller / n,
 		}},
 		report.Row{Name: "restart", MedianS: l.restart.wall.Seconds(), Parts: map[string]float64{
-			"functions": n, "writes": writes(l.restart), "events": float64(l.restart.requests.of(controllerUser, isEvent)),
-			"gets": float64(l.restart.requests.of(controllerUser, isGet)), "lists": float64(l.restart.requests.of(controllerUser, isList)),
+			"functions": n, "writes": writes(l.restart), "events": float64(l.restart.requests.of(controlplane.ControllerUser, isEvent)),
+			"gets": float64(l.restart.requests.of(controlplane.ControllerUser, isGet)), "lists": float64(l.restart.requests.of(controlplane.ControllerUser, isList)),
 			"controller_cpu_ms_per_function": 1000 * l.restart.controller / n, "controller_mib": l.restart.resident / (1 << 20),
 			"controller_kib_per_function": (l.restart.resident - l.base) / n / (1 << 10),
 		}},
@@ -126,7 +127,7 @@ func (l *live) stormRow(create float64) report.Row {
 	n := float64(l.functions)
 	row := report.Row{Name: "storm", MedianS: l.storm.wall.Seconds(), Baseline: "their creation", Parts: map[string]float64{
 		"functions": n, "ms_per_function": 1000 * l.storm.wall.Seconds() / n,
-		"writes_per_function": l.storm.perFunction(l.functions, isWrite), "conflicts": float64(l.storm.requests.of(controllerUser, isConflict)),
+		"writes_per_function": l.storm.perFunction(l.functions, isWrite), "conflicts": float64(l.storm.requests.of(controlplane.ControllerUser, isConflict)),
 		"idle_s": secondsOf(l.idle, readyIn), "busy_s": secondsOf(l.busy, readyIn), "busy_ratio": secondsOf(l.busy, readyIn) / secondsOf(l.idle, readyIn),
 		"busy_writes_ratio": secondsOf(l.busy, writtenIn) / secondsOf(l.idle, writtenIn),
 		"edited_beside":     float64(l.edited), "busy_samples": float64(len(l.busy)),

@@ -25,6 +25,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kiln-dev/kiln/test/controlplane"
 )
 
 func TestCount(t *testing.T) {
@@ -53,28 +55,12 @@ func TestCount(t *testing.T) {
 		{"lists", isList, 1},
 		{"conflicts", isConflict, 1},
 	} {
-		if got := counted.of(controllerUser, test.selects); got != test.want {
+		if got := counted.of(controlplane.ControllerUser, test.selects); got != test.want {
 			t.Errorf("%s = %d, want %d", test.name, got, test.want)
 		}
 	}
 	if err := counted.count(strings.NewReader(`{"verb":`)); err == nil {
 		t.Error("half a line is counted")
-	}
-}
-
-func TestParseUsage(t *testing.T) {
-	got, err := parseUsage("7 (a (b) c) S 1 7 7 0 -1 4194560 1 0 0 0 250 50 0 0 20 0", "900 300 200 1 0 100 0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := usage{cpu: 3, resident: 300 * float64(os.Getpagesize())}
-	if got != want {
-		t.Errorf("parseUsage() = %+v, want %+v", got, want)
-	}
-	for _, stat := range []string{"", "7 (a) S 1", "7 (a) S 1 7 7 0 -1 4194560 1 0 0 0 x 50 0"} {
-		if got, err := parseUsage(stat, "900 300"); err == nil {
-			t.Errorf("parseUsage(%q) = %+v, want an error", stat, got)
-		}
 	}
 }
 
@@ -87,37 +73,11 @@ func TestKeysOf(t *testing.T) {
 	}
 }
 
-// TestAdapted checks Kiln's manifests as they are.
-func TestAdapted(t *testing.T) {
-	t.Chdir("../../..")
-	objects, environment, err := adapted("127.0.0.1:5000", "8443")
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := string(objects)
-	for _, want := range []string{
-		"push: 127.0.0.1:5000", "insecure: 127.0.0.1:5000", "baseImage: 127.0.0.1:5000/base:1", "externalName: localhost",
-		"port: 8443", `max-concurrent-builds: "0"`, "kaniko-image: 127.0.0.1:5000/kaniko-image:1",
-	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("the manifests lack %q", want)
-		}
-	}
-	for _, unwanted := range []string{"kind: Deployment", "kind: PodDisruptionBudget", "\n  kaniko-image: ko://", "baseImage: node:24-bookworm-slim\n    language: nodejs\n  _"} {
-		if strings.Contains(text, unwanted) {
-			t.Errorf("the manifests have %q", unwanted)
-		}
-	}
-	if len(environment["controller"]) == 0 {
-		t.Error("the controller's environment is not found")
-	}
-}
-
 // taking returns what it took to create 10 Functions.
 func taking(wall time.Duration, writes, lists int) taken {
 	return taken{wall: wall, api: wall.Seconds(), resident: 100 << 20, requests: requests{
-		{User: controllerUser, Verb: "create", Resource: "configmaps"}: writes,
-		{User: controllerUser, Verb: "list", Resource: "taskruns"}:     lists,
+		{User: controlplane.ControllerUser, Verb: "create", Resource: "configmaps"}: writes,
+		{User: controlplane.ControllerUser, Verb: "list", Resource: "taskruns"}:     lists,
 	}}
 }
 

@@ -28,11 +28,13 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"knative.dev/pkg/controller"
+
+	"github.com/kiln-dev/kiln/test/controlplane"
 )
 
 // bench is what is measured.
 type bench struct {
-	binaries
+	controlplane.Binaries
 	sizes  []int
 	rounds int
 
@@ -87,8 +89,8 @@ func (b *bench) run(ctx context.Context) error {
 }
 
 // workers returns how many Functions the controller works on at a time.
-func (k *kiln) workers() int {
-	for _, variable := range k.environment["controller"] {
+func (w *world) workers() int {
+	for _, variable := range w.Environment["controller"] {
 		if value, ok := strings.CutPrefix(variable, "K_THREADS_PER_CONTROLLER="); ok {
 			if n, err := strconv.Atoi(value); err == nil {
 				return n
@@ -102,7 +104,7 @@ func (k *kiln) workers() int {
 func (b *bench) compare(ctx context.Context, g *growth) error {
 	for round := range b.rounds {
 		b.say("%d Functions by the bare client, round %d of %d", g.n, round+1, b.rounds)
-		err := inWorld(ctx, b.binaries, b.say, func(ctx context.Context, w *world) error {
+		err := inWorld(ctx, b.Binaries, b.say, func(ctx context.Context, w *world) error {
 			if err := w.goBare(ctx, w.workers()); err != nil {
 				return err
 			}
@@ -123,7 +125,7 @@ func (b *bench) compare(ctx context.Context, g *growth) error {
 
 // grow has Kiln create n Functions.
 func (b *bench) grow(ctx context.Context, g *growth) error {
-	return inWorld(ctx, b.binaries, b.say, func(ctx context.Context, w *world) error {
+	return inWorld(ctx, b.Binaries, b.say, func(ctx context.Context, w *world) error {
 		t, err := w.create(ctx, keysOf(g.n, one, two))
 		g.kiln = append(g.kiln, t)
 		return err
@@ -133,7 +135,7 @@ func (b *bench) grow(ctx context.Context, g *growth) error {
 // create creates Functions and waits until all are Ready.
 func (w *world) create(ctx context.Context, keys []types.NamespacedName) (taken, error) {
 	t, err := w.measure(ctx, func(ctx context.Context) error {
-		if err := each(ctx, keys, w.admin.create); err != nil {
+		if err := each(ctx, keys, w.createOne); err != nil {
 			return err
 		}
 		return w.await(ctx, keys, 1)

@@ -20,11 +20,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kiln-dev/kiln/test/controlplane"
 )
 
 const (
@@ -44,10 +44,9 @@ const (
 
 // world is all that a measurement needs, made for it, and gone after it.
 type world struct {
-	*kiln
+	*controlplane.Kiln
+	audit   *audit
 	tracker *tracker
-	images  *images
-	failed  chan error
 	say     func(format string, args ...any)
 
 	// stopBare ends the bare client.
@@ -56,60 +55,26 @@ type world struct {
 
 // inWorld calls do with a new world, in which there is one Function that Kiln has
 // made Ready. Where do fails, its logs are kept.
-func inWorld(ctx context.Context, b binaries, say func(string, ...any), do func(context.Context, *world) error) (err error) {
-	folder, err := os.MkdirTemp("", "kiln-scale-")
-	if err != nil {
-		return fmt.Errorf("failed to make folder: %w", err)
-	}
-	defer func() {
-		if err == nil {
-			err = os.RemoveAll(folder)
-			return
-		}
-		_ = os.RemoveAll(filepath.Join(folder, "etcd"))
-		err = fmt.Errorf("%w (logs are in %s)", err, folder)
-	}()
-	plane, err := startPlane(ctx, b, folder)
-	if err != nil {
-		return err
-	}
-	defer plane.stop()
-	w := &world{failed: make(chan error, 1), say: say}
-	if w.images, err = startImages(); err != nil {
-		return err
-	}
-	defer w.images.stop()
-	if w.kiln, err = install(ctx, plane, b, w.images.address); err != nil {
-		return err
-	}
-	defer w.kiln.stop()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	if err := w.begin(ctx); err != nil {
-		return err
-	}
-	return do(ctx, w)
-}
-
-// begin starts what stands by, and the controller, and waits for a first Function.
-func (w *world) begin(ctx context.Context) error {
-	clients, err := w.clients(standInUser)
-	if err != nil {
-		return err
-	}
-	for _, namespace := range []string{one, two, other} {
-		if err := w.makeNamespace(ctx, namespace); err != nil {
+func inWorld(ctx context.Context, b controlplane.Binaries, say func(string, ...any), do func(context.Context, *world) error) error {
+	options := controlplane.Options{Namespaces: []string{one, two, other}}
+	return controlplane.Run(ctx, b, options, func(ctx context.Context, k *controlplane.Kiln) error {
+		w := &world{Kiln: k, audit: &audit{file: k.AuditLog}, say: say}
+		if err := w.begin(ctx); err != nil {
 			return err
 		}
-	}
-	(&standIn{clients: clients, images: w.images, failed: w.failed}).run(ctx)
-	if w.tracker, err = track(ctx, w.admin); err != nil {
+		return do(ctx, w)
+	})
+}
+
+// begin starts the controller, and waits for a first Function.
+func (w *world) begin(ctx context.Context) (err error) {
+	if w.tracker, err = track(ctx, w.Admin); err != nil {
 		return err
 	}
-	if err := w.startController(); err != nil {
+	if err := w.StartController(); err != nil {
 		return err
 	}
-	if err := w.admin.create(ctx, first); err != nil {
+	if err := w.createOne(ctx, first); err != nil {
 		return err
 	}
 	return w.await(ctx, []types.NamespacedName{first}, 1)
@@ -124,11 +89,11 @@ func (w *world) await(ctx context.Context, keys []types.NamespacedName, generati
 	defer cancel(nil)
 	go func() {
 		select {
-		case err := <-w.failed:
+		case err := <-w.Failed:
 			cancel(err)
-		case <-w.controller.ended:
+		case <-w.Controller.Ended:
 			if w.stopBare == nil {
-				cancel(fmt.Errorf("the controller has ended: %s", tail(w.controller.log)))
+				cancel(fmt.Errorf("the controller has ended: %s", controlplane.Tail(w.Controller.Log)))
 			}
 		case <-ctx.Done():
 		}
@@ -145,23 +110,18 @@ func (w *world) await(ctx context.Context, keys []types.NamespacedName, generati
 // goBare has the bare client do the controller's work from now on.
 func (w *world) goBare(ctx context.Context, workers int) error {
 	// It must not see what it is not to copy: the first Function is Ready.
-	pattern, err := patternOf(ctx, w.admin, first)
+	pattern, err := patternOf(ctx, w.Admin, first)
 	if err != nil {
 		return err
 	}
-	w.controller.stop()
+	w.Controller.Stop()
 	// It is the controller, for the API server and its limits.
-	clients, err := w.clients(controllerUser)
+	clients, err := w.Clients(controlplane.ControllerUser)
 	if err != nil {
 		return err
 	}
 	ctx, w.stopBare = context.WithCancel(ctx)
-	b := &bare{clients: clients, pattern: pattern, failed: func(err error) {
-		select {
-		case w.failed <- err:
-		default:
-		}
-	}}
+	b := &bare{clients: clients, pattern: pattern, failed: w.Fail}
 	return b.run(ctx, workers)
 }
 
@@ -209,19 +169,19 @@ func (w *world) measure(ctx context.Context, do func(context.Context) error) (t 
 // used returns what the processes have used.
 func (w *world) used() (t taken, err error) {
 	for _, one := range []struct {
-		process *process
+		process *controlplane.Process
 		cpu     *float64
-	}{{w.api, &t.api}, {w.etcd, &t.etcd}, {w.webhook, &t.webhook}, {w.controller, &t.controller}} {
-		if one.process == w.controller && w.stopBare != nil {
+	}{{w.API, &t.api}, {w.Etcd, &t.etcd}, {w.Webhook, &t.webhook}, {w.Controller, &t.controller}} {
+		if one.process == w.Controller && w.stopBare != nil {
 			continue
 		}
-		u, err := one.process.usage()
+		u, err := one.process.Usage()
 		if err != nil {
 			return t, err
 		}
-		*one.cpu = u.cpu
-		if one.process == w.controller {
-			t.resident = u.resident
+		*one.cpu = u.CPU
+		if one.process == w.Controller {
+			t.resident = u.Resident
 		}
 	}
 	return t, nil

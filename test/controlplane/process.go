@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package main
+package controlplane
 
 import (
 	"context"
@@ -33,26 +33,30 @@ import (
 // endTimeout is how long a process may take to end when it is asked to.
 const endTimeout = 15 * time.Second
 
-// process is a program that runs beside this one, and never outlives it.
-type process struct {
-	name  string
-	cmd   *exec.Cmd
-	log   string
-	ended chan struct{}
+// Process is a program that runs beside this one, and never outlives it.
+type Process struct {
+	// Log is the file that has what it says.
+	Log string
+
+	// Ended is closed when it has ended.
+	Ended chan struct{}
+
+	name string
+	cmd  *exec.Cmd
 }
 
-// start starts a program. What it says is appended to a file in the folder.
-func start(name, folder string, env []string, command ...string) (*process, error) {
-	p := &process{name: name, log: filepath.Join(folder, name+".log"), ended: make(chan struct{})}
-	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+// Start starts a program. What it says is appended to a file in the folder.
+func Start(name, folder string, env []string, command ...string) (*Process, error) {
+	p := &Process{name: name, Log: filepath.Join(folder, name+".log"), Ended: make(chan struct{})}
+	log, err := os.OpenFile(p.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("failed to open log: %w", err)
 	}
-	p.cmd = exec.Command(command[0], command[1:]...) //nolint:noctx // stop ends it, gently.
+	p.cmd = exec.Command(command[0], command[1:]...) //nolint:noctx // Stop ends it, gently.
 	p.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + folder}, env...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	// The terminal's Ctrl-C is for this program, which ends the others in order.
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	p.cmd.SysProcAttr = attributes()
 	started := make(chan error)
 	go func() {
 		defer log.Close()
@@ -63,7 +67,7 @@ func start(name, folder string, env []string, command ...string) (*process, erro
 		started <- err
 		if err == nil {
 			_ = p.cmd.Wait()
-			close(p.ended)
+			close(p.Ended)
 		}
 	}()
 	if err := <-started; err != nil {
@@ -72,28 +76,28 @@ func start(name, folder string, env []string, command ...string) (*process, erro
 	return p, nil
 }
 
-// stop ends the process, by force where it takes its time.
-func (p *process) stop() {
+// Stop ends the process, by force where it takes its time.
+func (p *Process) Stop() {
 	if p == nil {
 		return
 	}
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	select {
-	case <-p.ended:
+	case <-p.Ended:
 	case <-time.After(endTimeout):
-		p.kill()
+		p.Kill()
 	}
 }
 
-// kill ends the process at once.
-func (p *process) kill() {
+// Kill ends the process at once.
+func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill()
-	<-p.ended
+	<-p.Ended
 }
 
-// until calls try, again and again, until it succeeds; that something begins to
+// Until calls try, again and again, until it succeeds; that something begins to
 // listen nothing tells of. It fails when the process ends.
-func (p *process) until(ctx context.Context, what string, patience time.Duration, try func(context.Context) error) error {
+func (p *Process) Until(ctx context.Context, what string, patience time.Duration, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
@@ -102,17 +106,17 @@ func (p *process) until(ctx context.Context, what string, patience time.Duration
 			return nil
 		}
 		select {
-		case <-p.ended:
-			return fmt.Errorf("failed to wait until %s: %s has ended: %s", what, p.name, tail(p.log))
+		case <-p.Ended:
+			return fmt.Errorf("failed to wait until %s: %s has ended: %s", what, p.name, Tail(p.Log))
 		case <-ctx.Done():
-			return fmt.Errorf("failed to wait until %s: %w; see %s", what, err, p.log)
+			return fmt.Errorf("failed to wait until %s: %w; see %s", what, err, p.Log)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }
 
-// tail returns the end of a log.
-func tail(file string) string {
+// Tail returns the end of a log.
+func Tail(file string) string {
 	const most = 2000
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -121,55 +125,55 @@ func tail(file string) string {
 	return string(data[max(0, len(data)-most):])
 }
 
-// usage is what a process has used, or uses.
-type usage struct {
-	// cpu is its CPU time in seconds, and resident its memory in bytes.
-	cpu, resident float64
+// Usage is what a process has used, or uses.
+type Usage struct {
+	// CPU is its CPU time in seconds, and Resident its memory in bytes.
+	CPU, Resident float64
 }
 
 // ticks is how many of the units of /proc/PID/stat make a second: of all
 // architectures that Linux runs on today.
 const ticks = 100
 
-// usage returns what the process uses.
-func (p *process) usage() (usage, error) {
+// Usage returns what the process uses, which only Linux tells.
+func (p *Process) Usage() (Usage, error) {
 	folder := filepath.Join("/proc", strconv.Itoa(p.cmd.Process.Pid))
 	stat, err := os.ReadFile(filepath.Join(folder, "stat"))
 	if err != nil {
-		return usage{}, fmt.Errorf("failed to read what %s uses: %w", p.name, err)
+		return Usage{}, fmt.Errorf("failed to read what %s uses: %w", p.name, err)
 	}
 	statm, err := os.ReadFile(filepath.Join(folder, "statm"))
 	if err != nil {
-		return usage{}, fmt.Errorf("failed to read what %s uses: %w", p.name, err)
+		return Usage{}, fmt.Errorf("failed to read what %s uses: %w", p.name, err)
 	}
 	u, err := parseUsage(string(stat), string(statm))
 	if err != nil {
-		return usage{}, fmt.Errorf("failed to read what %s uses: %w", p.name, err)
+		return Usage{}, fmt.Errorf("failed to read what %s uses: %w", p.name, err)
 	}
 	return u, nil
 }
 
 // parseUsage reads /proc/PID/stat and /proc/PID/statm. The name of the program, in
 // parentheses, may have spaces and parentheses, too.
-func parseUsage(stat, statm string) (usage, error) {
+func parseUsage(stat, statm string) (Usage, error) {
 	end := strings.LastIndex(stat, ")")
 	fields, pages := strings.Fields(stat[end+1:]), strings.Fields(statm)
 	if end < 0 || len(fields) < 13 || len(pages) < 2 {
-		return usage{}, fmt.Errorf("%q and %q are not understood", stat, statm)
+		return Usage{}, fmt.Errorf("%q and %q are not understood", stat, statm)
 	}
 	user, err := strconv.ParseFloat(fields[11], 64)
 	if err != nil {
-		return usage{}, err
+		return Usage{}, err
 	}
 	system, err := strconv.ParseFloat(fields[12], 64)
 	if err != nil {
-		return usage{}, err
+		return Usage{}, err
 	}
 	resident, err := strconv.ParseFloat(pages[1], 64)
 	if err != nil {
-		return usage{}, err
+		return Usage{}, err
 	}
-	return usage{cpu: (user + system) / ticks, resident: resident * float64(os.Getpagesize())}, nil
+	return Usage{CPU: (user + system) / ticks, Resident: resident * float64(os.Getpagesize())}, nil
 }
 
 // freePorts returns ports that nobody listens on.

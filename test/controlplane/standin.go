@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package main
+package controlplane
 
 import (
 	"bytes"
@@ -26,6 +26,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/registry"
@@ -40,45 +41,50 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"knative.dev/pkg/apis"
 	duckv1 "knative.dev/pkg/apis/duck/v1"
+	"knative.dev/pkg/kmap"
 	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
 	servinginformers "knative.dev/serving/pkg/client/informers/externalversions"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
+	"github.com/kiln-dev/kiln/test"
 )
 
 // prefix is the path below which the registry has the images of functions.
 const prefix = "functions"
 
-// images is a registry in memory, which holds manifests and nothing that they
+// Images is a registry in memory, which holds manifests and nothing that they
 // refer to: nobody pulls.
-type images struct {
-	address string
+type Images struct {
+	// Address is where it is, over HTTP.
+	Address string
+
 	handler http.Handler
 	server  *http.Server
 }
 
 // startImages starts the registry, with the base image.
-func startImages() (*images, error) {
+func startImages() (*Images, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("failed to start registry: %w", err)
 	}
-	i := &images{address: listener.Addr().String(), handler: registry.New(registry.Logger(log.New(io.Discard, "", 0)))}
+	i := &Images{Address: listener.Addr().String(), handler: registry.New(registry.Logger(log.New(io.Discard, "", 0)))}
 	i.server = &http.Server{Handler: i.handler, ReadHeaderTimeout: time.Minute}
 	go func() { _ = i.server.Serve(listener) }()
-	_, err = i.push("base", "1")
+	_, err = i.push("base", "1", nil)
 	return i, err
 }
 
-func (i *images) stop() { _ = i.server.Close() }
+func (i *Images) stop() { _ = i.server.Close() }
 
-// push puts an image into the registry, and returns its digest.
-func (i *images) push(repository, tag string) (string, error) {
+// push puts an image with annotations into the registry, and returns its digest.
+func (i *Images) push(repository, tag string, annotations map[string]string) (string, error) {
+	annotations = kmap.Union(annotations, map[string]string{"tag": tag})
 	manifest, err := json.Marshal(containerregistry.Manifest{
 		SchemaVersion: 2, MediaType: "application/vnd.oci.image.manifest.v1+json",
 		Config:      containerregistry.Descriptor{MediaType: "application/vnd.oci.image.config.v1+json"},
-		Annotations: map[string]string{"tag": tag},
+		Annotations: annotations,
 	})
 	if err != nil {
 		return "", fmt.Errorf("failed to encode image: %w", err)
@@ -93,23 +99,56 @@ func (i *images) push(repository, tag string) (string, error) {
 	return answer.Header().Get("Docker-Content-Digest"), nil
 }
 
+// Annotations returns the annotations of an image, which is named by digest.
+func (i *Images) Annotations(image string) (map[string]string, error) {
+	name, digest, _ := strings.Cut(strings.TrimPrefix(image, i.Address+"/"), "@")
+	answer := httptest.NewRecorder()
+	i.handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/v2/"+name+"/manifests/"+digest, http.NoBody))
+	if answer.Code != http.StatusOK {
+		return nil, fmt.Errorf("failed to get image %s: %d %s", image, answer.Code, answer.Body)
+	}
+	var manifest containerregistry.Manifest
+	if err := json.NewDecoder(answer.Body).Decode(&manifest); err != nil {
+		return nil, fmt.Errorf("failed to decode image %s: %w", image, err)
+	}
+	return manifest.Annotations, nil
+}
+
 // standInWorkers is how many objects the stand-in completes at a time: more than
 // Kiln's workers can have on the way.
 const standInWorkers = 16
 
-// standIn stands for Tekton, Serving and all that they run: each TaskRun has
+// StandIn stands for Tekton, Serving and all that they run: each TaskRun has
 // succeeded, and each Service is ready, with the one write that says so, as soon as
 // a watch tells of it. So what is measured is Kiln, and the API server.
-type standIn struct {
-	clients *clients
-	images  *images
-	failed  chan error
+type StandIn struct {
+	// Build, where it is set, says what comes of a TaskRun, and takes its time.
+	Build func(context.Context, *pipelinev1.TaskRun) (Built, error)
+
+	// Serve, where it is set, is called before a Service is ready, and takes its time.
+	Serve func(context.Context, *servingv1.Service)
+
+	clients *test.Clients
+	images  *Images
+	report  func(error)
+}
+
+// Built is what comes of a TaskRun.
+type Built struct {
+	// Annotations are those of the image.
+	Annotations map[string]string
+
+	// Failure, where it is set, is the reason for which there is none.
+	Failure pipelinev1.TaskRunReason
+
+	// Runs says that the TaskRun does not end.
+	Runs bool
 }
 
 // run does the work until ctx ends. It returns when it watches.
-func (s *standIn) run(ctx context.Context) {
-	taskRuns := pipelineinformers.NewSharedInformerFactory(s.clients.pipeline, 0)
-	services := servinginformers.NewSharedInformerFactory(s.clients.serving, 0)
+func (s *StandIn) run(ctx context.Context) {
+	taskRuns := pipelineinformers.NewSharedInformerFactory(s.clients.Pipeline, 0)
+	services := servinginformers.NewSharedInformerFactory(s.clients.Serving, 0)
 	runs, svcs := taskRuns.Tekton().V1().TaskRuns(), services.Serving().V1().Services()
 	work(ctx, runs.Informer(), s.report, func(namespace, name string) error {
 		tr, err := runs.Lister().TaskRuns(namespace).Get(name)
@@ -129,14 +168,6 @@ func (s *standIn) run(ctx context.Context) {
 	services.Start(ctx.Done())
 	taskRuns.WaitForCacheSync(ctx.Done())
 	services.WaitForCacheSync(ctx.Done())
-}
-
-// report tells of what the stand-in cannot do.
-func (s *standIn) report(err error) {
-	select {
-	case s.failed <- err:
-	default:
-	}
 }
 
 func ignoreNotFound(err error) error {
@@ -166,8 +197,9 @@ func work(ctx context.Context, informer cache.SharedIndexInformer, report func(e
 				if shutdown {
 					return
 				}
-				// Whoever has changed it meanwhile has woken us.
-				if err := do(name.Namespace, name.Name); err != nil && !apierrs.IsConflict(err) && ctx.Err() == nil {
+				// Whoever has changed it meanwhile has woken us, and whoever has deleted it
+				// wants nothing of it.
+				if err := do(name.Namespace, name.Name); err != nil && !apierrs.IsConflict(err) && !apierrs.IsNotFound(err) && ctx.Err() == nil {
 					report(err)
 				}
 				queue.Done(name)
@@ -177,27 +209,58 @@ func work(ctx context.Context, informer cache.SharedIndexInformer, report func(e
 }
 
 // succeed does what Tekton would.
-func (s *standIn) succeed(ctx context.Context, tr *pipelinev1.TaskRun) error {
+func (s *StandIn) succeed(ctx context.Context, tr *pipelinev1.TaskRun) error {
+	built := Built{}
+	if s.Build != nil {
+		var err error
+		if built, err = s.Build(ctx, tr); err != nil || built.Runs {
+			return err
+		}
+	}
+	if built.Failure != "" {
+		return s.fail(ctx, tr, built.Failure)
+	}
 	repository := prefix + "/" + tr.Namespace + "/" + tr.Labels[serverless.FunctionNameLabelKey]
-	digest, err := s.images.push(repository, tr.Labels[serverless.ImageTagLabelKey])
+	digest, err := s.images.push(repository, tr.Labels[serverless.ImageTagLabelKey], built.Annotations)
 	if err != nil {
 		return err
 	}
 	now := metav1.Now()
 	tr.Status.StartTime, tr.Status.CompletionTime = &now, &now
 	tr.Status.Results = []pipelinev1.TaskRunResult{
-		{Name: resources.ImageURLResult, Type: pipelinev1.ResultsTypeString, Value: *pipelinev1.NewStructuredValues(s.images.address + "/" + repository)},
+		{Name: resources.ImageURLResult, Type: pipelinev1.ResultsTypeString, Value: *pipelinev1.NewStructuredValues(s.images.Address + "/" + repository)},
 		{Name: resources.ImageDigestResult, Type: pipelinev1.ResultsTypeString, Value: *pipelinev1.NewStructuredValues(digest)},
 	}
 	tr.Status.SetCondition(&apis.Condition{Type: apis.ConditionSucceeded, Status: corev1.ConditionTrue, Reason: "Succeeded"})
-	if _, err := s.clients.pipeline.TektonV1().TaskRuns(tr.Namespace).UpdateStatus(ctx, tr, metav1.UpdateOptions{}); err != nil {
+	if _, err := s.clients.Pipeline.TektonV1().TaskRuns(tr.Namespace).UpdateStatus(ctx, tr, metav1.UpdateOptions{}); err != nil {
 		return fmt.Errorf("failed to complete TaskRun: %w", err)
 	}
 	return nil
 }
 
+// fail ends a TaskRun as Tekton does when a step has failed.
+func (s *StandIn) fail(ctx context.Context, tr *pipelinev1.TaskRun, reason pipelinev1.TaskRunReason) error {
+	now := metav1.Now()
+	tr.Status.StartTime, tr.Status.CompletionTime = &now, &now
+	name := resources.InstallStepName
+	tr.Status.Steps = []pipelinev1.StepState{{
+		ContainerState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}},
+		Name:           name, Container: resources.StepContainerPrefix + name,
+	}}
+	tr.Status.SetCondition(&apis.Condition{
+		Type: apis.ConditionSucceeded, Status: corev1.ConditionFalse, Reason: string(reason), Message: "a step has failed",
+	})
+	if _, err := s.clients.Pipeline.TektonV1().TaskRuns(tr.Namespace).UpdateStatus(ctx, tr, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("failed to fail TaskRun: %w", err)
+	}
+	return nil
+}
+
 // serve does what Serving would.
-func (s *standIn) serve(ctx context.Context, svc *servingv1.Service) error {
+func (s *StandIn) serve(ctx context.Context, svc *servingv1.Service) error {
+	if s.Serve != nil {
+		s.Serve(ctx, svc)
+	}
 	revision := fmt.Sprintf("%s-%05d", svc.Name, svc.Generation)
 	host := svc.Name + "." + svc.Namespace + ".svc.cluster.local"
 	svc.Status.ObservedGeneration = svc.Generation
@@ -211,7 +274,7 @@ func (s *standIn) serve(ctx context.Context, svc *servingv1.Service) error {
 			Type: t, Status: corev1.ConditionTrue, LastTransitionTime: apis.VolatileTime{Inner: metav1.Now()},
 		})
 	}
-	if _, err := s.clients.serving.ServingV1().Services(svc.Namespace).UpdateStatus(ctx, svc, metav1.UpdateOptions{}); err != nil {
+	if _, err := s.clients.Serving.ServingV1().Services(svc.Namespace).UpdateStatus(ctx, svc, metav1.UpdateOptions{}); err != nil {
 		return fmt.Errorf("failed to complete Service: %w", err)
 	}
 	return nil

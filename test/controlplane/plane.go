@@ -1,0 +1,281 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package controlplane runs Kiln without a cluster: a real etcd and API server, the
+// real controller and webhook as processes, and in place of Tekton and Serving a
+// stand-in that does at once what they would. It needs no more than Go and a POSIX
+// system.
+package controlplane
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/kiln-dev/kiln/test"
+)
+
+// Binaries are the programs that are run, and the definitions of Tekton and Serving.
+type Binaries struct {
+	// Etcd and Kubernetes are those of the node image.
+	Etcd, Kubernetes string
+
+	// Definitions is the file with the definitions of Tekton and Serving.
+	Definitions string
+
+	// Controller and Webhook are Kiln as it is in this repository.
+	Controller, Webhook string
+}
+
+// Build returns the programs: etcd and Kubernetes as the node image has them, and
+// Kiln as it is in this repository, in the folder. It is called in the root of the
+// repository.
+func Build(ctx context.Context, folder string) (b Binaries, err error) {
+	command := exec.CommandContext(ctx, "go", "run", "./hack/cluster", "control-plane")
+	command.Stderr = os.Stdout
+	output, err := command.Output()
+	if err != nil {
+		return b, fmt.Errorf("failed to build the control plane: %w", err)
+	}
+	paths := strings.Fields(string(output))
+	if len(paths) != 3 {
+		return b, fmt.Errorf("failed to build the control plane: its paths are %q", output)
+	}
+	b.Etcd, b.Kubernetes, b.Definitions = paths[0], paths[1], paths[2]
+	b.Controller, b.Webhook = filepath.Join(folder, "controller"), filepath.Join(folder, "webhook")
+	for path, pkg := range map[string]string{b.Controller: "./cmd/controller", b.Webhook: "./cmd/webhook"} {
+		// As ko builds them, so that what the compiler has made for the one is there for
+		// the other.
+		command := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", path, pkg)
+		command.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if output, err := command.CombinedOutput(); err != nil {
+			return b, fmt.Errorf("failed to build %s: %w: %s", pkg, err, output)
+		}
+	}
+	return b, nil
+}
+
+// The users of the API server. Kiln has the roles of its manifests and no others,
+// and the API server's limits on them; the stand-in and the harness have all rights,
+// and no limits, so that nothing waits for them.
+const (
+	// ControllerUser is Kiln's controller.
+	ControllerUser = "system:serviceaccount:kiln-system:controller"
+	// WebhookUser is Kiln's webhook.
+	WebhookUser = "system:serviceaccount:kiln-system:webhook"
+	// StandInUser stands for Tekton and Serving.
+	StandInUser = "stand-in"
+	// HarnessUser is who measures, or tests.
+	HarnessUser = "harness"
+)
+
+var users = map[string]string{
+	ControllerUser: `"system:serviceaccounts,system:serviceaccounts:kiln-system,system:authenticated"`,
+	WebhookUser:    `"system:serviceaccounts,system:serviceaccounts:kiln-system,system:authenticated"`,
+	StandInUser:    `"system:masters"`,
+	HarnessUser:    `"system:masters"`,
+}
+
+// auditPolicy has the API server write down the requests of those whose requests
+// are counted.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived, ResponseStarted]
+rules:
+- level: Metadata
+  omitManagedFields: true
+  users: ["` + ControllerUser + `", "` + WebhookUser + `", "` + StandInUser + `"]
+- level: None
+`
+
+// Plane is an API server with its etcd, and little else of a cluster: no
+// scheduler, no nodes.
+type Plane struct {
+	// Folder has all that the programs write.
+	Folder string
+
+	// Address is where the API server is, and CAFile what it is known by.
+	Address, CAFile string
+
+	// AuditLog is the file in which the API server writes down the requests of all
+	// users but the harness.
+	AuditLog string
+
+	// Etcd and API are the processes.
+	Etcd, API *Process
+
+	kubernetes string
+	collector  *Process
+}
+
+// StartPlane starts an API server that knows nothing yet.
+func StartPlane(ctx context.Context, b Binaries, folder string) (p *Plane, err error) {
+	p = &Plane{
+		Folder: folder, CAFile: filepath.Join(folder, "apiserver.crt"), AuditLog: filepath.Join(folder, "audit.log"),
+		kubernetes: b.Kubernetes,
+	}
+	defer func() {
+		if err != nil {
+			p.Stop()
+		}
+	}()
+	ports, err := freePorts(3)
+	if err != nil {
+		return nil, err
+	}
+	p.Address = "https://" + net.JoinHostPort("127.0.0.1", ports[2])
+	client, peer := "http://127.0.0.1:"+ports[0], "http://127.0.0.1:"+ports[1]
+	p.Etcd, err = Start("etcd", folder, nil, b.Etcd, "--data-dir="+filepath.Join(folder, "etcd"), "--log-level=warn",
+		"--listen-client-urls="+client, "--advertise-client-urls="+client,
+		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=default="+peer,
+		"--quota-backend-bytes=8589934592")
+	if err != nil {
+		return nil, err
+	}
+	if err := p.writeFiles(); err != nil {
+		return nil, err
+	}
+	p.API, err = Start("kube-apiserver", folder, nil, b.Kubernetes, "kube-apiserver",
+		"--etcd-servers="+client, "--bind-address=127.0.0.1", "--secure-port="+ports[2], "--cert-dir="+folder,
+		"--endpoint-reconciler-type=none", "--service-cluster-ip-range=10.0.0.0/24",
+		"--authorization-mode=RBAC", "--token-auth-file="+filepath.Join(folder, "tokens.csv"),
+		"--service-account-issuer=https://kubernetes.default.svc",
+		"--service-account-signing-key-file="+filepath.Join(folder, "service-account.key"),
+		"--service-account-key-file="+filepath.Join(folder, "service-account.pub"),
+		"--audit-policy-file="+filepath.Join(folder, "audit.yaml"), "--audit-log-path="+p.AuditLog, "--audit-log-maxsize=100000")
+	if err != nil {
+		return nil, err
+	}
+	return p, p.API.Until(ctx, "the API server is ready", time.Minute, func(ctx context.Context) error {
+		clients, err := p.Clients(HarnessUser)
+		if err != nil {
+			return err
+		}
+		_, err = clients.Kube.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
+		return err
+	})
+}
+
+// writeFiles writes what the API server reads when it starts.
+func (p *Plane) writeFiles() error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return fmt.Errorf("failed to make a key: %w", err)
+	}
+	private, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		return fmt.Errorf("failed to encode a key: %w", err)
+	}
+	public, err := x509.MarshalPKIXPublicKey(key.Public())
+	if err != nil {
+		return fmt.Errorf("failed to encode a key: %w", err)
+	}
+	var tokens bytes.Buffer
+	for user, groups := range users {
+		fmt.Fprintf(&tokens, "%s,%s,%s,%s\n", token(user), user, user, groups)
+	}
+	for name, data := range map[string][]byte{
+		"service-account.key": pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: private}),
+		"service-account.pub": pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public}),
+		"tokens.csv":          tokens.Bytes(),
+		"audit.yaml":          []byte(auditPolicy),
+	} {
+		if err := os.WriteFile(filepath.Join(p.Folder, name), data, 0o600); err != nil {
+			return fmt.Errorf("failed to write a file for the API server: %w", err)
+		}
+	}
+	return nil
+}
+
+// token returns the token of a user: nobody else can reach this API server for
+// longer than a run takes.
+func token(user string) string { return "token-of-" + strings.ReplaceAll(user, ":", "-") }
+
+// StartCollector starts the controllers of Kubernetes that delete what has lost its
+// owner, or its namespace.
+func (p *Plane) StartCollector() error {
+	kubeconfig, err := p.Kubeconfig(HarnessUser)
+	if err != nil {
+		return err
+	}
+	p.collector, err = Start("kube-controller-manager", p.Folder, nil, p.kubernetes, "kube-controller-manager",
+		"--kubeconfig="+kubeconfig, "--controllers=garbage-collector-controller,namespace-controller",
+		"--leader-elect=false", "--secure-port=0", "--kube-api-qps=1000", "--kube-api-burst=1000")
+	return err
+}
+
+// Stop ends all that runs.
+func (p *Plane) Stop() {
+	p.collector.Stop()
+	p.API.Stop()
+	p.Etcd.Stop()
+}
+
+// Clients talk to the API server as one user, as fast as they can.
+func (p *Plane) Clients(user string) (*test.Clients, error) {
+	return test.NewClientsFor(&rest.Config{
+		Host: p.Address, BearerToken: token(user), TLSClientConfig: rest.TLSClientConfig{CAFile: p.CAFile},
+	})
+}
+
+// Kubeconfig writes the kubeconfig of a user, and returns its path.
+func (p *Plane) Kubeconfig(user string) (string, error) {
+	return p.kubeconfig(user, p.Address, p.CAFile)
+}
+
+func (p *Plane) kubeconfig(user, address, caFile string) (string, error) {
+	const name = "control-plane"
+	file := filepath.Join(p.Folder, strings.ReplaceAll(user, ":", "-")+".kubeconfig")
+	err := clientcmd.WriteToFile(clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{name: {Server: address, CertificateAuthority: caFile}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{name: {Token: token(user)}},
+		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name}},
+		CurrentContext: name,
+	}, file)
+	if err != nil {
+		return "", fmt.Errorf("failed to write kubeconfig: %w", err)
+	}
+	return file, nil
+}
+
+// Kubectl runs kubectl.
+func (p *Plane) Kubectl(ctx context.Context, input []byte, args ...string) error {
+	kubeconfig, err := p.Kubeconfig(HarnessUser)
+	if err != nil {
+		return err
+	}
+	command := exec.CommandContext(ctx, p.kubernetes, append([]string{"kubectl", "--kubeconfig=" + kubeconfig}, args...)...)
+	command.Stdin = bytes.NewReader(input)
+	if output, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("failed to run kubectl %s: %w: %s", args[0], err, output)
+	}
+	return nil
+}
