@@ -251,12 +251,18 @@ func (c *Client) open(ctx context.Context, r Repository) (name.Repository, []rem
 	if err != nil {
 		return name.Repository{}, nil, fmt.Errorf("failed to get credentials for namespace %s: %w", r.Namespace, err)
 	}
-	return repository, []remote.Option{
+	with := []remote.Option{
 		remote.WithContext(ctx),
 		remote.WithAuthFromKeychain(keychain),
 		// Whoever asks decides about that; and it would outlast the context.
 		remote.WithRetryBackoff(remote.Backoff{Steps: 1}),
-	}, nil
+	}
+	puller, err := remote.NewPuller(with...)
+	if err != nil {
+		return name.Repository{}, nil, fmt.Errorf("failed to read from registries: %w", err)
+	}
+	// A registry is asked once how it wants to be spoken to, not for each image.
+	return repository, append(with, remote.Reuse(puller)), nil
 }
 
 func isNotFound(err error) bool {

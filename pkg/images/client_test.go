@@ -56,6 +56,8 @@ type fakeRegistry struct {
 
 	mu     sync.Mutex
 	writes []string
+	// pings is how often it was asked how it wants to be spoken to.
+	pings int
 }
 
 func newRegistry(t *testing.T) *fakeRegistry {
@@ -70,6 +72,11 @@ func newRegistry(t *testing.T) *fakeRegistry {
 		if req.Method == http.MethodPut || req.Method == http.MethodPost {
 			fake.mu.Lock()
 			fake.writes = append(fake.writes, req.Method+" "+req.URL.Path)
+			fake.mu.Unlock()
+		}
+		if req.URL.Path == "/v2/" {
+			fake.mu.Lock()
+			fake.pings++
 			fake.mu.Unlock()
 		}
 		inner.ServeHTTP(w, req)
@@ -94,7 +101,7 @@ func newRegistry(t *testing.T) *fakeRegistry {
 	if err := remote.WriteIndex(repository.Tag("index"), fake.index); err != nil {
 		t.Fatal(err)
 	}
-	fake.writes = nil
+	fake.writes, fake.pings = nil, 0
 	return fake
 }
 
@@ -154,6 +161,19 @@ func TestFind(t *testing.T) {
 				t.Errorf("Find() = %+v, %v; want %+v, %q", got, err, want, tc.err)
 			}
 		})
+	}
+}
+
+// TestFindPings wants that a repository is asked once for how it wants to be spoken
+// to, however many of its images are looked for.
+func TestFindPings(t *testing.T) {
+	r := newRegistry(t)
+	_, err := NewClient(anonymous).Find(t.Context(), Lookup{Repository: r.Repository, Tag: "three", Base: "node@" + absent, Dependencies: "aaaa"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.pings != 1 {
+		t.Errorf("the registry was asked %d times, want once", r.pings)
 	}
 }
 
