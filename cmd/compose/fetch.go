@@ -61,8 +61,9 @@ type fetchOrder struct {
 	// language, sourceFile and dependencyFile are the runtime's.
 	language, sourceFile, dependencyFile string
 
-	// credentials is the folder with those of the source.
-	credentials string
+	// credentials is the folder with those of the source, and registryCredentials one
+	// with those of the registry that images are in.
+	credentials, registryCredentials string
 
 	// originFile is where to tell what was fetched.
 	originFile string
@@ -78,12 +79,17 @@ type fetched struct {
 func parseFetch(args []string) (*fetchOrder, error) {
 	o := &fetchOrder{}
 	flags := flag.NewFlagSet("fetch", flag.ContinueOnError)
-	flags.StringVar(&o.archive.URL, "archive", "", "the URL of an archive, .zip or .tar.gz")
+	flags.StringVar(&o.archive.URL, "archive", "", "the URL of an archive, .zip or .tar.gz: http, https or oci")
 	flags.StringVar(&o.archive.SHA256, "sha256", "", "what the sha256 of the archive must be; any if left out")
 	flags.StringVar(&o.git.URL, "git", "", "the URL of a Git repository, instead of an archive")
 	flags.StringVar(&o.git.Revision, "revision", "", "its branch, tag or commit; left out, the branch that it is on")
 	flags.StringVar(&o.git.Folder, "folder", "", "the folder of it; left out, all of it")
 	flags.StringVar(&o.credentials, "credentials", "", "the folder with the credentials")
+	flags.StringVar(&o.registryCredentials, "registry-credentials", "", "the folder with those of registries, in config.json, where the others are for none")
+	flags.Func("insecure-registry", "a host that speaks plain HTTP; may be given more than once", func(host string) error {
+		o.archive.Insecure = append(o.archive.Insecure, host)
+		return nil
+	})
 	flags.Int64Var(&o.limits.Download, sources.MaxDownloadSizeKey, 0, "the most bytes to download")
 	flags.Int64Var(&o.limits.Size, sources.MaxUnpackedSizeKey, 0, "the most bytes of all files together")
 	flags.Int64Var(&o.limits.Files, sources.MaxUnpackedFilesKey, 0, "the most files and folders")
@@ -97,6 +103,7 @@ func parseFetch(args []string) (*fetchOrder, error) {
 	flags.StringVar(&o.originFile, "origin-file", "", "where to write, in JSON, the URL and the digest of what was fetched")
 	err := flags.Parse(args)
 	o.archive.Credentials, o.git.Credentials = fetch.Credentials(o.credentials), fetch.Credentials(o.credentials)
+	o.archive.RegistryCredentials = fetch.Credentials(o.registryCredentials)
 	return o, err
 }
 

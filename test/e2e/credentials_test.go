@@ -385,6 +385,36 @@ func TestOwnRegistryCredentials(t *testing.T) {
 	}
 }
 
+// TestArtifactCredentials wants that an artifact beside the images of its namespace
+// is fetched with the credentials of these, and one of another namespace is not.
+func TestArtifactCredentials(t *testing.T) {
+	e := newEnv(t)
+	r := e.startRegistries()
+	r.want("password", "first")
+	r.createSource("first")
+	server := e.startSources()
+	login := string(r.secret("first").Data[corev1.DockerConfigJsonKey])
+	own, _ := e.pushArtifact(server, e.namespace, login, "nodejs-1.zip")
+	others, _ := e.pushArtifact(server, "somebody-else", login, "nodejs-1.zip")
+
+	fn := e.until(e.create(archived("nodejs24", v1alpha1.ArchiveSource{URL: own + ":1"})), test.Ready)
+	e.wantAnswer(fn, "{}", "1 7200000")
+
+	thief := archived("nodejs24", v1alpha1.ArchiveSource{URL: others + ":1"})
+	thief.Name = "thief"
+	thief, condition := e.untilCondition(e.create(thief), apis.Condition{
+		Type: v1alpha1.FunctionConditionBuildReady, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonSourceUpdateFailed,
+	})
+	wantWords(t, condition.Message, "401 Unauthorized", "secretName")
+	// Who has been given a password for it may.
+	if _, err := clients.Kube.CoreV1().Secrets(e.namespace).Create(e.ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "given"}, Type: corev1.SecretTypeDockerConfigJson, Data: r.secret("first").Data,
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	e.until(e.edit(thief, func(fn *v1alpha1.Function) { fn.Spec.Archive.SecretName = "given" }), test.Ready)
+}
+
 // hostile values mean something to a shell, or to a Dockerfile.
 var hostile = map[string]string{
 	"HOSTILE_SHELL":      "'; touch /function/node_modules/kiln-broken; $(touch /function/kiln-broken) `touch kiln-broken` \"",

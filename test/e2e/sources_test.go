@@ -32,11 +32,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"knative.dev/pkg/apis"
 
+	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds"
 	"github.com/kiln-dev/kiln/pkg/sources/sourcestest"
@@ -174,6 +176,113 @@ func TestGit(t *testing.T) {
 			wantWords(t, condition.Message, `it has no branch and no tag "nowhere"`)
 		})
 	}
+}
+
+// pushArtifact pushes archives as one artifact to a registry that Kiln pushes to,
+// below the place of the images of a namespace, and returns its URL without the tag
+// 1, and its digest.
+func (e *env) pushArtifact(server, namespace, credentials string, archives ...string) (artifact, digest string) {
+	e.Helper()
+	registry := e.registry()
+	artifact = registry.PushRepository(namespace, "code")
+	query := url.Values{"to": {artifact + ":1"}, "name": archives}
+	answer, err := relay.Call(e.ctx, api.Request{Method: http.MethodPost, URL: server + "/push?" + query.Encode(), Body: credentials})
+	if err != nil || answer.Status != http.StatusOK {
+		e.Fatalf("failed to push %s: %+v, %v", artifact, answer, err)
+	}
+	return "oci://" + artifact, answer.Body
+}
+
+// registry returns what Kiln knows of its registry.
+func (e *env) registry() *config.Registry {
+	e.Helper()
+	configMap, err := clients.Kube.CoreV1().ConfigMaps(test.SystemNamespace).Get(e.ctx, config.RegistryConfigName, metav1.GetOptions{})
+	if err != nil {
+		e.Fatal(err)
+	}
+	registry, err := config.NewRegistryFromConfigMap(configMap)
+	if err != nil {
+		e.Fatal(err)
+	}
+	return registry
+}
+
+// registryCredentials returns those that Kiln has for its registry, if there are any.
+func (e *env) registryCredentials() string {
+	e.Helper()
+	name := e.registry().Credentials
+	if name == "" {
+		return ""
+	}
+	secret, err := clients.Kube.CoreV1().Secrets(test.SystemNamespace).Get(e.ctx, name, metav1.GetOptions{})
+	if err != nil && !apierrs.IsNotFound(err) {
+		e.Fatal(err)
+	}
+	return string(secret.Data[corev1.DockerConfigJsonKey])
+}
+
+// TestArtifact has functions of artifacts in the registry built, by tag and by
+// digest.
+func TestArtifact(t *testing.T) {
+	t.Parallel()
+	packed := sourcestest.Functions()
+	for runtime, archives := range map[string][2]string{"nodejs24": {"nodejs-1.zip", "nodejs-2.tar.gz"}, "python313": {"python-1.tar.gz", "python-2.zip"}} {
+		t.Run(runtime, func(t *testing.T) {
+			t.Parallel()
+			e := newEnv(t)
+			server := e.startSources()
+			artifact, first := e.pushArtifact(server, e.namespace, e.registryCredentials(), archives[0])
+			fn := e.until(e.create(archived(runtime, v1alpha1.ArchiveSource{URL: artifact + ":1"})), test.Ready)
+			e.wantAnswer(fn, "{}", "1 7200000")
+			e.wantSource(fn, packed[archives[0]])
+
+			_, second := e.pushArtifact(server, e.namespace, e.registryCredentials(), archives[1])
+			fn = e.until(e.edit(fn, func(fn *v1alpha1.Function) {
+				fn.Spec.Archive = &v1alpha1.ArchiveSource{URL: artifact + "@" + second, SHA256: hashOf(packed[archives[1]])}
+			}), test.Ready)
+			e.wantAnswerSoon(fn, "2 7200000")
+			e.wantSource(fn, packed[archives[1]])
+			// The tag is another's now, and the digest is not.
+			fn = e.until(e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Archive = &v1alpha1.ArchiveSource{URL: artifact + "@" + first} }), test.Ready)
+			e.wantAnswerSoon(fn, "1 7200000")
+			e.wantBuilds(3)
+		})
+	}
+}
+
+// TestArtifactRefused wants that what cannot be used of a registry is told.
+func TestArtifactRefused(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	server := e.startSources()
+	artifact, digest := e.pushArtifact(server, e.namespace, e.registryCredentials(), "nodejs-1.zip")
+	e.pushArtifact(server, e.namespace+"/two", e.registryCredentials(), "nodejs-1.zip", "nodejs-2.zip")
+	e.pushArtifact(server, e.namespace+"/page", e.registryCredentials(), "page.zip")
+	refused := map[string]struct {
+		archive v1alpha1.ArchiveSource
+		words   string
+	}{
+		"absent": {v1alpha1.ArchiveSource{URL: artifact + ":9"}, "its server answered 404 Not Found"},
+		"sha256": {v1alpha1.ArchiveSource{URL: artifact + "@" + digest, SHA256: strings.Repeat("0", 64)}, "its sha256 is " + hashOf(sourcestest.Functions()["nodejs-1.zip"])},
+		"layers": {v1alpha1.ArchiveSource{URL: strings.TrimSuffix(artifact, "/code") + "/two/code:1"}, "it has 2 layers, and must have one"},
+		"page":   {v1alpha1.ArchiveSource{URL: strings.TrimSuffix(artifact, "/code") + "/page/code:1"}, "it is no .zip or .tar.gz: by its first bytes it is text/html"},
+	}
+	created := map[string]*v1alpha1.Function{}
+	for name, tc := range refused {
+		fn := archived("nodejs24", tc.archive)
+		fn.Name = name
+		created[name] = e.create(fn)
+	}
+	for name, fn := range created {
+		fn, condition := e.untilCondition(fn, apis.Condition{
+			Type: v1alpha1.FunctionConditionBuildReady, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonSourceUpdateFailed,
+		})
+		wantWords(t, condition.Message, refused[name].words)
+		if fn.Status.Build.Failure == nil || fn.Status.Build.Failure.Transient || fn.Status.Build.Attempts != 1 {
+			t.Errorf("%s: the build is %+v", name, fn.Status.Build)
+		}
+	}
+	e.wantBuilds(len(refused))
 }
 
 // wantSource wants that the status tells which archive the image is made of.

@@ -18,14 +18,11 @@ package credentials
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-containerregistry/pkg/authn"
-	"github.com/google/go-containerregistry/pkg/name"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
@@ -449,45 +446,6 @@ func TestVersion(t *testing.T) {
 	}
 	if len(s.seen) != 1 {
 		t.Errorf("a Secret that is gone is remembered: %v", s.seen)
-	}
-}
-
-func TestKeychain(t *testing.T) {
-	auth := base64.StdEncoding.EncodeToString([]byte("user:pass:word"))
-	auths := `{"auths":{
-		"registry.example.com:5000": {"username": "kiln", "password": "host"},
-		"registry.example.com:5000/a/b": {"username": "kiln", "password": "repository"},
-		"https://index.docker.io/v1/": {"auth": "` + auth + `"},
-		"https://ghcr.io": {"registrytoken": "token"}
-	}}`
-	for image, want := range map[string]authn.AuthConfig{
-		"registry.example.com:5000/ns/fn":  {Username: "kiln", Password: "host"},
-		"registry.example.com:5000/a/b":    {Username: "kiln", Password: "repository"},
-		"registry.example.com:5000/a/b/fn": {Username: "kiln", Password: "host"},
-		"registry.example.com/ns/fn":       {},
-		"someone/fn":                       {Username: "user", Password: "pass:word"},
-		"ghcr.io/someone/fn":               {RegistryToken: "token"},
-	} {
-		keys, err := parse(secret(namespace, auths))
-		if err != nil {
-			t.Fatal(err)
-		}
-		repository, err := name.NewRepository(image)
-		if err != nil {
-			t.Fatal(err)
-		}
-		authenticator, err := keys.Resolve(repository)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := authenticator.Authorization()
-		if err != nil {
-			t.Fatal(err)
-		}
-		got.Auth = ""
-		if diff := cmp.Diff(&want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", image, diff)
-		}
 	}
 }
 

@@ -18,15 +18,13 @@ package credentials
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/google/go-containerregistry/pkg/authn"
-	"github.com/google/go-containerregistry/pkg/name"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kiln-dev/kiln/pkg/dockerconfig"
 )
 
 // Keychain returns the credentials that the builds of a namespace use: those of
@@ -37,7 +35,7 @@ func (s *Secrets) Keychain(ctx context.Context, secretName, namespace string) (a
 		return nil, err
 	}
 	if secret == nil {
-		return keychain{}, nil
+		return dockerconfig.Keychain{}, nil
 	}
 	auths, err := parse(secret)
 	if err != nil {
@@ -53,49 +51,13 @@ func Check(secret *corev1.Secret) error {
 	return err
 }
 
-// keychain holds credentials by registry, or by repository.
-type keychain map[string]authn.AuthConfig
-
-// Resolve implements authn.Keychain.
-func (k keychain) Resolve(target authn.Resource) (authn.Authenticator, error) {
-	for _, key := range []string{target.String(), target.RegistryStr()} {
-		if config, ok := k[key]; ok {
-			return authn.FromConfig(config), nil
-		}
-	}
-	return authn.Anonymous, nil
-}
-
-func parse(secret *corev1.Secret) (keychain, error) {
+func parse(secret *corev1.Secret) (dockerconfig.Keychain, error) {
 	if secret.Type != corev1.SecretTypeDockerConfigJson {
 		return nil, fmt.Errorf("its type must be %s: it is %s", corev1.SecretTypeDockerConfigJson, secret.Type)
 	}
-	var config struct {
-		Auths map[string]authn.AuthConfig `json:"auths"`
-	}
-	if err := json.Unmarshal(secret.Data[corev1.DockerConfigJsonKey], &config); err != nil {
-		if _, ok := errors.AsType[*json.SyntaxError](err); ok {
-			return nil, fmt.Errorf("%s must be JSON: %w", corev1.DockerConfigJsonKey, err)
-		}
-		return nil, fmt.Errorf("%s must be as docker login writes it: %w", corev1.DockerConfigJsonKey, err)
-	}
-	auths := make(keychain, len(config.Auths))
-	for host, auth := range config.Auths {
-		auths[normalize(host)] = auth
+	auths, err := dockerconfig.Parse(secret.Data[corev1.DockerConfigJsonKey])
+	if err != nil {
+		return nil, fmt.Errorf("%s %w", corev1.DockerConfigJsonKey, err)
 	}
 	return auths, nil
-}
-
-// normalize turns the address of a registry, as docker login may write it, into
-// the name of the registry.
-func normalize(address string) string {
-	address = strings.TrimPrefix(strings.TrimPrefix(address, "https://"), "http://")
-	address = strings.TrimSuffix(address, "/")
-	for _, version := range []string{"/v1", "/v2"} {
-		address = strings.TrimSuffix(address, version)
-	}
-	if address == "docker.io" {
-		return name.DefaultRegistry
-	}
-	return address
 }

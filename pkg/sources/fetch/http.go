@@ -151,7 +151,8 @@ func checkRedirect(request *http.Request, via []*http.Request) error {
 
 // Archive is an archive at an address.
 type Archive struct {
-	// URL is where it is, by http or https.
+	// URL is where it is: by http or https, or by oci, as the only layer of an
+	// artifact in a registry.
 	URL string
 
 	// SHA256 is what it must be, in hexadecimal; "" if it may be anything.
@@ -159,6 +160,13 @@ type Archive struct {
 
 	// Credentials are for its server.
 	Credentials Credentials
+
+	// RegistryCredentials is a folder with a config.json as docker login writes it,
+	// for a registry that the Credentials are not for.
+	RegistryCredentials Credentials
+
+	// Insecure are the registries that speak plain HTTP.
+	Insecure []string
 }
 
 // Fetched is what was fetched.
@@ -175,32 +183,46 @@ type Fetched struct {
 func (a Archive) Fetch(ctx context.Context, to io.Writer, limits sources.Limits) (Fetched, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, a.URL, nil)
-	if err != nil {
-		return Fetched{}, sources.Refuse("its URL is none")
+	open := a.openFile
+	if strings.HasPrefix(a.URL, OCIScheme) {
+		open = a.openArtifact
 	}
-	if err := a.Credentials.authorize(request); err != nil {
-		return Fetched{}, err
-	}
-	client, err := a.Credentials.client()
+	content, size, err := open(ctx)
 	if err != nil {
 		return Fetched{}, err
 	}
-	response, err := client.Do(request)
-	if err != nil {
-		return Fetched{}, unreached(err)
-	}
-	defer response.Body.Close()
-	if err := judge(response.StatusCode, a.Credentials != ""); err != nil {
-		return Fetched{}, err
-	}
-	if response.ContentLength > limits.Download {
+	defer content.Close()
+	if size > limits.Download {
 		return Fetched{}, tooLarge(limits)
 	}
 	watchdog := time.AfterFunc(patience, func() { cancel(errSilent) })
 	defer watchdog.Stop()
-	body := &watched{Reader: response.Body, heard: func() { watchdog.Reset(patience) }}
+	body := &watched{Reader: content, heard: func() { watchdog.Reset(patience) }}
 	return a.save(ctx, to, body, limits)
+}
+
+// openFile asks for the archive by HTTP. The size is -1 if the server does not tell
+// it.
+func (a Archive) openFile(ctx context.Context) (content io.ReadCloser, size int64, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, a.URL, nil)
+	if err != nil {
+		return nil, 0, sources.Refuse("its URL is none")
+	}
+	if err := a.Credentials.authorize(request); err != nil {
+		return nil, 0, err
+	}
+	client, err := a.Credentials.client()
+	if err != nil {
+		return nil, 0, err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, 0, unreached(err)
+	}
+	if err := judge(response.StatusCode, a.Credentials != ""); err != nil {
+		return nil, 0, errors.Join(err, response.Body.Close())
+	}
+	return response.Body, response.ContentLength, nil
 }
 
 // errSilent says that a server has stopped in the middle of an answer.
@@ -234,10 +256,15 @@ func (a Archive) save(ctx context.Context, to io.Writer, from io.Reader, limits 
 		return Fetched{}, sources.Unreachable("its server broke off after %d bytes: %w", size, err)
 	}
 	fetched := Fetched{SHA256: hex.EncodeToString(hash.Sum(nil)), Size: size}
-	if a.SHA256 != "" && a.SHA256 != fetched.SHA256 {
-		return Fetched{}, sources.Refuse("its sha256 is %s, and not %s as the Function says", fetched.SHA256, a.SHA256)
+	return fetched, a.checkHash(fetched.SHA256)
+}
+
+// checkHash refuses another archive than it must be.
+func (a Archive) checkHash(hash string) error {
+	if a.SHA256 != "" && a.SHA256 != hash {
+		return sources.Refuse("its sha256 is %s, and not %s as the Function says", hash, a.SHA256)
 	}
-	return fetched, nil
+	return nil
 }
 
 // writing tells errors of writing apart from those of the network.
@@ -281,8 +308,8 @@ func judge(status int, authorized bool) error {
 // unreached tells why there is no answer: what no time mends is for the author, or
 // whoever runs the server. Where the URL has a signature, nobody is to see it.
 func unreached(err error) error {
-	if _, ok := errors.AsType[*sources.Refusal](err); ok {
-		return err
+	if refusal, ok := errors.AsType[*sources.Refusal](err); ok {
+		return refusal
 	}
 	if failed, ok := errors.AsType[*url.Error](err); ok {
 		err = failed.Err

@@ -15,7 +15,7 @@ limitations under the License.
 */
 
 // Command sources is a server of archives, good ones and such as nobody should
-// unpack: those that package sourcestest packs.
+// unpack: those that package sourcestest packs. It brings them to registries, too.
 package main
 
 import (
@@ -23,6 +23,7 @@ import (
 	"crypto/subtle"
 	"flag"
 	"log"
+	"maps"
 	"net/http"
 	"os/signal"
 	"strconv"
@@ -50,7 +51,8 @@ func main() {
 
 // handler answers at /git as a repository, see newRepository; at /good/NAME and at /hostile/NAME with archives; at /private/NAME
 // with good ones, to those who have the token that was posted to /token; and at
-// /flaky/COUNT/NAME after COUNT requests that it fails.
+// /flaky/COUNT/NAME after COUNT requests that it fails. At /push it brings them
+// to a registry, see servePush.
 func handler() http.Handler {
 	good := sourcestest.Functions()
 	hostile := map[string][]byte{}
@@ -78,6 +80,9 @@ func handler() http.Handler {
 		send(w, good, r.PathValue("name"))
 	})
 	serveGit(mux, newRepository())
+	all := maps.Clone(good)
+	maps.Copy(all, hostile)
+	servePush(mux, all)
 	return mux
 }
 

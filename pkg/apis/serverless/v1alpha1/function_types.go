@@ -277,11 +277,13 @@ type GitSource struct {
 // top, or in the only folder there, it has the file that the runtime begins with,
 // such as handler.js, and its dependency file, if it has dependencies.
 type ArchiveSource struct {
-	// URL is where the archive is, by https, or by http inside the cluster. It has
-	// neither user nor password: these are in the Secret.
+	// URL is where the archive is: by https, by http inside the cluster, or in a
+	// registry, as the only layer of an artifact, such as
+	// oci://registry.example.com/team/greeter:1. It has neither user nor password:
+	// these are in the Secret.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
-	// +kubebuilder:validation:Pattern=`^https?://[^/?#@$\\\s\x00-\x1f\x7f]+/[^#$\\\s\x00-\x1f\x7f]*$`
+	// +kubebuilder:validation:Pattern=`^(https?://[^/?#@$\\\s\x00-\x1f\x7f]+/[^#$\\\s\x00-\x1f\x7f]*|oci://([0-9A-Za-z-]+(\.[0-9A-Za-z-]+)+(:[0-9]+)?|[0-9A-Za-z-]+:[0-9]+)(/[a-z0-9]+([._-]+[a-z0-9]+)*)+(:[0-9A-Za-z_][0-9A-Za-z_.-]{0,127}(@sha256:[0-9a-f]{64})?|@sha256:[0-9a-f]{64}))$`
 	URL string `json:"url"`
 
 	// SHA256 is what the sha256 of the archive must be, in hexadecimal. With it, the
@@ -292,9 +294,9 @@ type ArchiveSource struct {
 	SHA256 string `json:"sha256,omitempty"`
 
 	// SecretName is the name of a Secret of the Function's namespace with the
-	// credentials of the archive's server: username and password, or token; and
-	// ca.crt, where its certificate is not generally trusted. Its content causes no
-	// build.
+	// credentials of the archive's server: username and password, or token, or of
+	// registries .dockerconfigjson; and ca.crt, where its certificate is not generally
+	// trusted. Its content causes no build.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$`

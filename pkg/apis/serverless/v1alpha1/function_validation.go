@@ -167,7 +167,8 @@ const maxURL = 2048
 var (
 	// archiveURL has no $, which Tekton and Kubernetes would take for the beginning of
 	// a variable.
-	archiveURL = regexp.MustCompile(`^https?://[^/?#@$\\\s\x00-\x1f\x7f]+/[^#$\\\s\x00-\x1f\x7f]*$`)
+	archiveURL = regexp.MustCompile(`^(https?://[^/?#@$\\\s\x00-\x1f\x7f]+/[^#$\\\s\x00-\x1f\x7f]*|` +
+		`oci://([0-9A-Za-z-]+(\.[0-9A-Za-z-]+)+(:[0-9]+)?|[0-9A-Za-z-]+:[0-9]+)(/[a-z0-9]+([._-]+[a-z0-9]+)*)+(:[0-9A-Za-z_][0-9A-Za-z_.-]{0,127}(@sha256:[0-9a-f]{64})?|@sha256:[0-9a-f]{64}))$`)
 	gitURL     = regexp.MustCompile(`^(https?://[^/?#@$\\\s\x00-\x1f\x7f]+/|ssh://([0-9A-Za-z_.-]+@)?[^/?#@$\\\s\x00-\x1f\x7f]+/|[0-9A-Za-z_.-]+@[0-9A-Za-z.-]+:)[^?#$\\\s\x00-\x1f\x7f]+$`)
 	revision   = regexp.MustCompile(`^[0-9A-Za-z_][0-9A-Za-z_./+@#=,-]*$`)
 	contextDir = regexp.MustCompile(`^[0-9A-Za-z_.@+-]+(/[0-9A-Za-z_.@+-]+)*$`)
@@ -210,7 +211,7 @@ func (a *ArchiveSource) validate() (errs *apis.FieldError) {
 		errs = errs.Also(apis.ErrGeneric(fmt.Sprintf("it is %d characters, more than the limit of %d", len(a.URL), maxURL), "url"))
 	case !archiveURL.MatchString(a.URL), err != nil:
 		// It is not quoted: it may have a password.
-		errs = errs.Also(apis.ErrGeneric("use a URL such as https://example.com/code.zip, without a user, and with %24 for $", "url"))
+		errs = errs.Also(apis.ErrGeneric("use a URL such as https://example.com/code.zip, without a user, and with %24 for $, or oci://registry.example.com/code:1, with a tag or a digest", "url"))
 	}
 	if a.SHA256 != "" && !sha256Hash.MatchString(a.SHA256) {
 		errs = errs.Also(apis.ErrInvalidValue(a.SHA256, "sha256", "use 64 of 0-9 and a-f, as sha256sum prints them"))

@@ -92,7 +92,7 @@ func build(b BuildSpec) func(*Function) {
 	return func(fn *Function) { fn.Spec.Build = &b }
 }
 
-const badURL = "use a URL such as https://example.com/code.zip, without a user, and with %24 for $: spec.archive.url"
+const badURL = "use a URL such as https://example.com/code.zip, without a user, and with %24 for $, or oci://registry.example.com/code:1, with a tag or a digest: spec.archive.url"
 
 const hash = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
@@ -153,6 +153,17 @@ func validationCases() map[string]validationCase {
 
 		"archive":               {archive(ArchiveSource{URL: "https://example.com/code.zip"}), ""},
 		"archive with all":      {archive(ArchiveSource{URL: "http://store:9000/a/b.tar.gz?x=y", SHA256: hash, SecretName: "a"}), ""},
+		"artifact by tag":       {archive(ArchiveSource{URL: "oci://registry.example.com:5000/a/b__c:V1.0_x"}), ""},
+		"artifact by digest":    {archive(ArchiveSource{URL: "oci://10.0.0.1/a@sha256:" + hash, SHA256: hash}), ""},
+		"artifact by both":      {archive(ArchiveSource{URL: "oci://registry:5000/a:1@sha256:" + hash}), ""},
+		"artifact by name":      {archive(ArchiveSource{URL: "oci://registry.example.com/a"}), badURL},
+		"artifact of nobody":    {archive(ArchiveSource{URL: "oci://team/a:1"}), badURL},
+		"artifact above":        {archive(ArchiveSource{URL: "oci://registry.example.com/a/../b:1"}), badURL},
+		"artifact in capitals":  {archive(ArchiveSource{URL: "oci://registry.example.com/A:1"}), badURL},
+		"artifact with a user":  {archive(ArchiveSource{URL: "oci://user:pass@registry.example.com/a:1"}), badURL},
+		"artifact, and more":    {archive(ArchiveSource{URL: "oci://registry.example.com/a:1?b=c"}), badURL},
+		"artifact's long tag":   {archive(ArchiveSource{URL: "oci://registry.example.com/a:" + strings.Repeat("b", 129)}), badURL},
+		"artifact's bad digest": {archive(ArchiveSource{URL: "oci://registry.example.com/a@sha256:" + hash[1:]}), badURL},
 		"archive and source":    {func(fn *Function) { fn.Spec.Archive = &ArchiveSource{URL: "https://a/b"} }, "expected exactly one, got both: spec.archive, spec.source"},
 		"archive and deps":      {func(fn *Function) { archive(ArchiveSource{URL: "https://a/b"})(fn); fn.Spec.Deps = "{}" }, "deps go with source: the dependency file of a repository or an archive is in it: spec.deps"},
 		"archive of nothing":    {archive(ArchiveSource{}), "missing field(s): spec.archive.url"},

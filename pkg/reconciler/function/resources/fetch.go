@@ -18,6 +18,7 @@ package resources
 
 import (
 	"strconv"
+	"strings"
 
 	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 
@@ -46,7 +47,7 @@ func contextPathOf(fn *v1alpha1.Function) string {
 // it. It alone sees the credentials of the source, and runs nothing of it.
 func fetchStep(fn *v1alpha1.Function, cfg *config.Config, build Build) pipelinev1.Step {
 	limits := cfg.Build.Sources
-	args := append(fetchArgs(fn),
+	args := append(fetchArgs(fn, cfg),
 		"--files="+filesPath,
 		"--work="+workPath,
 		"--language="+build.Runtime.Language,
@@ -70,6 +71,10 @@ func fetchStep(fn *v1alpha1.Function, cfg *config.Config, build Build) pipelinev
 		args = append(args, "--credentials="+sourceCredentialsPath)
 		mounts = append(mounts, corev1.VolumeMount{Name: sourceCredentialsVolumeName, MountPath: sourceCredentialsPath, ReadOnly: true})
 	}
+	if build.Credentials != nil && isOwnArtifact(fn, cfg) {
+		args = append(args, "--registry-credentials="+credentialsPath)
+		mounts = append(mounts, corev1.VolumeMount{Name: credentialsVolumeName, MountPath: credentialsPath, ReadOnly: true})
+	}
 	return pipelinev1.Step{
 		Name:             FetchStepName,
 		Image:            cfg.Build.ComposeImage,
@@ -82,11 +87,27 @@ func fetchStep(fn *v1alpha1.Function, cfg *config.Config, build Build) pipelinev
 }
 
 // fetchArgs tells the step what to fetch.
-func fetchArgs(fn *v1alpha1.Function) []string {
+func fetchArgs(fn *v1alpha1.Function, cfg *config.Config) []string {
 	if git := fn.Spec.Git; git != nil {
 		return []string{"fetch", "--git=" + git.URL, "--revision=" + git.Revision, "--folder=" + git.ContextDir}
 	}
-	return []string{"fetch", "--archive=" + fn.Spec.Archive.URL, "--sha256=" + fn.Spec.Archive.SHA256}
+	args := []string{"fetch", "--archive=" + fn.Spec.Archive.URL, "--sha256=" + fn.Spec.Archive.SHA256}
+	if strings.HasPrefix(fn.Spec.Archive.URL, ociScheme) {
+		args = append(args, insecureRegistries(cfg)...)
+	}
+	return args
+}
+
+// ociScheme begins the URL of an artifact in a registry.
+const ociScheme = "oci://"
+
+// isOwnArtifact says whether the source is an artifact beside the images of the
+// Function's namespace. It is fetched with the credentials that these are pushed
+// with. Others are not: they may be those of all namespaces, and who may edit
+// Functions need not be one who may read what others have there.
+func isOwnArtifact(fn *v1alpha1.Function, cfg *config.Config) bool {
+	return sourceSecret(fn) == "" && fn.Spec.Archive != nil &&
+		strings.HasPrefix(fn.Spec.Archive.URL, ociScheme+cfg.Registry.PushRepository(fn.Namespace, "")+"/")
 }
 
 // sourceSecret returns the name of the Secret with the credentials of the source.

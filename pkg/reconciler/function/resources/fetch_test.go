@@ -146,6 +146,38 @@ func TestFetchStepOfGit(t *testing.T) {
 	t.Errorf("the Secret is not mounted: %+v", spec.Volumes)
 }
 
+// TestFetchStepOfArtifact wants that the step knows which registries speak plain
+// HTTP, and that it has the credentials of the images' registry only for what is
+// beside the images of its namespace.
+func TestFetchStepOfArtifact(t *testing.T) {
+	cfg := testConfig()
+	build := testBuild()
+	build.Credentials = &corev1.Secret{}
+	host := cfg.Registry.PushRepository("", "")
+	for name, tc := range map[string]struct {
+		archive v1alpha1.ArchiveSource
+		want    bool
+	}{
+		"of the namespace":     {v1alpha1.ArchiveSource{URL: "oci://" + host + "/default/greeter:1"}, true},
+		"with its own Secret":  {v1alpha1.ArchiveSource{URL: "oci://" + host + "/default/greeter:1", SecretName: "own"}, false},
+		"of another namespace": {v1alpha1.ArchiveSource{URL: "oci://" + host + "/default2/greeter:1"}, false},
+		"of no namespace":      {v1alpha1.ArchiveSource{URL: "oci://" + host + "/default:1"}, false},
+		"of another registry":  {v1alpha1.ArchiveSource{URL: "oci://registry.elsewhere.example.com/default/greeter:1"}, false},
+		"by HTTP":              {v1alpha1.ArchiveSource{URL: "http://" + host + "/default/greeter"}, false},
+	} {
+		fn := function(func(fn *v1alpha1.Function) { fn.Spec.Source, fn.Spec.Archive = "", &tc.archive })
+		step := MakeTaskRun(fn, cfg, build).Spec.TaskSpec.Steps[0]
+		mounted := slices.ContainsFunc(step.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == "credentials" })
+		if told := slices.Contains(step.Args, "--registry-credentials=/kiln-credentials"); mounted != tc.want || told != tc.want {
+			t.Errorf("%s: the credentials are mounted: %t, and told of: %t, want %t", name, mounted, told, tc.want)
+		}
+		insecure := slices.Contains(step.Args, "--insecure-registry="+cfg.Registry.Insecure[0])
+		if want := strings.HasPrefix(tc.archive.URL, "oci://"); insecure != want {
+			t.Errorf("%s: the step knows who speaks plain HTTP: %t, want %t", name, insecure, want)
+		}
+	}
+}
+
 // TestFetchedForOwnDockerfile wants the source where the administrator's Dockerfile
 // looks for it.
 func TestFetchedForOwnDockerfile(t *testing.T) {

@@ -1,0 +1,204 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package fetch
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+
+	"github.com/kiln-dev/kiln/pkg/dockerconfig"
+	"github.com/kiln-dev/kiln/pkg/sources"
+)
+
+// OCIScheme begins the URL of an artifact in a registry.
+const OCIScheme = "oci://"
+
+const (
+	// DockerConfigKey has the credentials of registries, as in a Secret of
+	// Kubernetes' type for that.
+	DockerConfigKey = ".dockerconfigjson"
+
+	// dockerConfigName is what docker login calls the same.
+	dockerConfigName = "config.json"
+
+	// maxManifest is as much as registries take. It is read into memory.
+	maxManifest = 4 << 20
+)
+
+// openArtifact asks a registry for the only layer of an artifact. Of what type it
+// says it is does not matter: its first bytes tell, as those of other archives.
+func (a Archive) openArtifact(ctx context.Context) (content io.ReadCloser, size int64, err error) {
+	ref, err := a.reference()
+	if err != nil {
+		return nil, 0, sources.Refuse("its URL must be oci://, a registry, a repository, and a tag or a digest: %w", err)
+	}
+	keychain, err := a.keychain()
+	if err != nil {
+		return nil, 0, err
+	}
+	client, err := a.Credentials.client()
+	if err != nil {
+		return nil, 0, err
+	}
+	answers := &bounded{RoundTripper: client.Transport, secure: ref.Context().Scheme() == "https"}
+	puller, err := remote.NewPuller(remote.WithAuthFromKeychain(keychain), remote.WithTransport(answers))
+	if err != nil {
+		return nil, 0, err
+	}
+	artifact, err := puller.Get(ctx, ref)
+	if err != nil {
+		return nil, 0, a.judgeRegistry(err)
+	}
+	layer, err := onlyLayer(artifact)
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := a.checkHash(layer.Digest.Hex); err != nil {
+		return nil, 0, err
+	}
+	answers.trusted.Store(true)
+	blob, err := puller.Layer(ctx, ref.Context().Digest(layer.Digest.String()))
+	if err != nil {
+		return nil, 0, a.judgeRegistry(err)
+	}
+	if content, err = blob.Compressed(); err != nil {
+		return nil, 0, a.judgeRegistry(err)
+	}
+	return content, layer.Size, nil
+}
+
+// reference returns where in a registry the artifact is.
+func (a Archive) reference() (name.Reference, error) {
+	text := strings.TrimPrefix(a.URL, OCIScheme)
+	ref, err := name.ParseReference(text)
+	if err == nil && slices.Contains(a.Insecure, ref.Context().RegistryStr()) {
+		return name.ParseReference(text, name.Insecure)
+	}
+	return ref, err
+}
+
+// onlyLayer returns the layer that is the archive.
+func onlyLayer(artifact *remote.Descriptor) (*v1.Descriptor, error) {
+	if artifact.MediaType.IsIndex() {
+		return nil, sources.Refuse("it is an index of artifacts, and not one: say the digest of one of them")
+	}
+	manifest, err := v1.ParseManifest(bytes.NewReader(artifact.Manifest))
+	if err != nil {
+		return nil, sources.Refuse("its manifest is damaged: %w", err)
+	}
+	if len(manifest.Layers) != 1 {
+		return nil, sources.Refuse("it has %d layers, and must have one, which is the archive", len(manifest.Layers))
+	}
+	return &manifest.Layers[0], nil
+}
+
+// keychain returns what the registry is to be shown.
+func (a Archive) keychain() (authn.Keychain, error) {
+	config, err := a.Credentials.Get(DockerConfigKey)
+	if err != nil {
+		return nil, err
+	}
+	if config != "" {
+		keychain, err := dockerconfig.Parse([]byte(config))
+		if err != nil {
+			return nil, sources.Refuse("%s of the Secret with its credentials %w", DockerConfigKey, err)
+		}
+		return keychain, nil
+	}
+	var keys [3]string
+	for i, key := range []string{UsernameKey, PasswordKey, TokenKey} {
+		if keys[i], err = a.Credentials.Get(key); err != nil {
+			return nil, err
+		}
+	}
+	if keys != [3]string{} {
+		return anywhere{Username: keys[0], Password: keys[1], RegistryToken: keys[2]}, nil
+	}
+	if config, err = a.RegistryCredentials.Get(dockerConfigName); err != nil || config == "" {
+		return dockerconfig.Keychain{}, err
+	}
+	keychain, err := dockerconfig.Parse([]byte(config))
+	if err != nil {
+		return nil, sources.Refuse("the registry's credentials %w", err)
+	}
+	return keychain, nil
+}
+
+// anywhere are credentials that do not say for which registry they are.
+type anywhere authn.AuthConfig
+
+// Resolve implements authn.Keychain.
+func (a anywhere) Resolve(authn.Resource) (authn.Authenticator, error) {
+	return authn.FromConfig(authn.AuthConfig(a)), nil
+}
+
+// bounded keeps a registry from filling the memory before it comes to the archive,
+// which is written to the disk, and from having secrets sent in the open.
+type bounded struct {
+	http.RoundTripper
+	secure  bool
+	trusted atomic.Bool
+}
+
+// RoundTrip implements http.RoundTripper.
+func (b *bounded) RoundTrip(request *http.Request) (*http.Response, error) {
+	if b.secure && request.URL.Scheme != "https" {
+		return nil, sources.Refuse("its registry redirects from https to %s", request.URL.Scheme)
+	}
+	response, err := b.RoundTripper.RoundTrip(request)
+	if err != nil || b.trusted.Load() {
+		return response, err
+	}
+	response.Body = &boundedBody{ReadCloser: response.Body, left: maxManifest}
+	return response, nil
+}
+
+type boundedBody struct {
+	io.ReadCloser
+	left int
+}
+
+// Read implements io.Reader.
+func (b *boundedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.left -= n; b.left < 0 {
+		return 0, sources.Refuse("its manifest is more than %s", sources.InWords(maxManifest))
+	}
+	return n, err
+}
+
+// judgeRegistry tells whose an error of talking to the registry is to mend.
+func (a Archive) judgeRegistry(err error) error {
+	if failed, ok := errors.AsType[*transport.Error](err); ok {
+		if err := judge(failed.StatusCode, a.Credentials != ""); err != nil {
+			return err
+		}
+	}
+	return unreached(err)
+}
