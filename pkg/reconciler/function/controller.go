@@ -23,6 +23,7 @@ import (
 	taskruninformer "github.com/tektoncd/pipeline/pkg/client/injection/informers/pipeline/v1/taskrun/filtered"
 	"go.opentelemetry.io/otel"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -40,6 +41,7 @@ import (
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds/queue"
 	kilnclient "github.com/kiln-dev/kiln/pkg/client/injection/client"
 	functioninformer "github.com/kiln-dev/kiln/pkg/client/injection/informers/serverless/v1alpha1/function"
@@ -104,8 +106,8 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 	fair.start(ctx, impl.Concurrency)
 	impl.Reconciler = fair
 	warnOfConfig(ctx, cmw, fair)
-	watch(ctx, functions.Informer(), withoutManagedFields, controller.HandleAll(fair.AddObject))
-	watch(ctx, functions.Informer(), withoutManagedFields, releaseDeleted(r.queue))
+	watch(ctx, functions.Informer(), withoutApplied, controller.HandleAll(fair.AddObject))
+	watch(ctx, functions.Informer(), withoutApplied, releaseDeleted(r.queue))
 	watch(ctx, taskRuns.Informer(), withoutTask, countBuilds(r.queue, enqueueFunctionOf(fair.Add)))
 	watch(ctx, configMaps.Informer(), withoutContent, controller.HandleAll(enqueueFunctionOf(fair.Add)))
 	watch(ctx, services.Informer(), withoutManagedFields, controller.HandleAll(enqueueFunctionOf(fair.Add)))
@@ -162,6 +164,15 @@ func withoutManagedFields(obj any) (any, error) {
 		o.SetManagedFields(nil)
 	}
 	return obj, nil
+}
+
+// withoutApplied drops, too, what kubectl apply notes, which has the source once
+// more. Of a Function nothing is written back but its status.
+func withoutApplied(obj any) (any, error) {
+	if fn, ok := obj.(*v1alpha1.Function); ok {
+		delete(fn.Annotations, corev1.LastAppliedConfigAnnotation)
+	}
+	return withoutManagedFields(obj)
 }
 
 // enqueueFunctionOf finds the Function of a child by the name of its owner, not

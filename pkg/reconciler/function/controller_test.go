@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 	fakepipelineclient "github.com/tektoncd/pipeline/pkg/client/injection/client/fake"
 	pipelinefiltered "github.com/tektoncd/pipeline/pkg/client/injection/informers/factory/filtered"
@@ -29,6 +30,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/cache"
 	fakekubeclient "knative.dev/pkg/client/injection/kube/client/fake"
 	kubefiltered "knative.dev/pkg/client/injection/kube/informers/factory/filtered"
 	"knative.dev/pkg/configmap"
@@ -170,5 +172,21 @@ func TestWithoutManagedFields(t *testing.T) {
 		if got != obj || obj.GetManagedFields() != nil {
 			t.Errorf("withoutManagedFields(%T) keeps %v", obj, obj.GetManagedFields())
 		}
+	}
+}
+
+func TestWithoutApplied(t *testing.T) {
+	fn := function()
+	fn.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
+	fn.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: "the source", serverless.RebuildAnnotationKey: "1"}
+	want := function()
+	want.Annotations = map[string]string{serverless.RebuildAnnotationKey: "1"}
+	got, err := withoutApplied(fn)
+	if diff := cmp.Diff(any(want), got); diff != "" || err != nil {
+		t.Errorf("withoutApplied() = %v (-want, +got):\n%s", err, diff)
+	}
+	// A Function whose deletion was missed is in the shell that tells of it.
+	if _, err := withoutApplied(cache.DeletedFinalStateUnknown{Key: "default/greeter"}); err != nil {
+		t.Error(err)
 	}
 }
