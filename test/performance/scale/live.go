@@ -182,7 +182,8 @@ func (w *world) single(ctx context.Context, l *live, keys []types.NamespacedName
 		}
 		l.busy = append(l.busy, found)
 	}
-	w.say("    single Functions and plain writes take %v, and %v meanwhile", l.idle, l.busy)
+	w.say("    a single Function takes %.3f s, and %.3f s meanwhile; plain writes %.3f s, and %.3f s",
+		secondsOf(l.idle, readyIn), secondsOf(l.busy, readyIn), secondsOf(l.idle, writtenIn), secondsOf(l.busy, writtenIn))
 	return errors.Join(<-editing, w.await(ctx, edited, 2))
 }
 
