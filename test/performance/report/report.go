@@ -164,8 +164,8 @@ func (r *Report) longest() float64 {
 	longest := 0.0
 	for _, row := range r.Rows {
 		length := 0.0
-		for _, part := range row.Parts {
-			length += part
+		for _, part := range r.Parts {
+			length += row.Parts[part]
 		}
 		longest = max(longest, length)
 	}

@@ -36,6 +36,10 @@ const (
 	event      = "event-cpu"  // CPU per CloudEvent of 1 KiB at 64 connections
 	start      = "start"      // from the process' start to the first 200
 	memory     = "memory"     // resident after the load
+
+	// size is what an image has more, in MiB. It is told beside the memory, and is no
+	// multiple of anything: a bare server has nothing more.
+	size = "image-mib"
 )
 
 // measures are in the order of the table.
@@ -58,7 +62,11 @@ const startsPerRound = 3
 func measure(ctx context.Context, g group, rounds int, during time.Duration) (map[string]samples, error) {
 	all := map[string]samples{}
 	for _, s := range g.servers {
-		all[s.name] = samples{}
+		added, err := s.added()
+		if err != nil {
+			return nil, err
+		}
+		all[s.name] = samples{size: {float64(added) / (1 << 20)}}
 	}
 	for range rounds * startsPerRound {
 		for _, s := range g.servers {
@@ -152,6 +160,9 @@ func conclude(g group, all map[string]samples) []report.Row {
 			row.Baseline = rowName(g.runtime, bare, what)
 			row.Ratio = row.MedianS / report.Median(all[bare][what])
 			row.Parts = map[string]float64{relative: row.Ratio}
+			if what == memory {
+				row.Parts[size] = report.Median(all[s.name][size])
+			}
 			rows = append(rows, row)
 		}
 	}
@@ -171,13 +182,13 @@ func rowName(runtime, server, what string) string {
 // describe prints the figures of a group as people read them.
 func describe(to io.Writer, g group, all map[string]samples) {
 	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(table, "%s\tCPU µs\t\tEVENT CPU µs\t\tREQUESTS/s\t\tAT 1 CONN.\t\tP99 ms\tSTART ms\t\tMiB\n", g.runtime)
+	fmt.Fprintf(table, "%s\tCPU µs\t\tEVENT CPU µs\t\tREQUESTS/s\t\tAT 1 CONN.\t\tP99 ms\tSTART ms\t\tMiB\tIMAGE MiB\n", g.runtime)
 	for _, s := range g.servers {
 		value := func(what string) float64 { return report.Median(all[s.name][what]) }
 		ratio := func(what string) float64 { return value(what) / report.Median(all[bare][what]) }
-		fmt.Fprintf(table, "%s\t%.1f\t×%.2f\t%.1f\t×%.2f\t%.0f\t×%.2f\t%.0f\t×%.2f\t%.1f\t%.0f\t×%.2f\t%.0f\n", s.name,
+		fmt.Fprintf(table, "%s\t%.1f\t×%.2f\t%.1f\t×%.2f\t%.0f\t×%.2f\t%.0f\t×%.2f\t%.1f\t%.0f\t×%.2f\t%.0f\t+%.2f\n", s.name,
 			value(cpu)*1e6, ratio(cpu), value(event)*1e6, ratio(event), 1/value(throughput), 1/ratio(throughput),
-			1/value(single), 1/ratio(single), value(p99)*1e3, value(start)*1e3, ratio(start), value(memory))
+			1/value(single), 1/ratio(single), value(p99)*1e3, value(start)*1e3, ratio(start), value(memory), value(size))
 	}
 	_ = table.Flush()
 }

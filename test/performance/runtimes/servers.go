@@ -19,6 +19,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -40,6 +41,9 @@ type server struct {
 	command []string
 	dir     string
 	env     []string
+	// adds are the files and folders that an image has for it, beside the language,
+	// what all servers of the group have, and the function.
+	adds []string
 }
 
 // group is the servers of a runtime. They take turns.
@@ -51,8 +55,14 @@ type group struct {
 // nodeVersions are the releases that the cluster's base images have.
 var nodeVersions = map[string]string{"nodejs22": "22.23.3", "nodejs24": "24.21.0"}
 
-// nodePeers are what people would use instead of Kiln's wrapper.
-var nodePeers = []string{"@google-cloud/functions-framework@5.0.5", "faas-js-runtime@4.0.1"}
+// What people would use instead of Kiln's wrapper.
+const (
+	functionsFramework = "functions-framework"
+	faasJS             = "faas-js-runtime"
+)
+
+// nodePeers are their packages.
+var nodePeers = map[string]string{functionsFramework: "@google-cloud/functions-framework@5.0.5", faasJS: "faas-js-runtime@4.0.1"}
 
 // findGroups returns the runtimes that are wanted and can be measured.
 func findGroups(ctx context.Context, only, wantedServers string) ([]group, error) {
@@ -92,9 +102,10 @@ func findNode(ctx context.Context, name string) ([]server, error) {
 		return nil, err
 	}
 	node := filepath.Join(install, "node_modules", binary, "bin", "node")
-	peers := filepath.Join(folder, "peers")
-	if err := npmInstall(ctx, peers, nodePeers...); err != nil {
-		return nil, err
+	for peer, pkg := range nodePeers {
+		if err := npmInstall(ctx, filepath.Join(folder, peer), pkg); err != nil {
+			return nil, err
+		}
 	}
 	files, err := filepath.Abs(filepath.Join("test", "performance", "runtimes", "servers"))
 	if err != nil {
@@ -102,16 +113,17 @@ func findNode(ctx context.Context, name string) ([]server, error) {
 	}
 	wrapper := filepath.Join(files, "..", "..", "..", "..", "pkg", "runtimes", "nodejs", "server.cjs")
 	in := func(file string) string { return filepath.Join(files, file) }
+	modules := func(peer string) string { return filepath.Join(folder, peer, "node_modules") }
 	kilnEnv := []string{"FUNC_TIMEOUT=300", "OTEL_EXPORTER_PROMETHEUS_PORT=0"}
 	return []server{
 		{name: bare, command: []string{node, in("bare.cjs")}, dir: files},
-		{name: kiln, command: []string{node, wrapper, in("function.cjs")}, dir: files, env: kilnEnv},
-		{name: kiln + "-async", command: []string{node, wrapper, in("function-async.cjs")}, dir: files, env: kilnEnv},
-		{name: "functions-framework", command: []string{node,
-			filepath.Join(peers, "node_modules", "@google-cloud", "functions-framework", "build", "src", "main.js"),
-			"--target=main", "--source=" + in("functions-framework.cjs")}, dir: peers},
-		{name: "faas-js-runtime", command: []string{node,
-			filepath.Join(peers, "node_modules", "faas-js-runtime", "bin", "cli.js"), in("faas.cjs")}, dir: peers},
+		{name: kiln, command: []string{node, wrapper, in("function.cjs")}, dir: files, env: kilnEnv, adds: []string{wrapper}},
+		{name: kiln + "-async", command: []string{node, wrapper, in("function-async.cjs")}, dir: files, env: kilnEnv, adds: []string{wrapper}},
+		{name: functionsFramework, command: []string{node,
+			filepath.Join(modules(functionsFramework), "@google-cloud", "functions-framework", "build", "src", "main.js"),
+			"--target=main", "--source=" + in("functions-framework.cjs")}, dir: filepath.Join(folder, functionsFramework), adds: []string{modules(functionsFramework)}},
+		{name: faasJS, command: []string{node,
+			filepath.Join(modules(faasJS), "faas-js-runtime", "bin", "cli.js"), in("faas.cjs")}, dir: filepath.Join(folder, faasJS), adds: []string{modules(faasJS)}},
 	}, nil
 }
 
@@ -164,7 +176,27 @@ func findPython(ctx context.Context, _ string) ([]server, error) {
 	kilnEnv := []string{"FUNC_TIMEOUT=300", "OTEL_EXPORTER_PROMETHEUS_PORT=0"}
 	return []server{
 		{name: bare, command: []string{python, "-P", filepath.Join(files, "bare.py")}, dir: files},
-		{name: kiln, command: []string{python, "-P", wrapper, filepath.Join(files, "function_async.py")}, dir: files, env: kilnEnv},
-		{name: kiln + "-threads", command: []string{python, "-P", wrapper, filepath.Join(files, "function.py")}, dir: files, env: kilnEnv},
+		{name: kiln, command: []string{python, "-P", wrapper, filepath.Join(files, "function_async.py")}, dir: files, env: kilnEnv, adds: []string{wrapper}},
+		{name: kiln + "-threads", command: []string{python, "-P", wrapper, filepath.Join(files, "function.py")}, dir: files, env: kilnEnv, adds: []string{wrapper}},
 	}, nil
+}
+
+// added returns how many bytes the server adds to an image.
+func (s *server) added() (bytes int64, err error) {
+	for _, path := range s.adds {
+		err := filepath.WalkDir(path, func(_ string, entry fs.DirEntry, err error) error {
+			if err != nil || !entry.Type().IsRegular() {
+				return err
+			}
+			info, err := entry.Info()
+			if err == nil {
+				bytes += info.Size()
+			}
+			return err
+		})
+		if err != nil {
+			return 0, fmt.Errorf("failed to measure the size of %s: %w", s.name, err)
+		}
+	}
+	return bytes, nil
 }
