@@ -505,9 +505,8 @@ async def answer_preflight(send, headers):
 
 
 async def read_body(headers, receive):
-    too_large = StatusError(413, f"request body is larger than {settings.body_limit} bytes")
     if int(headers.get(b"content-length", 0)) > settings.body_limit:
-        raise too_large
+        raise too_large()
     message = await receive()
     body = message.get("body", b"")
     if message.get("more_body"):
@@ -517,13 +516,17 @@ async def read_body(headers, receive):
             chunks.append(message.get("body", b""))
             size += len(chunks[-1])
             if size > settings.body_limit:
-                raise too_large
+                raise too_large()
         body = b"".join(chunks)
     if message["type"] == "http.disconnect":
         raise StatusError(400, "the caller has gone")
     if len(body) > settings.body_limit:
-        raise too_large
+        raise too_large()
     return body
+
+
+def too_large():
+    return StatusError(413, f"request body is larger than {settings.body_limit} bytes")
 
 
 # The tasks that main runs in and when they began, the oldest first.
