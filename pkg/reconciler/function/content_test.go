@@ -51,11 +51,11 @@ func (c cachedTaskRuns) TaskRuns(namespace string) pipelinelisters.TaskRunNamesp
 
 // cachedNamespace lists the objects of a namespace as a cache of that transform
 // has them.
-type cachedNamespace[T interface{ DeepCopy() T }] struct {
-	objects interface {
-		Get(name string) (T, error)
-		List(selector labels.Selector) ([]T, error)
-	}
+type cachedNamespace[T interface {
+	metav1.Object
+	DeepCopy() T
+}] struct {
+	objects   namespaceLister[T]
 	transform cache.TransformFunc
 }
 

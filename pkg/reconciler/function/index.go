@@ -53,20 +53,33 @@ func functionOf(obj any) ([]string, error) {
 	return []string{o.GetLabels()[serverless.FunctionUIDLabelKey]}, nil
 }
 
-// listIndexed lists objects of a namespace by the index where the selector names a
-// Function, and else as all do.
-func listIndexed[T metav1.Object](indexer cache.Indexer, namespace string, selector labels.Selector, all func(labels.Selector) ([]T, error)) ([]T, error) {
+// indexedNamespace lists objects of a namespace by the index where the selector
+// names a Function, and else as all do.
+type indexedNamespace[T metav1.Object] struct {
+	namespaceLister[T]
+	indexer   cache.Indexer
+	namespace string
+}
+
+// namespaceLister is what the listers of all kinds have in common.
+type namespaceLister[T metav1.Object] interface {
+	Get(name string) (T, error)
+	List(selector labels.Selector) ([]T, error)
+}
+
+// List implements the lister of the kind.
+func (l indexedNamespace[T]) List(selector labels.Selector) ([]T, error) {
 	uid, ok := selector.RequiresExactMatch(serverless.FunctionUIDLabelKey)
 	if !ok {
-		return all(selector)
+		return l.namespaceLister.List(selector)
 	}
-	found, err := indexer.ByIndex(functionIndex, uid)
+	found, err := l.indexer.ByIndex(functionIndex, uid)
 	if err != nil {
 		return nil, err
 	}
 	var objects []T
 	for _, obj := range found {
-		if o, ok := obj.(T); ok && o.GetNamespace() == namespace && selector.Matches(labels.Set(o.GetLabels())) {
+		if o, ok := obj.(T); ok && o.GetNamespace() == l.namespace && selector.Matches(labels.Set(o.GetLabels())) {
 			objects = append(objects, o)
 		}
 	}
@@ -81,18 +94,7 @@ type indexedConfigMaps struct {
 
 // ConfigMaps implements corev1listers.ConfigMapLister.
 func (l indexedConfigMaps) ConfigMaps(namespace string) corev1listers.ConfigMapNamespaceLister {
-	return namespaceConfigMaps{l.ConfigMapLister.ConfigMaps(namespace), l.indexer, namespace}
-}
-
-type namespaceConfigMaps struct {
-	corev1listers.ConfigMapNamespaceLister
-	indexer   cache.Indexer
-	namespace string
-}
-
-// List implements corev1listers.ConfigMapNamespaceLister.
-func (l namespaceConfigMaps) List(selector labels.Selector) ([]*corev1.ConfigMap, error) {
-	return listIndexed(l.indexer, l.namespace, selector, l.ConfigMapNamespaceLister.List)
+	return indexedNamespace[*corev1.ConfigMap]{l.ConfigMapLister.ConfigMaps(namespace), l.indexer, namespace}
 }
 
 // indexedTaskRuns is a TaskRunLister that uses the index.
@@ -103,18 +105,7 @@ type indexedTaskRuns struct {
 
 // TaskRuns implements pipelinelisters.TaskRunLister.
 func (l indexedTaskRuns) TaskRuns(namespace string) pipelinelisters.TaskRunNamespaceLister {
-	return namespaceTaskRuns{l.TaskRunLister.TaskRuns(namespace), l.indexer, namespace}
-}
-
-type namespaceTaskRuns struct {
-	pipelinelisters.TaskRunNamespaceLister
-	indexer   cache.Indexer
-	namespace string
-}
-
-// List implements pipelinelisters.TaskRunNamespaceLister.
-func (l namespaceTaskRuns) List(selector labels.Selector) ([]*pipelinev1.TaskRun, error) {
-	return listIndexed(l.indexer, l.namespace, selector, l.TaskRunNamespaceLister.List)
+	return indexedNamespace[*pipelinev1.TaskRun]{l.TaskRunLister.TaskRuns(namespace), l.indexer, namespace}
 }
 
 // indexedPods is a PodLister that uses the index.
@@ -125,16 +116,5 @@ type indexedPods struct {
 
 // Pods implements corev1listers.PodLister.
 func (l indexedPods) Pods(namespace string) corev1listers.PodNamespaceLister {
-	return namespacePods{l.PodLister.Pods(namespace), l.indexer, namespace}
-}
-
-type namespacePods struct {
-	corev1listers.PodNamespaceLister
-	indexer   cache.Indexer
-	namespace string
-}
-
-// List implements corev1listers.PodNamespaceLister.
-func (l namespacePods) List(selector labels.Selector) ([]*corev1.Pod, error) {
-	return listIndexed(l.indexer, l.namespace, selector, l.PodNamespaceLister.List)
+	return indexedNamespace[*corev1.Pod]{l.PodLister.Pods(namespace), l.indexer, namespace}
 }

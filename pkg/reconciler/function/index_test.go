@@ -70,7 +70,7 @@ func TestListIndexed(t *testing.T) {
 			t.Fatal(err)
 		}
 		others := &uncounted{}
-		found, err := namespaceConfigMaps{others, indexer, "ns"}.List(selector)
+		found, err := indexedNamespace[*corev1.ConfigMap]{others, indexer, "ns"}.List(selector)
 		if err != nil {
 			t.Fatal(err)
 		}
