@@ -41,9 +41,10 @@ func (c *cli) createCommand() *cobra.Command {
 	var dryRun string
 	command := &cobra.Command{
 		Use:   "create NAME",
-		Short: "Create a Function of a source file",
+		Short: "Create a Function of a source file, or of a folder",
 		Example: "  kubectl fn create greeter --runtime=nodejs24 --file=handler.js --deps=package.json\n" +
-			"  kubectl fn create greeter --file=handler.js --dry-run=client -o yaml >greeter.yaml",
+			"  kubectl fn create greeter --file=handler.js --dry-run=client -o yaml >greeter.yaml\n" +
+			"  kubectl fn create greeter --dir=. --push-to=registry.example.com/team/greeter",
 		Args: named,
 	}
 	source.add(c, command)
@@ -52,8 +53,7 @@ func (c *cli) createCommand() *cobra.Command {
 	command.Flags().StringVar(&dryRun, "dry-run", "none", "none, client or server: create it, only print it, or only have the server judge it.")
 	must(command.RegisterFlagCompletionFunc("dry-run", cobra.FixedCompletions([]string{"none", "client", "server"}, cobra.ShellCompDirectiveNoFileComp)))
 	command.RunE = func(command *cobra.Command, args []string) error {
-		fn := &v1alpha1.Function{ObjectMeta: metav1.ObjectMeta{Name: args[0]}}
-		if err := source.apply(fn); err != nil {
+		if err := source.check(); err != nil {
 			return err
 		}
 		opts := metav1.CreateOptions{}
@@ -69,7 +69,10 @@ func (c *cli) createCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		fn.Namespace = clients.Namespace
+		fn := &v1alpha1.Function{ObjectMeta: metav1.ObjectMeta{Name: args[0], Namespace: clients.Namespace}}
+		if err := c.change(command.Context(), clients, &source, dryRun == "none")(fn); err != nil {
+			return err
+		}
 		if dryRun != "client" {
 			if fn, err = clients.create(command.Context(), fn, opts); err != nil {
 				return err
@@ -102,22 +105,25 @@ func (c *cli) deployCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "deploy NAME",
 		Short: "Create or update a Function, and follow it until it runs or has failed",
-		Long: "Create or update a Function of a source file, and follow it until it runs or has failed, which the exit\n" +
-			"code tells. The log of its build is printed as it is written. Ctrl-C ends the following, and leaves the\n" +
+		Long: "Create or update a Function of a source file, or of a folder, and follow it until it runs or has failed, which\n" +
+			"the exit code tells. The log of its build is printed as it is written. Ctrl-C ends the following, and leaves the\n" +
 			"Function alone.",
-		Example:           "  kubectl fn deploy greeter --runtime=nodejs24",
+		Example:           "  kubectl fn deploy greeter --runtime=nodejs24\n  kubectl fn deploy greeter --dir=.",
 		Args:              named,
 		ValidArgsFunction: c.completeNames(1),
 	}
 	source.add(c, command)
 	command.Flags().DurationVar(&timeout, "timeout", 0, "How long to follow it at most, such as 5m; 0 is no limit.")
 	command.RunE = func(command *cobra.Command, args []string) error {
+		if err := source.check(); err != nil {
+			return err
+		}
 		clients, err := c.connect()
 		if err != nil {
 			return err
 		}
 		ctx := command.Context()
-		fn, done, err := clients.apply(ctx, args[0], source.apply)
+		fn, done, err := clients.apply(ctx, args[0], c.change(ctx, clients, &source, true))
 		if err != nil {
 			return err
 		}

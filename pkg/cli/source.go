@@ -34,6 +34,9 @@ import (
 // sourceFlags say which code a Function is made of.
 type sourceFlags struct {
 	runtime, file, deps string
+
+	// dir is a folder that is packed instead, and pushTo where it is pushed.
+	dir, pushTo string
 }
 
 func (s *sourceFlags) add(c *cli, command *cobra.Command) {
@@ -41,11 +44,25 @@ func (s *sourceFlags) add(c *cli, command *cobra.Command) {
 	flags.StringVar(&s.runtime, "runtime", "", "The runtime, such as nodejs24. Left out, a new Function gets the cluster's default.")
 	flags.StringVar(&s.file, "file", "", "The source. Left out, it is handler.js or handler.py of the current folder.")
 	flags.StringVar(&s.deps, "deps", "", "The dependency file. Left out, it is package.json or requirements.txt beside the source, if there is one.")
+	flags.StringVar(&s.dir, "dir", "", "A folder with the source, its dependency file, and more. It is packed, without what its .dockerignore, or else .gitignore, names, and pushed to a registry.")
+	flags.StringVar(&s.pushTo, "push-to", "", "The repository that the folder is pushed to, such as registry.example.com/team/greeter. Left out, it is that of the Function's source, or else that of its images.")
+	must(command.MarkFlagDirname("dir"))
 	must(command.RegisterFlagCompletionFunc("runtime", c.completeRuntimes))
 }
 
-// apply has the Function made of the code.
-func (s *sourceFlags) apply(fn *v1alpha1.Function) error {
+// check says which flags do not go together.
+func (s *sourceFlags) check() error {
+	switch {
+	case s.dir != "" && (s.file != "" || s.deps != ""):
+		return try(errors.New("--dir has the source and its dependencies; --file and --deps have them, too"), "--dir, or --file and --deps")
+	case s.dir == "" && s.pushTo != "":
+		return try(errors.New("--push-to says where a folder is pushed, and there is none"), "--dir=. --push-to=%s", s.pushTo)
+	}
+	return nil
+}
+
+// applyFile has the Function made of a file, and its dependencies.
+func (s *sourceFlags) applyFile(fn *v1alpha1.Function) error {
 	file := s.file
 	if file == "" {
 		language, err := languageIn(".")

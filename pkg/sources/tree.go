@@ -338,11 +338,17 @@ func CheckLinks(root *os.Root) error {
 		if err != nil {
 			return &writeError{err}
 		}
-		if !isInside(name, target) {
-			return Refuse("link %q in it leads out of it, to %q", name, target)
-		}
-		return nil
+		return CheckLink(name, target)
 	})
+}
+
+// CheckLink refuses a symbolic link that leads out of the folder that its name is
+// relative to.
+func CheckLink(name, target string) error {
+	if !isInside(name, target) {
+		return Refuse("link %q in it leads out of it, to %q", name, target)
+	}
+	return nil
 }
 
 func isInside(name, target string) bool {

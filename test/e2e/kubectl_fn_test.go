@@ -249,6 +249,39 @@ func (t *terminal) refuse() {
 	t.fail([]string{"absent"}, "invoke", "absent")
 }
 
+// TestKubectlFnFolder wants that a folder becomes a function, by way of the registry
+// that Kiln tells of, and another one of the same folder.
+func TestKubectlFnFolder(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	term := newTerminal(e)
+	fn := &v1alpha1.Function{ObjectMeta: metav1.ObjectMeta{Name: "fn"}}
+	if err := os.CopyFS(term.dir, os.DirFS("../../examples/archive/code")); err != nil {
+		t.Fatal(err)
+	}
+	term.write(".gitignore", "secret.txt\n")
+	term.write("secret.txt", "s3cret")
+	repository := e.registry().PushRepository(e.namespace, "fn")
+
+	term.run([]string{"url: oci://" + repository + "@sha256:", "sha256: "}, "create", "fn", "--runtime=nodejs24", "--dir=.", "--dry-run=client", "-o", "yaml")
+	term.run([]string{"Packed 5 files", "Pushing it to " + repository, "fn created", "Fetched sha256:", "runs at"}, "deploy", "fn", "--runtime=nodejs24", "--dir=.", "--timeout=5m")
+	fn = e.until(fn, test.Ready)
+	e.wantAnswer(fn, "{}", `{"quote":"Well begun is half done.","next":86400000}`)
+	if fn.Status.Source == nil || fn.Status.Source.SHA256 != fn.Spec.Archive.SHA256 {
+		t.Errorf("status.source is %+v, want %s", fn.Status.Source, fn.Spec.Archive.SHA256)
+	}
+	term.run([]string{"fn unchanged"}, "deploy", "fn", "--dir=.", "--timeout=5m")
+	term.write("handler.js", "module.exports = { main: () => require('fs').existsSync('/function/secret.txt') ? 'leaked' : 'two' };\n")
+	term.run([]string{"fn updated", "runs at"}, "deploy", "fn", "--dir=.", "--timeout=5m")
+	term.run([]string{"two"}, "invoke", "fn")
+	e.wantBuilds(2)
+
+	term.fail([]string{"failed to push to 127.0.0.1:1/a/b", "--push-to="}, "create", "other", "--runtime=nodejs24", "--dir=.", "--push-to=127.0.0.1:1/a/b")
+	// From one source to the other.
+	term.run([]string{"fn updated", "runs at"}, "deploy", "fn", "--timeout=5m")
+	e.wantBuilds(3)
+}
+
 // TestKubectlFnWakes wants that a function which nobody has called for long is
 // called from outside of the cluster, and that the log of its new pod is waited for.
 func TestKubectlFnWakes(t *testing.T) {

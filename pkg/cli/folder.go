@@ -1,0 +1,223 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kiln-dev/kiln/pkg/apis/config"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/sources/fetch"
+	"github.com/kiln-dev/kiln/pkg/sources/pack"
+)
+
+const (
+	// tagPrefix begins the tags of packed folders. One that has a tag is not taken for
+	// garbage by its registry.
+	tagPrefix = "source-"
+
+	// titleAnnotation names a layer for who pulls it as a file.
+	titleAnnotation = "org.opencontainers.image.title"
+	archiveName     = "source.tar.gz"
+)
+
+// pushTo is the advice where a folder cannot be pushed.
+const pushTo = "--push-to=REGISTRY/REPOSITORY"
+
+// change returns what has a Function made of the code that the flags name. A folder
+// is pushed, unless it is only a trial.
+func (c *cli) change(ctx context.Context, clients *Clients, source *sourceFlags, push bool) func(*v1alpha1.Function) error {
+	return func(fn *v1alpha1.Function) error {
+		if source.dir == "" {
+			return source.applyFile(fn)
+		}
+		return c.applyFolder(ctx, clients, source, fn, push)
+	}
+}
+
+// applyFolder packs the folder, pushes it and has the Function made of that.
+func (c *cli) applyFolder(ctx context.Context, clients *Clients, source *sourceFlags, fn *v1alpha1.Function, push bool) error {
+	runtime := cmp.Or(source.runtime, fn.Spec.Runtime)
+	if err := checkFolder(source.dir, runtime); err != nil {
+		return err
+	}
+	repository, err := clients.repository(ctx, fn, source.pushTo)
+	if err != nil {
+		return err
+	}
+	file, err := os.CreateTemp("", "kubectl-fn-")
+	if err != nil {
+		return fmt.Errorf("failed to make file: %w", err)
+	}
+	defer os.Remove(file.Name())
+	count, err := pack.Folder(file, source.dir)
+	if err := errors.Join(err, file.Close()); err != nil {
+		return try(err, "a .dockerignore in folder %s that names what is not to be packed", source.dir)
+	}
+	artifact, layer, err := artifactOf(file.Name())
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(c.ErrOut, "Packed %d files of folder %s: %d Ki.\n", count, source.dir, (layer.Size+1<<10-1)>>10)
+	digest, err := artifact.Digest()
+	if err != nil {
+		return fmt.Errorf("failed to make artifact: %w", err)
+	}
+	if push {
+		fmt.Fprintf(c.ErrOut, "Pushing it to %s.\n", repository)
+		if err := pushArtifact(ctx, repository.Tag(tagPrefix+layer.Digest.Hex[:16]), artifact); err != nil {
+			return err
+		}
+	}
+	archive := &v1alpha1.ArchiveSource{URL: fetch.OCIScheme + repository.Digest(digest.String()).Name(), SHA256: layer.Digest.Hex}
+	if before := sourceRepository(fn); before != nil && before.RegistryStr() == repository.RegistryStr() {
+		archive.SecretName = fn.Spec.Archive.SecretName
+	}
+	fn.Spec.Runtime, fn.Spec.Archive = runtime, archive
+	// Whatever it was made of before.
+	fn.Spec.Source, fn.Spec.Deps, fn.Spec.Git = "", "", nil
+	return nil
+}
+
+// checkFolder wants that the folder has what the runtime begins with, as far as
+// that is known here.
+func checkFolder(dir, runtime string) error {
+	const advice = "--dir=FOLDER, or begin with: kubectl fn init DIR --runtime=nodejs24"
+	if runtime == "" {
+		language, err := languageIn(dir)
+		switch {
+		case err != nil:
+			return try(err, advice)
+		case language.SourceFile != "handler.js":
+			return try(fmt.Errorf("name the runtime of folder %s", dir), "kubectl fn describe-runtime, and then --runtime=NAME")
+		}
+		return nil
+	}
+	language, err := languageOf(runtime)
+	if err != nil {
+		return nil //nolint:nilerr // The build knows, and tells.
+	}
+	if _, err := os.Stat(filepath.Join(dir, language.SourceFile)); err != nil {
+		return try(fmt.Errorf("runtime %s begins with %s in folder %s: %w", runtime, language.SourceFile, dir, err), advice)
+	}
+	return nil
+}
+
+// repository returns where a folder is pushed: what was said, else where the
+// Function's source is already, else where its images are.
+func (c *Clients) repository(ctx context.Context, fn *v1alpha1.Function, said string) (name.Repository, error) {
+	registry, err := c.registry(ctx)
+	if err != nil && !apierrs.IsNotFound(err) && !apierrs.IsForbidden(err) && said == "" {
+		return name.Repository{}, fmt.Errorf("failed to get ConfigMap %s: %w", config.RegistryConfigName, err)
+	}
+	where := strings.TrimPrefix(said, fetch.OCIScheme)
+	if before := sourceRepository(fn); where == "" && before != nil {
+		where = before.Name()
+	}
+	if where == "" && registry.Configured() {
+		where = registry.PushRepository(fn.Namespace, fn.Name)
+	}
+	if where == "" {
+		return name.Repository{}, try(errors.New("this cluster does not tell where to push the folder"), pushTo)
+	}
+	repository, err := name.NewRepository(where)
+	if err == nil && slices.Contains(registry.Insecure, repository.RegistryStr()) {
+		repository, err = name.NewRepository(where, name.Insecure)
+	}
+	if err != nil {
+		return name.Repository{}, try(fmt.Errorf("%q is no repository: %w", where, err), pushTo+", without a tag")
+	}
+	return repository, nil
+}
+
+// registry returns what Kiln tells of its registry, if it may be read.
+func (c *Clients) registry(ctx context.Context) (*config.Registry, error) {
+	configMap, err := c.Kube.CoreV1().ConfigMaps(SystemNamespace).Get(ctx, config.RegistryConfigName, metav1.GetOptions{})
+	if err != nil {
+		return &config.Registry{}, err
+	}
+	registry, err := config.NewRegistryFromConfigMap(configMap)
+	if err != nil {
+		return &config.Registry{}, err
+	}
+	return registry, nil
+}
+
+// sourceRepository returns the repository that the Function's source is in, or nil.
+func sourceRepository(fn *v1alpha1.Function) *name.Repository {
+	if fn.Spec.Archive == nil || !strings.HasPrefix(fn.Spec.Archive.URL, fetch.OCIScheme) {
+		return nil
+	}
+	ref, err := name.ParseReference(strings.TrimPrefix(fn.Spec.Archive.URL, fetch.OCIScheme))
+	if err != nil {
+		return nil
+	}
+	return new(ref.Context())
+}
+
+// artifactOf returns an artifact whose only layer is the archive in a file. It has
+// the form of an image, since not all registries take others.
+func artifactOf(file string) (v1.Image, *v1.Descriptor, error) {
+	layer, err := tarball.LayerFromFile(file, tarball.WithMediaType(types.OCILayer))
+	if err != nil {
+		return nil, nil, fmt.Errorf("failed to make artifact: %w", err)
+	}
+	artifact, err := mutate.Append(mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON),
+		mutate.Addendum{Layer: layer, Annotations: map[string]string{titleAnnotation: archiveName}})
+	if err != nil {
+		return nil, nil, fmt.Errorf("failed to make artifact: %w", err)
+	}
+	manifest, err := artifact.Manifest()
+	if err != nil {
+		return nil, nil, fmt.Errorf("failed to make artifact: %w", err)
+	}
+	return artifact, &manifest.Layers[0], nil
+}
+
+// pushArtifact pushes with the credentials that docker login has left.
+func pushArtifact(ctx context.Context, to name.Tag, artifact v1.Image) error {
+	err := remote.Write(to, artifact, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain), remote.WithUserAgent("kubectl-fn"))
+	if err == nil {
+		return nil
+	}
+	host := to.RegistryStr()
+	if failed, ok := errors.AsType[*transport.Error](err); ok && slices.Contains([]int{http.StatusUnauthorized, http.StatusForbidden}, failed.StatusCode) {
+		return try(fmt.Errorf("registry %s does not let you push to %s: %w", host, to.Context().RepositoryStr(), err), "docker login %s, or another %s", host, pushTo)
+	}
+	return try(fmt.Errorf("failed to push to %s: %w", to.Context(), err), "%s, where this machine and the cluster both reach it", pushTo)
+}

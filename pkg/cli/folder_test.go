@@ -1,0 +1,228 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package cli
+
+import (
+	"bytes"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kiln-dev/kiln/pkg/apis/config"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/sources"
+	"github.com/kiln-dev/kiln/pkg/sources/fetch"
+)
+
+// newRegistry starts a registry that takes what is pushed by whoever knows the
+// password, if there is one, and returns its host. Nobody is logged in to it.
+func newRegistry(t *testing.T, password string) (host string) {
+	t.Helper()
+	store := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, got, _ := r.BasicAuth(); got != password {
+			w.Header().Set("WWW-Authenticate", `Basic realm="x"`)
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		store.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	t.Setenv("DOCKER_CONFIG", t.TempDir())
+	return strings.TrimPrefix(server.URL, "http://")
+}
+
+// registryConfig is what Kiln tells of its registry.
+func registryConfig(push string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: config.RegistryConfigName, Namespace: SystemNamespace},
+		Data:       map[string]string{"push": push, "prefix": "fns"},
+	}
+}
+
+// fetched returns what a build gets of the Function's source.
+func fetched(t *testing.T, fn *v1alpha1.Function) []byte {
+	t.Helper()
+	got := &bytes.Buffer{}
+	archive := fetch.Archive{URL: fn.Spec.Archive.URL, SHA256: fn.Spec.Archive.SHA256}
+	if _, err := archive.Fetch(t.Context(), got, sources.Limits{Download: 1 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	root, err := os.OpenRoot(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	if err := sources.Unpack(bytes.NewReader(got.Bytes()), int64(got.Len()), root, sources.Limits{Size: 1 << 20, Files: 10, Ratio: 100}); err != nil {
+		t.Fatal(err)
+	}
+	text, err := root.ReadFile("handler.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func TestCreateFolder(t *testing.T) {
+	host := newRegistry(t, "")
+	files(t, map[string]string{"handler.js": "one", ".gitignore": "*.log", "x.log": "x"})
+	w := newWorld(t, registryConfig(host))
+	w.want("function.serverless.kiln.dev/fn created\n", "create", "fn", "--runtime=nodejs22", "--dir=.")
+	fn := w.function("fn")
+	if prefix := "oci://" + host + "/fns/default/fn@sha256:"; !strings.HasPrefix(fn.Spec.Archive.URL, prefix) {
+		t.Errorf("the URL is %s, want %s…", fn.Spec.Archive.URL, prefix)
+	}
+	if fn.Spec.Runtime != "nodejs22" || fn.Spec.Source != "" {
+		t.Errorf("the spec is %+v", fn.Spec)
+	}
+	if got := fetched(t, fn); string(got) != "one" {
+		t.Errorf("the source that was pushed is %q", got)
+	}
+	want := "Packed 2 files of folder .: 1 Ki.\nPushing it to " + host + "/fns/default/fn.\n"
+	if diff := cmp.Diff(want, w.errOut.String()); diff != "" {
+		t.Errorf("it says (-want, +got):\n%s", diff)
+	}
+	repository, err := name.NewRepository(host + "/fns/default/fn")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tags, err := remote.List(repository)
+	if diff := cmp.Diff([]string{"source-" + fn.Spec.Archive.SHA256[:16]}, tags); err != nil || diff != "" {
+		t.Errorf("%v, tags (-want, +got):\n%s", err, diff)
+	}
+
+	w.want("function.serverless.kiln.dev/b created\n", "create", "b", "--dir=.", "--push-to=oci://"+host+"/team/b")
+	if b := w.function("b").Spec.Archive; b.SHA256 != fn.Spec.Archive.SHA256 || !strings.HasPrefix(b.URL, "oci://"+host+"/team/b@") {
+		t.Errorf("the same folder is %+v and %+v", b, fn.Spec.Archive)
+	}
+}
+
+// TestCreateFolderDry wants that nothing is pushed, and that what would be is told.
+func TestCreateFolderDry(t *testing.T) {
+	host := newRegistry(t, "")
+	files(t, map[string]string{"handler.js": "one"})
+	w := newWorld(t)
+	for _, kind := range []string{"client", "server"} {
+		if _, err := w.run("create", "fn", "--dir=.", "--push-to="+host+"/team/fn", "--dry-run="+kind); err != nil {
+			t.Fatal(err)
+		}
+	}
+	repository, err := name.NewRepository(host + "/team/fn")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tags, err := remote.List(repository); err == nil {
+		t.Errorf("it was pushed: %v", tags)
+	}
+	dry, err := w.run("create", "dry", "--dir=.", "--push-to="+host+"/team/fn", "--dry-run=client", "-o=yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fn v1alpha1.Function
+	if err := yaml.UnmarshalStrict([]byte(dry), &fn); err != nil {
+		t.Fatal(err)
+	}
+	w.want("function.serverless.kiln.dev/real created\n", "create", "real", "--dir=.", "--push-to="+host+"/team/fn")
+	if diff := cmp.Diff(fn.Spec.Archive, w.function("real").Spec.Archive); diff != "" {
+		t.Errorf("archive (-dry, +real):\n%s", diff)
+	}
+}
+
+// TestDeployFolder wants that a folder goes where the last one went, and that the
+// Function keeps what it says of credentials.
+func TestDeployFolder(t *testing.T) {
+	host := newRegistry(t, "")
+	dir := files(t, map[string]string{"handler.js": "one"})
+	fn := newFunction("fn", serves)
+	fn.Spec.Source, fn.Spec.Archive = "", &v1alpha1.ArchiveSource{URL: "oci://" + host + "/team/code:1", SecretName: "pull"}
+	w := newWorld(t, fn, registryConfig("other.example.com"))
+	deploy := func() *v1alpha1.ArchiveSource {
+		t.Helper()
+		w.onWatch(func() { w.update("fn", serves) })
+		if _, err := w.run("deploy", "fn", "--dir="+dir); err != nil {
+			t.Fatal(err)
+		}
+		return w.function("fn").Spec.Archive
+	}
+	first := deploy()
+	if !strings.HasPrefix(first.URL, "oci://"+host+"/team/code@") || first.SecretName != "pull" {
+		t.Errorf("the archive is %+v", first)
+	}
+	if diff := cmp.Diff(first, deploy()); diff != "" {
+		t.Errorf("of the same folder the archive is another (-first, +second):\n%s", diff)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "handler.js"), []byte("two"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if second := deploy(); second.URL == first.URL || second.SHA256 == first.SHA256 {
+		t.Errorf("of another folder the archive is the same: %+v", second)
+	}
+	if got := fetched(t, w.function("fn")); string(got) != "two" {
+		t.Errorf("the source that was pushed is %q", got)
+	}
+}
+
+// TestPushCredentials wants those that docker login has left.
+func TestPushCredentials(t *testing.T) {
+	host := newRegistry(t, "s3cret")
+	files(t, map[string]string{"handler.js": "one"})
+	w := newWorld(t)
+	w.wantError("registry "+host+" does not let you push to team/fn", "docker login "+host+", or another --push-to=REGISTRY/REPOSITORY",
+		"create", "fn", "--dir=.", "--push-to="+host+"/team/fn")
+	login := `{"auths": {"` + host + `": {"username": "user", "password": "s3cret"}}}`
+	if err := os.WriteFile(filepath.Join(os.Getenv("DOCKER_CONFIG"), "config.json"), []byte(login), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.want("function.serverless.kiln.dev/fn created\n", "create", "fn", "--dir=.", "--push-to="+host+"/team/fn")
+}
+
+func TestFolderErrors(t *testing.T) {
+	closed := httptest.NewServer(nil)
+	closed.Close()
+	gone := strings.TrimPrefix(closed.URL, "http://") + "/team/fn"
+	files(t, map[string]string{"handler.js": "one", "other.py": ""})
+	w := newWorld(t)
+	const begin = "--dir=FOLDER, or begin with: kubectl fn init DIR --runtime=nodejs24"
+	w.wantError("this cluster does not tell where to push the folder", pushTo, "create", "fn", "--dir=.")
+	w.wantError("--file and --deps have them, too", "--dir, or --file and --deps", "create", "fn", "--dir=.", "--file=handler.js")
+	w.wantError("there is none", "--dir=. --push-to=a.b/c", "deploy", "fn", "--push-to=a.b/c")
+	w.wantError("runtime python313 begins with handler.py in folder .", begin, "create", "fn", "--dir=.", "--runtime=python313")
+	w.wantError("there must be one of handler.js, handler.py in folder absent", begin, "create", "fn", "--dir=absent")
+	w.wantError(`"a.b/c:1" is no repository`, pushTo+", without a tag", "create", "fn", "--dir=.", "--push-to=a.b/c:1")
+	w.wantError("failed to push to "+gone, pushTo+", where this machine and the cluster both reach it", "create", "fn", "--dir=.", "--push-to="+gone)
+	files(t, map[string]string{"handler.py": "one"})
+	w.wantError("name the runtime of folder .", "kubectl fn describe-runtime, and then --runtime=NAME", "create", "fn", "--dir=.")
+	if err := os.Symlink("/etc/passwd", "out"); err != nil {
+		t.Fatal(err)
+	}
+	w.wantError(`link "out" in it leads out of it`, "a .dockerignore in folder . that names what is not to be packed",
+		"create", "fn", "--dir=.", "--runtime=python313", "--push-to="+gone)
+}

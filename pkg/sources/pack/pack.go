@@ -1,0 +1,119 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package pack packs the folder of a function as builds take it: what its author
+// means to be in it, the same bytes whenever and wherever that is done.
+package pack
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/kiln-dev/kiln/pkg/sources"
+)
+
+// Folder writes a .tar.gz of what is in a folder, and returns of how many files. What
+// its .dockerignore names is left out, or, where there is none, what Git ignores; and
+// so is Git's own.
+func Folder(to io.Writer, dir string) (files int, err error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return 0, fmt.Errorf("failed to open folder: %w", err)
+	}
+	defer root.Close()
+	ignored, err := ignoredIn(dir)
+	if err != nil {
+		return 0, err
+	}
+	packed := gzip.NewWriter(to)
+	archive := tar.NewWriter(packed)
+	err = fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || name == "." {
+			return err
+		}
+		without, err := ignored.has(name, entry.IsDir())
+		switch {
+		case err != nil:
+			return err
+		case without && entry.IsDir() && !ignored.mayHave(name):
+			return fs.SkipDir
+		case without:
+			return nil
+		}
+		if !entry.IsDir() {
+			files++
+		}
+		return write(archive, root, name, entry.Type())
+	})
+	if err := errors.Join(err, archive.Close(), packed.Close()); err != nil {
+		return 0, fmt.Errorf("failed to pack folder: %w", err)
+	}
+	return files, nil
+}
+
+func write(archive *tar.Writer, root *os.Root, name string, kind fs.FileMode) error {
+	switch kind {
+	case fs.ModeDir:
+		return archive.WriteHeader(header(name+"/", tar.TypeDir, 0o755, 0))
+	case fs.ModeSymlink:
+		target, err := root.Readlink(name)
+		if err != nil {
+			return err
+		}
+		link := header(name, tar.TypeSymlink, 0o777, 0)
+		link.Linkname = target
+		// A build would refuse it.
+		return errors.Join(sources.CheckLink(name, target), archive.WriteHeader(link))
+	case 0:
+		return writeFile(archive, root, name)
+	default:
+		return fmt.Errorf("%s is neither file, folder nor link", name)
+	}
+}
+
+func writeFile(archive *tar.Writer, root *os.Root, name string) error {
+	file, err := root.Open(name)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	mode := int64(0o644)
+	if info.Mode()&0o111 != 0 {
+		mode = 0o755
+	}
+	if err := archive.WriteHeader(header(name, tar.TypeReg, mode, info.Size())); err != nil {
+		return err
+	}
+	if _, err = io.Copy(archive, file); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// header has no owner and no time: what is the same is packed the same.
+func header(name string, kind byte, mode, size int64) *tar.Header {
+	return &tar.Header{Typeflag: kind, Name: name, Mode: mode, Size: size, ModTime: time.Unix(0, 0), Format: tar.FormatPAX}
+}
