@@ -97,7 +97,7 @@ uninstall: ## Remove Kiln and all Functions.
 ##@ Checks
 
 .PHONY: test
-test: verify test-unit test-e2e ## Run all checks and tests.
+test: verify test-unit test-weather test-e2e ## Run all checks and tests.
 
 .PHONY: verify
 verify: ## Check headers, formatting, vet, lint, shell scripts and generated files.
@@ -112,9 +112,14 @@ test-unit: ## Run the unit tests with the race detector. Needs no cluster.
 	@go test -race ./...
 	@cd third_party/kaniko && go test ./...
 
+.PHONY: test-weather
+test-weather: ## Run Kiln behind a proxy that fails 5 % of its requests. Needs no cluster. SEED=1 does the same again.
+	@go run ./test/reliability $(if $(SEED),-seed=$(SEED))
+
 .PHONY: test-faults
-test-faults: ## Search for faults for long: minutes, where test-unit takes seconds. Needs no cluster.
+test-faults: ## Search for faults for long: minutes, where test-unit and test-weather take seconds. Needs no cluster.
 	@go test -count=1 -timeout=1h -run='^(TestCrash|TestEditedMeanwhile|TestModel)$$' ./pkg/reconciler/function -args -long
+	@go run ./test/reliability -long $(if $(SEED),-seed=$(SEED))
 	@for package in $$(grep -rl --include=*_test.go '^func Fuzz' pkg | xargs -n1 dirname | sort -u); do \
 		for target in $$(grep -ho '^func Fuzz[A-Za-z]*' $$package/*_test.go | cut -c6-); do \
 			echo "$$package: $$target, for $(FUZZTIME)"; \

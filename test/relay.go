@@ -163,6 +163,11 @@ func (r *Relay) Kill(ctx context.Context, containerID string) (api.Killed, error
 	return exchange[api.Killed](ctx, r, http.MethodPost, api.KillPath, api.Kill{ContainerID: containerID}, "")
 }
 
+// KillProgram sends SIGKILL to all processes of a program of the relay's node.
+func (r *Relay) KillProgram(ctx context.Context, path string) (api.Killed, error) {
+	return exchange[api.Killed](ctx, r, http.MethodPost, api.KillPath, api.Kill{Program: path}, "")
+}
+
 // Prober sends a request over and over until it is stopped.
 type Prober struct {
 	relay *Relay

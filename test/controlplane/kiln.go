@@ -52,6 +52,9 @@ type Options struct {
 	// once.
 	StandIn StandIn
 
+	// Collects has what has lost its owner be deleted, as a cluster does.
+	Collects bool
+
 	// Namespaces are made.
 	Namespaces []string
 }
@@ -128,6 +131,12 @@ func Run(ctx context.Context, b Binaries, options Options, do func(context.Conte
 
 // standBy makes the namespaces, and starts what stands for Tekton and Serving.
 func (k *Kiln) standBy(ctx context.Context, options Options) error {
+	if options.Collects {
+		// It would know what is defined later only after half a minute.
+		if err := k.startCollector(); err != nil {
+			return err
+		}
+	}
 	for _, name := range options.Namespaces {
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		if _, err := k.Admin.Kube.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
@@ -360,8 +369,8 @@ func (k *Kiln) Admits(ctx context.Context) error {
 	return nil
 }
 
-// stop ends Kiln.
+// stop ends Kiln, at once: it would drain connections that nobody needs.
 func (k *Kiln) stop() {
-	k.Controller.Stop()
-	k.Webhook.Stop()
+	k.Controller.Kill()
+	k.Webhook.Kill()
 }

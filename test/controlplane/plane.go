@@ -200,7 +200,7 @@ func (p *Plane) writeFiles() error {
 	}
 	var tokens bytes.Buffer
 	for user, groups := range users {
-		fmt.Fprintf(&tokens, "%s,%s,%s,%s\n", token(user), user, user, groups)
+		fmt.Fprintf(&tokens, "%s,%s,%s,%s\n", TokenOf(user), user, user, groups)
 	}
 	for name, data := range map[string][]byte{
 		"service-account.key": pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: private}),
@@ -215,13 +215,13 @@ func (p *Plane) writeFiles() error {
 	return nil
 }
 
-// token returns the token of a user: nobody else can reach this API server for
+// TokenOf returns the token of a user: nobody else can reach this API server for
 // longer than a run takes.
-func token(user string) string { return "token-of-" + strings.ReplaceAll(user, ":", "-") }
+func TokenOf(user string) string { return "token-of-" + strings.ReplaceAll(user, ":", "-") }
 
-// StartCollector starts the controllers of Kubernetes that delete what has lost its
+// startCollector starts the controllers of Kubernetes that delete what has lost its
 // owner, or its namespace.
-func (p *Plane) StartCollector() error {
+func (p *Plane) startCollector() error {
 	kubeconfig, err := p.Kubeconfig(HarnessUser)
 	if err != nil {
 		return err
@@ -232,17 +232,17 @@ func (p *Plane) StartCollector() error {
 	return err
 }
 
-// Stop ends all that runs.
+// Stop ends all that runs, at once: nothing of it is kept.
 func (p *Plane) Stop() {
-	p.collector.Stop()
-	p.API.Stop()
-	p.Etcd.Stop()
+	p.collector.Kill()
+	p.API.Kill()
+	p.Etcd.Kill()
 }
 
 // Clients talk to the API server as one user, as fast as they can.
 func (p *Plane) Clients(user string) (*test.Clients, error) {
 	return test.NewClientsFor(&rest.Config{
-		Host: p.Address, BearerToken: token(user), TLSClientConfig: rest.TLSClientConfig{CAFile: p.CAFile},
+		Host: p.Address, BearerToken: TokenOf(user), TLSClientConfig: rest.TLSClientConfig{CAFile: p.CAFile},
 	})
 }
 
@@ -256,7 +256,7 @@ func (p *Plane) kubeconfig(user, address, caFile string) (string, error) {
 	file := filepath.Join(p.Folder, strings.ReplaceAll(user, ":", "-")+".kubeconfig")
 	err := clientcmd.WriteToFile(clientcmdapi.Config{
 		Clusters:       map[string]*clientcmdapi.Cluster{name: {Server: address, CertificateAuthority: caFile}},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{name: {Token: token(user)}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{name: {Token: TokenOf(user)}},
 		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name}},
 		CurrentContext: name,
 	}, file)

@@ -91,9 +91,15 @@ func (p *Process) Stop() {
 
 // Kill ends the process at once.
 func (p *Process) Kill() {
+	if p == nil {
+		return
+	}
 	_ = p.cmd.Process.Kill()
 	<-p.Ended
 }
+
+// Signal sends the process a signal.
+func (p *Process) Signal(signal os.Signal) error { return p.cmd.Process.Signal(signal) }
 
 // Until calls try, again and again, until it succeeds; that something begins to
 // listen nothing tells of. It fails when the process ends.

@@ -107,7 +107,8 @@ func (i *Images) Annotations(image string) (map[string]string, error) {
 	if answer.Code != http.StatusOK {
 		return nil, fmt.Errorf("failed to get image %s: %d %s", image, answer.Code, answer.Body)
 	}
-	var manifest containerregistry.Manifest
+	// What is not pushed has no digest, which the whole manifest is not read without.
+	var manifest struct{ Annotations map[string]string }
 	if err := json.NewDecoder(answer.Body).Decode(&manifest); err != nil {
 		return nil, fmt.Errorf("failed to decode image %s: %w", image, err)
 	}

@@ -24,15 +24,21 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/kiln-dev/kiln/test/images/relay/api"
 )
 
 // shortestID guards against killing by an ID so short that it fits many.
 const shortestID = 32
 
-// kill sends SIGKILL to all processes of a container, which it knows by their
-// control groups, and returns their IDs.
-func kill(proc, containerID string) ([]int, error) {
-	pids, err := processesOf(proc, containerID)
+// kill sends SIGKILL to processes, and returns their IDs: to all of a container, which
+// it knows by their control groups, or to all of a program.
+func kill(proc string, what api.Kill) ([]int, error) {
+	find := func() ([]int, error) { return processesOf(proc, what.ContainerID) }
+	if what.Program != "" {
+		find = func() ([]int, error) { return processesRunning(proc, what.Program) }
+	}
+	pids, err := find()
 	if err != nil {
 		return nil, err
 	}
@@ -67,6 +73,34 @@ func processesOf(proc, containerID string) ([]int, error) {
 	}
 	if len(pids) == 0 {
 		return nil, fmt.Errorf("no process of container %s is to be seen", containerID)
+	}
+	return pids, nil
+}
+
+// processesRunning returns the processes that run a program: those whose arguments
+// begin with its path.
+func processesRunning(proc, program string) ([]int, error) {
+	files, err := filepath.Glob(filepath.Join(proc, "[0-9]*", "cmdline"))
+	if err != nil {
+		return nil, err
+	}
+	var pids []int
+	for _, file := range files {
+		line, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has ended
+		}
+		if first, _, _ := strings.Cut(string(line), "\x00"); first != program {
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		if err != nil {
+			return nil, err
+		}
+		pids = append(pids, pid)
+	}
+	if len(pids) == 0 {
+		return nil, fmt.Errorf("no process of %s is to be seen", program)
 	}
 	return pids, nil
 }

@@ -73,7 +73,7 @@ func newHandler(ctx context.Context) http.Handler {
 		return p.stop(r.PathValue("id"))
 	}))
 	mux.HandleFunc("POST "+api.KillPath, answer(func(_ *http.Request, in api.Kill) (api.Killed, error) {
-		pids, err := kill("/proc", in.ContainerID)
+		pids, err := kill("/proc", in)
 		return api.Killed{PIDs: pids}, err
 	}))
 	return mux

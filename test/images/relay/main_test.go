@@ -121,6 +121,26 @@ func TestProcessesOfFindsContainer(t *testing.T) {
 	}
 }
 
+func TestProcessesRunning(t *testing.T) {
+	const wanted = "/usr/local/bin/containerd"
+	proc := t.TempDir()
+	for pid, line := range map[string]string{"7": wanted + "\x00--debug\x00", "8": wanted + "-shim\x00", "9": "sh\x00" + wanted + "\x00", "90": wanted} {
+		if err := os.Mkdir(filepath.Join(proc, pid), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(proc, pid, "cmdline"), []byte(line), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := processesRunning(proc, wanted)
+	if slices.Sort(got); err != nil || !slices.Equal(got, []int{7, 90}) {
+		t.Errorf("processesRunning = %v, %v; want [7 90]", got, err)
+	}
+	if got, err := processesRunning(proc, "/usr/bin/dockerd"); err == nil {
+		t.Errorf("processesRunning of what does not run = %v, want an error", got)
+	}
+}
+
 // exchange sends in as JSON and reads the JSON answer into out.
 func exchange(t *testing.T, method, to string, in, out any) {
 	t.Helper()

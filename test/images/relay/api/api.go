@@ -91,10 +91,14 @@ type Failure struct {
 	Answer Answer    `json:"answer"`
 }
 
-// Kill asks for SIGKILL to all processes of a container of the relay's node.
+// Kill asks for SIGKILL to processes of the relay's node: to all of a container, or
+// to all of a program.
 type Kill struct {
 	// ContainerID is the container's ID, without the runtime's prefix.
-	ContainerID string `json:"containerID"`
+	ContainerID string `json:"containerID,omitempty"`
+
+	// Program is the path of a program's file, as the node has it.
+	Program string `json:"program,omitempty"`
 }
 
 // Killed names the processes that were sent SIGKILL.

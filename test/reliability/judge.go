@@ -1,0 +1,307 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
+	pipelineinformers "github.com/tektoncd/pipeline/pkg/client/informers/externalversions"
+	pipelinelisters "github.com/tektoncd/pipeline/pkg/client/listers/pipeline/v1"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"knative.dev/pkg/kmeta"
+	servinginformers "knative.dev/serving/pkg/client/informers/externalversions"
+	servinglisters "knative.dev/serving/pkg/client/listers/serving/v1"
+
+	"github.com/kiln-dev/kiln/pkg/apis/serverless"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	kilninformers "github.com/kiln-dev/kiln/pkg/client/informers/externalversions"
+	kilnlisters "github.com/kiln-dev/kiln/pkg/client/listers/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/test/controlplane"
+)
+
+// judge watches what Kiln does, past the proxy, and knows what must come of it.
+type judge struct {
+	images     *controlplane.Images
+	functions  kilnlisters.FunctionLister
+	configMaps corev1listers.ConfigMapLister
+	taskRuns   pipelinelisters.TaskRunLister
+	services   servinglisters.ServiceLister
+	changed    chan struct{}
+
+	mu      sync.Mutex
+	stories []*story
+	// live are the TaskRuns that have not ended, by the UID of their Function.
+	live map[types.UID]map[string]struct{}
+	// most is how many there were of all Functions at once.
+	most  int
+	wrong []string
+}
+
+// newJudge returns a judge who watches until ctx ends.
+func newJudge(ctx context.Context, k *controlplane.Kiln) (*judge, error) {
+	ours := func(o *metav1.ListOptions) { o.LabelSelector = serverless.FunctionUIDLabelKey }
+	kiln := kilninformers.NewSharedInformerFactory(k.Admin.Kiln, 0)
+	kube := informers.NewSharedInformerFactoryWithOptions(k.Admin.Kube, 0, informers.WithTweakListOptions(ours))
+	tekton := pipelineinformers.NewSharedInformerFactoryWithOptions(k.Admin.Pipeline, 0, pipelineinformers.WithTweakListOptions(ours))
+	serving := servinginformers.NewSharedInformerFactoryWithOptions(k.Admin.Serving, 0, servinginformers.WithTweakListOptions(ours))
+	fns, cms := kiln.Serverless().V1alpha1().Functions(), kube.Core().V1().ConfigMaps()
+	trs, svcs := tekton.Tekton().V1().TaskRuns(), serving.Serving().V1().Services()
+	j := &judge{
+		images: k.Images, functions: fns.Lister(), configMaps: cms.Lister(), taskRuns: trs.Lister(), services: svcs.Lister(),
+		changed: make(chan struct{}, 1), live: map[types.UID]map[string]struct{}{},
+	}
+	_, err := trs.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: j.see, UpdateFunc: func(_, obj any) { j.see(obj) }, DeleteFunc: j.unsee,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("failed to watch TaskRuns: %w", err)
+	}
+	for _, informer := range []cache.SharedIndexInformer{fns.Informer(), cms.Informer(), trs.Informer(), svcs.Informer()} {
+		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc: j.wake, UpdateFunc: func(_, obj any) { j.wake(obj) }, DeleteFunc: j.wake,
+		})
+		if err != nil {
+			return nil, fmt.Errorf("failed to watch: %w", err)
+		}
+	}
+	for _, factory := range []interface{ Start(<-chan struct{}) }{kiln, kube, tekton, serving} {
+		factory.Start(ctx.Done())
+	}
+	if !cache.WaitForCacheSync(ctx.Done(), fns.Informer().HasSynced, cms.Informer().HasSynced, trs.Informer().HasSynced, svcs.Informer().HasSynced) {
+		return nil, errors.New("failed to watch: the run has ended")
+	}
+	return j, nil
+}
+
+func (j *judge) wake(any) {
+	select {
+	case j.changed <- struct{}{}:
+	default:
+	}
+}
+
+// expect has the judge want what comes of the stories.
+func (j *judge) expect(stories []*story) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.stories = stories
+}
+
+// see wants that a Function has no more than one TaskRun that has not ended.
+func (j *judge) see(obj any) {
+	tr, ok := obj.(*pipelinev1.TaskRun)
+	owner := metav1.GetControllerOf(tr)
+	if !ok || owner == nil {
+		return
+	}
+	if tr.IsDone() {
+		j.unsee(obj)
+		return
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	running := j.live[owner.UID]
+	if running == nil {
+		running = map[string]struct{}{}
+		j.live[owner.UID] = running
+	}
+	running[tr.Name] = struct{}{}
+	if len(running) > 1 {
+		j.wrong = append(j.wrong, fmt.Sprintf("Function %s/%s has %d TaskRuns that run: %s", tr.Namespace, owner.Name,
+			len(running), strings.Join(slices.Sorted(maps.Keys(running)), ", ")))
+	}
+	all := 0
+	for _, running := range j.live {
+		all += len(running)
+	}
+	j.most = max(j.most, all)
+}
+
+func (j *judge) unsee(obj any) {
+	tr, err := kmeta.DeletionHandlingAccessor(obj)
+	if err != nil {
+		return
+	}
+	if owner := metav1.GetControllerOf(tr); owner != nil {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		delete(j.live[owner.UID], tr.GetName())
+	}
+}
+
+// await waits until the check is content. That the registry has what it is to have
+// no watch tells.
+func (j *judge) await(ctx context.Context, patience time.Duration, what string, check func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		err := check()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("failed to wait until %s: %w", what, cmp.Or(err, context.Cause(ctx)))
+		case <-j.changed:
+		case <-time.After(quiet / 10):
+		}
+	}
+}
+
+// settled is content when all Functions are as they are to be, and there is nothing
+// else.
+func (j *judge) settled() error {
+	j.mu.Lock()
+	stories := j.stories
+	j.mu.Unlock()
+	owners := map[types.UID]bool{}
+	for _, s := range stories {
+		fn, err := j.functions.Functions(s.key.Namespace).Get(s.key.Name)
+		switch {
+		case err != nil && s.source == "":
+			continue
+		case err != nil:
+			return fmt.Errorf("Function %s: %w", s.key, err)
+		case s.source == "":
+			return fmt.Errorf("Function %s was deleted, and is there", s.key)
+		}
+		owners[fn.UID] = true
+		if err := j.isAsToldBy(s, fn); err != nil {
+			return fmt.Errorf("Function %s, %s: %w", s.key, fn.Status.Phase, err)
+		}
+	}
+	return j.noneBut(owners)
+}
+
+// gone is content when nothing is left.
+func (j *judge) gone() error {
+	fns, err := j.functions.List(labels.Everything())
+	if err != nil || len(fns) > 0 {
+		return fmt.Errorf("%d Functions are left: %w", len(fns), err)
+	}
+	return j.noneBut(nil)
+}
+
+// noneBut is content when all children have one of those owners.
+func (j *judge) noneBut(owners map[types.UID]bool) error {
+	all, err := j.children(labels.Everything())
+	if err != nil {
+		return err
+	}
+	for _, child := range all {
+		if owner := metav1.GetControllerOf(child); owner == nil || !owners[owner.UID] {
+			return fmt.Errorf("%T %s/%s outlives its Function", child, child.GetNamespace(), child.GetName())
+		}
+	}
+	return nil
+}
+
+func (j *judge) children(selector labels.Selector) (all []metav1.Object, err error) {
+	cms, err := j.configMaps.List(selector)
+	if err != nil {
+		return nil, fmt.Errorf("failed to list ConfigMaps: %w", err)
+	}
+	trs, err := j.taskRuns.List(selector)
+	if err != nil {
+		return nil, fmt.Errorf("failed to list TaskRuns: %w", err)
+	}
+	svcs, err := j.services.List(selector)
+	if err != nil {
+		return nil, fmt.Errorf("failed to list Services: %w", err)
+	}
+	for _, cm := range cms {
+		all = append(all, cm)
+	}
+	for _, tr := range trs {
+		all = append(all, tr)
+	}
+	for _, svc := range svcs {
+		all = append(all, svc)
+	}
+	return all, nil
+}
+
+// isAsToldBy is content with a Function that is what its story ends with.
+func (j *judge) isAsToldBy(s *story, fn *v1alpha1.Function) error {
+	selector := labels.SelectorFromSet(labels.Set{serverless.FunctionUIDLabelKey: string(fn.UID)})
+	cms, err := j.configMaps.ConfigMaps(fn.Namespace).List(selector)
+	if err != nil {
+		return fmt.Errorf("failed to list ConfigMaps: %w", err)
+	}
+	build := fn.Status.GetCondition(v1alpha1.FunctionConditionBuildReady)
+	j.mu.Lock()
+	running := len(j.live[fn.UID])
+	j.mu.Unlock()
+	switch {
+	case fn.Spec.Source != s.source:
+		return errors.New("the watch has not told of the last edit")
+	case fn.Status.ObservedGeneration != fn.Generation:
+		return fmt.Errorf("generation %d was not seen, but %d", fn.Generation, fn.Status.ObservedGeneration)
+	case running > 0:
+		return fmt.Errorf("a TaskRun runs, and BuildReady is %s: %s", build.GetReason(), build.GetMessage())
+	case len(cms) != 1:
+		return fmt.Errorf("it has %d ConfigMaps", len(cms))
+	case s.isBroken() && !build.IsFalse():
+		return fmt.Errorf("BuildReady is %s: %s, where it cannot be built", build.GetReason(), build.GetMessage())
+	case s.isBroken():
+		return nil
+	case !fn.IsReady():
+		ready := fn.Status.GetCondition(v1alpha1.FunctionConditionReady)
+		return fmt.Errorf("Ready is %s: %s", ready.GetReason(), ready.GetMessage())
+	case fn.Status.VersionTag != fmt.Sprintf("g%d", fn.Generation):
+		return fmt.Errorf("the registry knows its image as %q, not as that of generation %d", fn.Status.VersionTag, fn.Generation)
+	}
+	return j.serves(s, fn)
+}
+
+// serves is content with a Function whose Service runs what its story ends with.
+func (j *judge) serves(s *story, fn *v1alpha1.Function) error {
+	svc, err := j.services.Services(fn.Namespace).Get(fn.Name)
+	if err != nil {
+		return fmt.Errorf("failed to get Service: %w", err)
+	}
+	container := svc.Spec.Template.Spec.Containers[0]
+	if container.Image != fn.Status.Image {
+		return fmt.Errorf("the Service runs %s, where the status tells of %s", container.Image, fn.Status.Image)
+	}
+	if !hasGreeting(container, s.greeting) {
+		return fmt.Errorf("the Service has not the variable GREETING=%s", s.greeting)
+	}
+	annotations, err := j.images.Annotations(container.Image)
+	if err != nil {
+		return err
+	}
+	if annotations[sourceAnnotation] != s.source {
+		return fmt.Errorf("its image is made of %q, where its source is %q", annotations[sourceAnnotation], s.source)
+	}
+	return nil
+}

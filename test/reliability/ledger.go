@@ -1,0 +1,211 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/kiln-dev/kiln/test/controlplane"
+)
+
+// entry is a request of Kiln's.
+type entry struct {
+	at time.Time
+	// user is controller or webhook.
+	user string
+	// verb is what is done, and resource to what.
+	verb, resource string
+	// function is the one for which it is done, if that can be told.
+	function string
+	happens  fault
+}
+
+// functionName finds the Function in the names of what belongs to it.
+var functionName = regexp.MustCompile(`^fn-[0-9]{3}`)
+
+// entryOf tells what a request is.
+func entryOf(r *http.Request, body []byte, watches bool, happens fault) entry {
+	e := entry{at: time.Now(), user: "controller", verb: strings.ToLower(r.Method), happens: happens}
+	if strings.HasSuffix(r.Header.Get("Authorization"), controlplane.TokenOf(controlplane.WebhookUser)) {
+		e.user = "webhook"
+	}
+	segments := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	namespace := ""
+	if i := slices.Index(segments, "namespaces"); i >= 0 && i+2 < len(segments) {
+		namespace, segments = segments[i+1], segments[i+2:]
+	} else if len(segments) > 3 && segments[0] == "apis" {
+		segments = segments[3:]
+	} else if len(segments) > 2 {
+		segments = segments[2:]
+	}
+	e.resource = segments[0]
+	name := ""
+	switch {
+	case watches:
+		e.verb = "watch"
+	case len(segments) > 1:
+		name = segments[1]
+	case r.Method == http.MethodGet && len(segments) == 1 && strings.Contains(r.URL.Path, "/"+e.resource):
+		e.verb = "list"
+	case r.Method == http.MethodPost:
+		var object struct {
+			Metadata       struct{ Name string }
+			InvolvedObject struct{ Name string }
+		}
+		if json.Unmarshal(body, &object) == nil {
+			name = cmp.Or(object.InvolvedObject.Name, object.Metadata.Name)
+		}
+	}
+	if fn := functionName.FindString(name); fn != "" {
+		e.function = namespace + "/" + fn
+	}
+	return e
+}
+
+// isWork says whether a request is what a Function asks for: not a lease, which is
+// renewed whatever happens, nor a watch, nor the LIST with which one begins again,
+// nor an Event, which others send on their own.
+func (e entry) isWork() bool {
+	switch {
+	case e.user != "controller", e.verb == "watch", e.verb == "list":
+		return false
+	}
+	return e.resource != "leases" && e.resource != "events"
+}
+
+// ledger has the requests of Kiln.
+type ledger struct {
+	mu      sync.Mutex
+	entries []entry
+	drops   int
+}
+
+func newLedger() *ledger { return &ledger{} }
+
+func (l *ledger) add(e entry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.entries = append(l.entries, e)
+}
+
+func (l *ledger) drop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.drops++
+}
+
+// take returns what was written down since it was called last.
+func (l *ledger) take() tally {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t := tallyOf(l.entries)
+	if l.drops > 0 {
+		t.faults[string(dropped)] = l.drops
+	}
+	l.entries, l.drops = nil, 0
+	return t
+}
+
+// workSince says whether there was any request that a Function asks for.
+func (l *ledger) workSince(since time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range slices.Backward(l.entries) {
+		if e.at.Before(since) {
+			return false
+		}
+		if e.isWork() {
+			return true
+		}
+	}
+	return false
+}
+
+// tally is what is told of many requests.
+type tally struct {
+	// work is how many requests Functions asked for, events how many told of them, and
+	// all how many there were of the controller.
+	work, events, all int
+
+	// faults is how often what happened.
+	faults map[string]int
+
+	// by has each Function's.
+	by map[string]*share
+}
+
+// share is what one Function asked for.
+type share struct {
+	requests, faults int
+
+	// busiest is how many requests there were in the busiest second.
+	busiest int
+
+	at []time.Time
+}
+
+func tallyOf(entries []entry) tally {
+	t := tally{faults: map[string]int{}, by: map[string]*share{}}
+	for _, e := range entries {
+		if e.happens != fine {
+			t.faults[string(e.happens)]++
+		}
+		if e.user != "controller" {
+			continue
+		}
+		t.all++
+		switch {
+		case e.resource == "events" && e.verb != "watch" && e.verb != "list":
+			t.events++
+		case e.isWork():
+			t.work++
+			s := t.by[e.function]
+			if s == nil {
+				s = &share{}
+				t.by[e.function] = s
+			}
+			s.add(e)
+		}
+	}
+	return t
+}
+
+func (s *share) add(e entry) {
+	s.requests++
+	if e.happens != fine {
+		s.faults++
+	}
+	s.at = append(s.at, e.at)
+	since := len(s.at) - 1
+	for since > 0 && e.at.Sub(s.at[since-1]) < time.Second {
+		since--
+	}
+	s.busiest = max(s.busiest, len(s.at)-since)
+}
+
+// functions returns the names of the Functions that asked for something.
+func (t *tally) functions() []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(t.by)), func(name string) bool { return name == "" })
+}

@@ -1,0 +1,82 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// The program reliability has Kiln go through bad weather: a real etcd and API
+// server, the real controller and webhook as processes, and between them a proxy
+// that does to their requests what networks and busy API servers do.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/kiln-dev/kiln/test/controlplane"
+)
+
+func main() {
+	long := flag.Bool("long", false, "at 1, 5 and 20 %, for minutes, and write what was found")
+	seed := flag.Uint64("seed", uint64(time.Now().UnixNano())%1e6, "makes the same stories and faults again, as far as what runs at once allows")
+	functions := flag.Int("functions", 0, "how many Functions there are (default 10, or 50 with -long)")
+	out := flag.String("out", "build/reliability", "where what was found is kept, with -long")
+	docs := flag.String("docs", "docs", "where reliability.md is written, with -long")
+	flag.Parse()
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *long, *seed, *functions, *out, *docs); err != nil {
+		fmt.Fprintf(os.Stderr, "Bad weather is too much for Kiln, with -seed=%d: %v\n", *seed, err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, long bool, seed uint64, functions int, out, docs string) error {
+	f := forecast{functions: 10, seed: seed, days: []day{{}, {rate: 0.05}}, silence: 5 * time.Second, patience: 3 * time.Minute}
+	if long {
+		f = forecast{
+			functions: 50, seed: seed, days: []day{{}, {rate: 0.01}, {rate: 0.05}, {rate: 0.2}, {rate: 0.2}, {}, {rate: 0.2, killed: true}},
+			// Longer than Kiln waits for an answer.
+			silence: 40 * time.Second, patience: 10 * time.Minute,
+		}
+	}
+	if functions > 0 {
+		f.functions = functions
+	}
+	folder, err := os.MkdirTemp("", "kiln-binaries-")
+	if err != nil {
+		return fmt.Errorf("failed to make folder: %w", err)
+	}
+	defer os.RemoveAll(folder)
+	binaries, err := controlplane.Build(ctx, folder)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("Bad weather for %d Functions, with -seed=%d\n", f.functions, seed)
+	found, err := runWeather(ctx, binaries, f)
+	if err != nil {
+		return err
+	}
+	fmt.Println("Kiln has come through.")
+	if !long {
+		return nil
+	}
+	return write(out, docs, "weather", found.report())
+}

@@ -1,0 +1,201 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/kiln-dev/kiln/test/performance/report"
+)
+
+// weatherReport is what was found of bad weather.
+type weatherReport struct {
+	Seed         uint64      `json:"seed"`
+	Functions    int         `json:"functions"`
+	Cores        int         `json:"cores"`
+	BuildsAtOnce int         `json:"builds_at_once"`
+	Days         []dayReport `json:"days"`
+	// Wrong is what was not to be.
+	Wrong []string `json:"wrong,omitempty"`
+}
+
+// dayReport is what was found on a day.
+type dayReport struct {
+	Rate   float64 `json:"rate"`
+	Killed bool    `json:"killed,omitempty"`
+	// SettledS is how long after the last edit all Functions were as they were to be.
+	SettledS float64        `json:"settled_s"`
+	Faults   map[string]int `json:"faults"`
+	// Requests are those of Functions, Events those that tell of them, and All all.
+	Requests int `json:"requests"`
+	Events   int `json:"events"`
+	All      int `json:"all"`
+	// Most is how many requests there were for one Function at most, MostOfAllowed the
+	// largest share of what one may ask for, and Busiest the most in a second.
+	Most          int     `json:"most"`
+	MostOfAllowed float64 `json:"most_of_allowed"`
+	Busiest       int     `json:"busiest"`
+	Goroutines    int     `json:"goroutines"`
+	HeapMiB       float64 `json:"heap_mib"`
+	ResidentMiB   float64 `json:"resident_mib"`
+	Starts        int     `json:"starts"`
+}
+
+// report returns what was found.
+func (w *weather) report() *weatherReport {
+	r := &weatherReport{Seed: w.seed, Functions: w.functions, Cores: runtime.NumCPU(), BuildsAtOnce: w.judge.most, Wrong: w.judge.wrong}
+	for _, d := range w.rounds {
+		_, most := d.tally.most(func(s *share) int { return s.requests })
+		_, busiest := d.tally.most(func(s *share) int { return s.busiest })
+		day := dayReport{
+			Rate: d.rate, Killed: d.killed, SettledS: d.worst.Seconds(), Faults: d.tally.faults,
+			Requests: d.tally.work, Events: d.tally.events, All: d.tally.all, Most: most, Busiest: busiest,
+			Goroutines: d.after.goroutines, HeapMiB: d.after.heap / (1 << 20), ResidentMiB: d.after.resident / (1 << 20), Starts: d.starts,
+		}
+		for _, s := range storiesOf(w.functions, w.seed) {
+			if found := d.tally.by[key(s.key)]; found != nil {
+				day.MostOfAllowed = max(day.MostOfAllowed, float64(found.requests)/float64(allowed(s, found, d)))
+			}
+		}
+		r.Days = append(r.Days, day)
+	}
+	return r
+}
+
+const pageIntro = `# Reliability
+
+What becomes of Functions when what Kiln stands upon fails. This page is written by ` + "`make test-faults`" + `; the figures are in
+` + "`build/reliability`" + `, too. The search for faults in the reconciler itself, call by call, is in
+[test/README.md](../test/README.md#the-search-for-faults).
+
+`
+
+const weatherIntro = `## Bad weather
+
+Real are etcd and the API server, of the versions that the local cluster has, the garbage collector, and Kiln's controller and
+webhook, as processes with the roles and the configuration of its manifests. Between Kiln and the API server there is a proxy
+that does to requests what networks and busy API servers do; nobody else goes through it. In place of Tekton and Serving
+there is a stand-in that takes up to a second for each build and each roll-out. Up to 6 builds run at once, 4 of each
+namespace.
+
+What happens to a request is one of these, each as often as the others: a conflict (409; not to reads), too many requests (429,
+to be tried again after a second), an internal error (500), a connection that breaks before the API server has the request,
+or before it is answered, no answer for 40 s, or one that takes up to 3 s. Watches are told that what they know is too old
+(410), too, and are dropped at any moment: each with the probability of the column *bad* in each second.
+
+On each day all Functions are created, edited, rebuilt, deleted and created again by users who wait up to 2.5 s
+between what they do; some cannot be built, or not at first. In the end each must be what its user has last asked for: its
+status of the current generation, one ConfigMap, no TaskRun that runs, and a Service with an image of the current source, or
+what fails told; nothing may be left of those that are deleted, and nothing may be asked for any more while the weather goes on.
+At no time may a Function have two TaskRuns that run.
+
+`
+
+// write writes what was found, and the page of all that was found last.
+func write(folder, docs, name string, found any) error {
+	if err := report.WriteJSON(folder, name, found); err != nil {
+		return err
+	}
+	var weather weatherReport
+	if err := readJSON(folder, "weather", &weather); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(docs, 0o755); err != nil {
+		return fmt.Errorf("failed to make folder: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(docs, "reliability.md"), []byte(page(&weather)), 0o644); err != nil {
+		return fmt.Errorf("failed to write page: %w", err)
+	}
+	return nil
+}
+
+// readJSON reads what was found. What has not been run is blank.
+func readJSON(folder, name string, into any) error {
+	data, err := os.ReadFile(filepath.Join(folder, name+".json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("failed to read report: %w", err)
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		return fmt.Errorf("failed to decode report: %w", err)
+	}
+	return nil
+}
+
+// page returns docs/reliability.md.
+func page(w *weatherReport) string {
+	var b strings.Builder
+	b.WriteString(pageIntro)
+	if len(w.Days) > 0 {
+		b.WriteString(weatherIntro)
+		w.write(&b)
+	}
+	return b.String()
+}
+
+// write writes the section of bad weather.
+func (w *weatherReport) write(b *strings.Builder) {
+	fmt.Fprintf(b, "%d Functions, with `-seed=%d`, on %d cores. At most %d TaskRuns ran at once.\n\n", w.Functions, w.Seed, w.Cores, w.BuildsAtOnce)
+	b.WriteString("| bad | all as they are to be, after the last edit | requests of Functions | Events | of one at most | of what it may | in its busiest second | goroutines after it | MiB in use |\n" +
+		"|---|---|---|---|---|---|---|---|---|\n")
+	for _, d := range w.Days {
+		killed := ""
+		if d.Killed {
+			killed = ", and the controller killed"
+		}
+		fmt.Fprintf(b, "| %g %%%s | %.1f s | %d | %d | %d | %.0f %% | %d | %d | %.1f |\n", 100*d.Rate, killed, d.SettledS, d.Requests, d.Events,
+			d.Most, 100*d.MostOfAllowed, d.Busiest, d.Goroutines, d.HeapMiB)
+	}
+	fmt.Fprintf(b, "\nWhat a Function may ask for is %d requests for each thing that its user does, with the builds and roll-outs that follow, "+
+		"%d for each fault that happens to one of its own requests, since it is then looked at again, and %d for each watch of the controller that is "+
+		"dropped meanwhile, which leaves it with what it knew. In no second may it ask for more than %d: what fails is tried again after 5 ms, "+
+		"and ever more seldom. Goroutines and memory are those of the controller when the day is over and the weather is fine: the last before it is killed may "+
+		"have %d goroutines, and %.0f %% of memory, more than the first.\n", perStep, perFault, perDrop, perSecond, moreGoroutines, 100*(moreHeap-1))
+	b.WriteString("\n| bad | what happened |\n|---|---|\n")
+	for _, d := range w.Days {
+		if len(d.Faults) > 0 {
+			fmt.Fprintf(b, "| %g %% | %s |\n", 100*d.Rate, listed(d.Faults))
+		}
+	}
+	for _, wrong := range w.Wrong {
+		fmt.Fprintf(b, "\n**Wrong:** %s\n", wrong)
+	}
+}
+
+// listed lists what was counted, the most frequent first.
+func listed(counts map[string]int) string {
+	names := slices.SortedFunc(maps.Keys(counts), func(x, y string) int {
+		return cmp.Or(counts[y]-counts[x], strings.Compare(x, y))
+	})
+	words := make([]string, 0, len(names))
+	for _, name := range names {
+		words = append(words, fmt.Sprintf("%s %d", name, counts[name]))
+	}
+	return strings.Join(words, ", ")
+}

@@ -1,0 +1,82 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// newWeather returns what was found of one Function, on a fine day and on a bad one.
+func newWeather(requests int) *weather {
+	w := &weather{forecast: forecast{functions: 1, seed: 1}, judge: &judge{live: map[types.UID]map[string]struct{}{}}}
+	for _, rate := range []float64{0, 0.05} {
+		w.rounds = append(w.rounds, round{
+			day: day{rate: rate}, worst: 2 * time.Second, after: vitals{goroutines: 100, heap: 10 << 20, resident: 80 << 20},
+			tally: tally{work: requests, faults: map[string]int{string(lost): 1}, by: map[string]*share{"one/fn-000": {requests: requests, faults: 1, busiest: 3}}},
+		})
+	}
+	return w
+}
+
+// TestVerdict wants what is wrong to be found, and nothing where all is well.
+func TestVerdict(t *testing.T) {
+	// It is created and deleted, and a fault happens.
+	most := 2*perStep + perFault
+	for _, test := range []struct {
+		name   string
+		change func(*weather)
+		want   string
+	}{
+		{"well", func(*weather) {}, ""},
+		{"requests", func(w *weather) { w.rounds[1].tally.by["one/fn-000"].requests = most + 1 }, "at most 25 were to be"},
+		{"busy", func(w *weather) { w.rounds[1].tally.by["one/fn-000"].busiest = perSecond + 1 }, "within a second"},
+		{"goroutines", func(w *weather) { w.rounds[1].after.goroutines += moreGoroutines + 1 }, "goroutines in the end"},
+		{"heap", func(w *weather) { w.rounds[1].after.heap *= 2 }, "uses 20.0 MiB in the end"},
+		{"ended", func(w *weather) { w.rounds[1].starts = 1 }, "the controller ended 1 times"},
+		{"killed", func(w *weather) { w.rounds[1].starts, w.rounds[1].killed = 1, true }, ""},
+		{"two builds", func(w *weather) { w.judge.wrong = []string{"two TaskRuns"} }, "two TaskRuns"},
+	} {
+		w := newWeather(most)
+		test.change(w)
+		err := w.judge.verdict(w)
+		if (err != nil) != (test.want != "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: verdict() = %v, want %q", test.name, err, test.want)
+		}
+	}
+}
+
+func TestWrite(t *testing.T) {
+	folder := t.TempDir()
+	if err := write(folder, folder, "weather", newWeather(10).report()); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(filepath.Join(folder, "reliability.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"1 Functions, with `-seed=1`", "| 5 % | 2.0 s | 10 | 0 | 10 | 40 % | 3 | 100 | 10.0 |", "| 5 % | answer lost 1 |"} {
+		if !strings.Contains(string(data), want) {
+			t.Errorf("the page lacks %q:\n%s", want, data)
+		}
+	}
+}

@@ -1,0 +1,324 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
+	"golang.org/x/sync/errgroup"
+
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
+
+	"github.com/kiln-dev/kiln/test/controlplane"
+)
+
+const (
+	// buildsAtOnce and buildsPerNamespace are so few that builds have to wait.
+	buildsAtOnce, buildsPerNamespace = "6", "4"
+	// longestWork is how long a build, or the start of a revision, takes at most.
+	longestWork = time.Second
+	// quiet is how long nothing is asked for until all is done.
+	quiet = 4 * time.Second
+)
+
+// forecast is what weather there is to be.
+type forecast struct {
+	functions int
+	seed      uint64
+	// days come one after the other. All Functions live, and go, in each.
+	days []day
+	// silence is how long there is no answer to a request where there is to be none.
+	silence time.Duration
+	// patience is how long it may take until all Functions of a round are as they
+	// are to be.
+	patience time.Duration
+}
+
+// day is a part of a run.
+type day struct {
+	// rate is the share of the requests that something happens to, and the
+	// probability with which a watch is dropped in each second.
+	rate float64
+	// killed says that the controller is killed when the day begins, so that it has to
+	// start in that weather.
+	killed bool
+}
+
+// weather is a run of Kiln behind a proxy that does to its requests what was
+// forecast.
+type weather struct {
+	*controlplane.Kiln
+	forecast
+	proxy  *proxy
+	judge  *judge
+	begin  time.Time
+	rounds []round
+
+	mu       sync.Mutex
+	restarts map[string]int
+}
+
+// round is what was found in a round.
+type round struct {
+	day
+	took   time.Duration
+	worst  time.Duration
+	tally  tally
+	after  vitals
+	steps  int
+	starts int
+}
+
+// say tells the user how far it is.
+func (w *weather) say(format string, args ...any) {
+	fmt.Printf("%6.0f s  %s\n", time.Since(w.begin).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// runWeather has Kiln go through what was forecast, and returns what was found.
+func runWeather(ctx context.Context, b controlplane.Binaries, f forecast) (found *weather, err error) {
+	w := &weather{forecast: f, begin: time.Now(), restarts: map[string]int{}}
+	dice := &dice{rand: rand.New(rand.NewPCG(f.seed, 0))}
+	options := controlplane.Options{
+		Namespaces: namespaces, Collects: true,
+		Config: map[string]map[string]string{
+			"config-build": {"max-concurrent-builds": buildsAtOnce, "max-concurrent-builds-per-namespace": buildsPerNamespace},
+		},
+		Prepare: func(p *controlplane.Plane) (address, caFile string, err error) {
+			if w.proxy, caFile, err = startProxy(f, p.Address, p.CAFile, p.Folder); err != nil {
+				return "", "", err
+			}
+			return w.proxy.server.URL, caFile, nil
+		},
+		StandIn: controlplane.StandIn{
+			Build: func(ctx context.Context, tr *pipelinev1.TaskRun) (controlplane.Built, error) {
+				pause(ctx, dice.upTo(longestWork))
+				return w.build(ctx, tr)
+			},
+			Serve: func(ctx context.Context, _ *servingv1.Service) { pause(ctx, dice.upTo(longestWork)) },
+		},
+	}
+	defer func() {
+		if w.proxy != nil {
+			w.proxy.stop()
+		}
+	}()
+	err = controlplane.Run(ctx, b, options, func(ctx context.Context, k *controlplane.Kiln) error {
+		w.Kiln = k
+		return w.live(ctx)
+	})
+	return w, err
+}
+
+// dice may be thrown by many at once.
+type dice struct {
+	mu   sync.Mutex
+	rand *rand.Rand
+}
+
+func (d *dice) upTo(longest time.Duration) time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return time.Duration(d.rand.Int64N(int64(longest)))
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// sourceAnnotation is the annotation by which an image tells what it was made of.
+const sourceAnnotation = "source"
+
+// build says what comes of a TaskRun: an image of what is in the ConfigMap that its
+// pod would mount. Where that is gone, the pod would wait for it.
+func (w *weather) build(ctx context.Context, tr *pipelinev1.TaskRun) (controlplane.Built, error) {
+	for _, volume := range tr.Spec.TaskSpec.Volumes {
+		if volume.ConfigMap == nil {
+			continue
+		}
+		cm, err := w.Admin.Kube.CoreV1().ConfigMaps(tr.Namespace).Get(ctx, volume.ConfigMap.Name, metav1.GetOptions{})
+		if apierrs.IsNotFound(err) {
+			return controlplane.Built{Runs: true}, nil
+		}
+		if err != nil {
+			return controlplane.Built{}, fmt.Errorf("failed to get ConfigMap: %w", err)
+		}
+		for _, content := range cm.Data {
+			if !strings.HasPrefix(content, "// "+tr.Namespace+"/") {
+				continue
+			}
+			if strings.Contains(content, brokenSource) {
+				// One that is told without a log, as there are no pods.
+				return controlplane.Built{Failure: pipelinev1.TaskRunReasonStepOOM}, nil
+			}
+			return controlplane.Built{Annotations: map[string]string{sourceAnnotation: content}}, nil
+		}
+	}
+	return controlplane.Built{}, fmt.Errorf("TaskRun %s has no source", tr.Name)
+}
+
+// live goes through the rounds.
+func (w *weather) live(ctx context.Context) (err error) {
+	if w.judge, err = newJudge(ctx, w.Kiln); err != nil {
+		return err
+	}
+	if err := w.StartController(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	var supervisors sync.WaitGroup
+	supervisors.Go(func() { w.supervise(ctx, cancel, "controller") })
+	supervisors.Go(func() { w.supervise(ctx, cancel, "webhook") })
+	defer supervisors.Wait()
+	defer cancel(nil)
+	go func() {
+		select {
+		case err := <-w.Failed:
+			cancel(err)
+		case <-ctx.Done():
+		}
+	}()
+	for _, d := range w.days {
+		r, err := w.round(ctx, d)
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		if err != nil {
+			return fmt.Errorf("at %g %%: %w", 100*d.rate, err)
+		}
+		w.rounds = append(w.rounds, r)
+	}
+	return w.judge.verdict(w)
+}
+
+// supervise starts a component again when it has ended, as the kubelet does.
+func (w *weather) supervise(ctx context.Context, fail context.CancelCauseFunc, component string) {
+	process, start := func() *controlplane.Process { return w.Webhook }, w.StartWebhook
+	if component == "controller" {
+		process, start = func() *controlplane.Process { return w.Controller }, w.StartController
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-process().Ended:
+		}
+		w.mu.Lock()
+		w.restarts[component]++
+		err := start()
+		w.mu.Unlock()
+		if err != nil {
+			fail(err)
+			return
+		}
+	}
+}
+
+// round has all stories happen in a weather, and all Functions deleted in the end.
+func (w *weather) round(ctx context.Context, d day) (r round, err error) {
+	r.day = d
+	stories := storiesOf(w.functions, w.seed)
+	w.proxy.ledger.take()
+	w.judge.expect(stories)
+	w.proxy.setRate(d.rate)
+	w.say("%d Functions, something happens to %g %% of the requests", len(stories), 100*d.rate)
+	begin := time.Now()
+	g, told := errgroup.WithContext(ctx)
+	for _, s := range stories {
+		r.steps += len(s.steps)
+		g.Go(func() error { return s.tell(told, w.Admin) })
+	}
+	if d.killed {
+		w.mu.Lock()
+		w.Controller.Kill()
+		w.mu.Unlock()
+	}
+	if err := g.Wait(); err != nil {
+		return r, err
+	}
+	toldAll := time.Now()
+	if err := w.judge.await(ctx, w.patience, "all Functions are as they are to be", w.judge.settled); err != nil {
+		return r, w.diagnose(err)
+	}
+	r.worst = time.Since(toldAll)
+	w.say("  all are as they are to be, %.1f s after the last edit", r.worst.Seconds())
+	if err := w.awaitQuiet(ctx); err != nil {
+		return r, w.diagnose(err)
+	}
+	for _, s := range stories {
+		if s.source == "" {
+			continue
+		}
+		if err := remove(ctx, w.Admin, s.key); err != nil {
+			return r, err
+		}
+	}
+	if err := w.judge.await(ctx, w.patience, "nothing is left of the Functions", w.judge.gone); err != nil {
+		return r, w.diagnose(err)
+	}
+	r.took = time.Since(begin)
+	r.tally = w.proxy.ledger.take()
+	w.proxy.setRate(0)
+	w.mu.Lock()
+	r.starts, w.restarts["controller"] = w.restarts["controller"], 0
+	w.mu.Unlock()
+	if r.after, err = w.vitals(ctx); err != nil {
+		return r, err
+	}
+	w.tell(r)
+	return r, nil
+}
+
+// awaitQuiet waits until no Function asks for anything any more.
+func (w *weather) awaitQuiet(ctx context.Context) error {
+	err := w.judge.await(ctx, w.patience, "nothing is asked for any more", func() error {
+		if w.proxy.ledger.workSince(time.Now().Add(-quiet)) {
+			return errors.New("requests go on although all Functions are as they are to be")
+		}
+		return nil
+	})
+	return err
+}
+
+// tell tells what a round has found.
+func (w *weather) tell(r round) {
+	t := r.tally
+	w.say("  %.1f s; %d requests of Functions, %d Events, %d requests in all; the controller started %d times again",
+		r.took.Seconds(), t.work, t.events, t.all, r.starts)
+	if len(t.faults) > 0 {
+		w.say("  what happened: %s", listed(t.faults))
+	}
+	name, most := t.most(func(s *share) int { return s.requests })
+	second, busiest := t.most(func(s *share) int { return s.busiest })
+	w.say("  most requests: %d, of %s, to which %d faults happened; in one second: %d, of %s", most, name, t.faultsOf(name), busiest, second)
+	w.say("  after it: %d goroutines, %.1f MiB in use, %.0f MiB resident", r.after.goroutines, r.after.heap/(1<<20), r.after.resident/(1<<20))
+}
+
+// key is the name of a Function as the ledger has it.
+func key(name types.NamespacedName) string { return name.Namespace + "/" + name.Name }
