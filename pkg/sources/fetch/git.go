@@ -138,7 +138,7 @@ func (g Git) find(refs []*plumbing.Reference) (string, error) {
 	}
 	if g.Revision == "" {
 		if !known[plumbing.HEAD] {
-			return "", sources.Refuse("it is on no branch: say a revision")
+			return "", g.notFound()
 		}
 		return plumbing.HEAD.String(), nil
 	}
@@ -150,7 +150,15 @@ func (g Git) find(refs []*plumbing.Reference) (string, error) {
 	if sources.IsCommit(g.Revision) {
 		return g.Revision, nil
 	}
-	return "", sources.Refuse("it has no branch and no tag %q; a commit is said by all 40 digits of its hash", g.Revision)
+	return "", g.notFound()
+}
+
+// notFound says that the repository does not have the revision.
+func (g Git) notFound() error {
+	if g.Revision == "" {
+		return sources.Refuse("it is on no branch: say a revision")
+	}
+	return sources.Refuse("it has no branch and no tag %q; a commit is said by all 40 digits of its hash", g.Revision)
 }
 
 // commitOf returns the commit that was fetched. A tag may be an object of its own.
@@ -292,16 +300,24 @@ func (g Git) authSSH(endpoint *transport.Endpoint) (transport.AuthMethod, error)
 		return nil, sources.Refuse("%s of the Secret with its credentials cannot be read: %w", KnownHostsKey, err)
 	}
 	keys.HostKeyCallback = db.HostKeyCallback()
+	return &sshKey{PublicKeys: keys, algorithms: db.HostKeyAlgorithms(sshAddress(endpoint))}, nil
+}
+
+// sshAddress returns the address of a server by SSH.
+func sshAddress(endpoint *transport.Endpoint) string {
 	port := endpoint.Port
 	if port <= 0 {
 		port = gitssh.DefaultPort
 	}
-	return &sshKey{PublicKeys: keys, algorithms: db.HostKeyAlgorithms(net.JoinHostPort(endpoint.Host, fmt.Sprint(port)))}, nil
+	return net.JoinHostPort(endpoint.Host, fmt.Sprint(port))
 }
 
 // judge tells whose an error of talking to the server is to mend.
 func (g Git) judge(err error) error {
 	if _, ok := errors.AsType[*sources.Refusal](err); ok {
+		return err
+	}
+	if _, ok := errors.AsType[*sources.Outage](err); ok {
 		return err
 	}
 	if failed, ok := errors.AsType[*githttp.Err](err); ok {

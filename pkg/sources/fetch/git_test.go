@@ -23,6 +23,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/cgi"
@@ -203,6 +204,12 @@ func TestGit(t *testing.T) {
 			if diff := cmp.Diff(tc.want, files); diff != "" || commit != tc.commit {
 				t.Errorf("commit %s, want %s; files (-want, +got):\n%s", commit, tc.commit, diff)
 			}
+			if sources.IsCommit(tc.revision) {
+				return
+			}
+			if commit, err := (fetch.Git{URL: url, Revision: tc.revision}).Resolve(t.Context()); err != nil || commit != tc.commit {
+				t.Errorf("Resolve() = %s, %v, want %s", commit, err, tc.commit)
+			}
 		})
 	}
 	r.git("config", "uploadpack.allowReachableSHA1InWant", "true")
@@ -263,6 +270,9 @@ func TestGitCredentials(t *testing.T) {
 		}
 		if _, _, err := fetchGit(t, g, gitLimits); (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: Fetch() = %v, want %q", name, err, tc.want)
+		}
+		if _, err := g.Resolve(t.Context()); (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: Resolve() = %v, want %q", name, err, tc.want)
 		}
 	}
 }
@@ -355,7 +365,14 @@ func (r *repository) talkSSH(connection net.Conn, config *ssh.ServerConfig) {
 				}
 				_ = request.Reply(true, nil)
 				command := exec.CommandContext(r.t.Context(), "git", "upload-pack", filepath.Join(r.folder, ".git"))
-				command.Stdin, command.Stdout = channel, channel
+				if !bytes.Contains(request.Payload, []byte("'/code'")) {
+					command = exec.CommandContext(r.t.Context(), "git", "upload-pack", filepath.Join(r.folder, "nothing"))
+				}
+				command.Stdout, command.Stderr = channel, channel.Stderr()
+				// It ends when it has failed, whether the client has more to say or not.
+				if stdin, err := command.StdinPipe(); err == nil {
+					go func() { _, _ = io.Copy(stdin, channel); stdin.Close() }()
+				}
 				_ = command.Run()
 				_, _ = channel.SendRequest("exit-status", false, ssh.Marshal(struct{ Status uint32 }{0}))
 				channel.Close()
@@ -404,12 +421,21 @@ func TestGitBySSH(t *testing.T) {
 		"nonsense":     {map[string]string{"ssh-privatekey": "x", "known_hosts": known}, "is no private key without a passphrase"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			commit, _, err := fetchGit(t, fetch.Git{URL: "ssh://git@" + address + "/code", Credentials: secret(t, tc.secret)}, gitLimits)
-			if tc.want == "" && (err != nil || commit != want) {
-				t.Errorf("Fetch() = %s, %v, want %s", commit, err, want)
-			}
-			if tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want) || sources.ExitCode(err) != sources.ExitRefused) {
-				t.Errorf("Fetch() = %v, exit code %d, want %q", err, sources.ExitCode(err), tc.want)
+			g := fetch.Git{URL: "ssh://git@" + address + "/code", Credentials: secret(t, tc.secret)}
+			for _, call := range []struct {
+				name string
+				do   func() (string, error)
+			}{
+				{"Fetch", func() (string, error) { commit, _, err := fetchGit(t, g, gitLimits); return commit, err }},
+				{"Resolve", func() (string, error) { return g.Resolve(t.Context()) }},
+			} {
+				commit, err := call.do()
+				if tc.want == "" && (err != nil || commit != want) {
+					t.Errorf("%s() = %s, %v, want %s", call.name, commit, err, want)
+				}
+				if tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want) || sources.ExitCode(err) != sources.ExitRefused) {
+					t.Errorf("%s() = %v, exit code %d, want %q", call.name, err, sources.ExitCode(err), tc.want)
+				}
 			}
 		})
 	}

@@ -1,0 +1,304 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"unicode"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/format/pktline"
+	"github.com/go-git/go-git/v5/plumbing/transport"
+	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
+	gitssh "github.com/go-git/go-git/v5/plumbing/transport/ssh"
+	"golang.org/x/crypto/ssh"
+
+	"github.com/kiln-dev/kiln/pkg/sources"
+)
+
+const (
+	// maxReferences is more than servers have to tell of branches and tags.
+	maxReferences = 64 << 20
+
+	// maxWords is how much is quoted of what a server says.
+	maxWords = 200
+
+	// announcement is how servers say that they answer a request for references.
+	announcement = "application/x-git-upload-pack-advertisement"
+)
+
+// Resolve returns the commit that the revision is at. It asks the server once, for
+// what git ls-remote prints, and fetches nothing. However much the server has to
+// tell, it takes little memory.
+func (g Git) Resolve(ctx context.Context) (string, error) {
+	auth, err := g.auth()
+	if err != nil {
+		return "", err
+	}
+	endpoint, err := transport.NewEndpoint(g.URL)
+	if err != nil {
+		return "", sources.Refuse("its URL is none")
+	}
+	list := g.listByHTTP
+	if endpoint.Protocol == "ssh" {
+		list = listBySSH
+	}
+	told, err := list(ctx, endpoint, auth)
+	if err != nil {
+		return "", g.late(ctx, err)
+	}
+	defer told.Close()
+	commit, err := g.scan(told)
+	if errors.Is(err, errBrokenOff) {
+		if said := told.said(); said != "" {
+			return "", sources.Refuse("its server says: %s", said)
+		}
+	}
+	return commit, g.late(ctx, err)
+}
+
+// errBrokenOff says that a server has stopped before it had told all.
+var errBrokenOff = sources.Unreachable("its server broke off before it had told its branches and tags")
+
+// late tells whose an error is to mend: where time is up, what has failed for that is
+// nobody's.
+func (g Git) late(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return sources.Unreachable("its server has not answered in time")
+	default:
+		return g.judge(err)
+	}
+}
+
+// references is what a server tells of its branches and tags.
+type references interface {
+	io.ReadCloser
+
+	// said returns what the server has to say where it tells of none.
+	said() string
+}
+
+// listByHTTP asks a server by HTTP.
+func (g Git) listByHTTP(ctx context.Context, endpoint *transport.Endpoint, auth transport.AuthMethod) (references, error) {
+	if endpoint.Protocol != "http" && endpoint.Protocol != "https" {
+		return nil, sources.Refuse("its URL must be of https, ssh or http")
+	}
+	address := strings.TrimSuffix(g.URL, "/") + "/info/refs?service=" + url.QueryEscape(transport.UploadPackServiceName)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, sources.Refuse("its URL is none")
+	}
+	if basic, ok := auth.(*githttp.BasicAuth); ok {
+		basic.SetAuth(request)
+	}
+	client, err := g.Credentials.client()
+	if err != nil {
+		return nil, err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		client.CloseIdleConnections()
+		return nil, unreached(err)
+	}
+	answer := &answer{Body: response.Body, client: client}
+	if err := g.judgeAnswer(response); err != nil {
+		answer.Close()
+		return nil, err
+	}
+	return answer, nil
+}
+
+// judgeAnswer tells what is wrong with an answer.
+func (g Git) judgeAnswer(response *http.Response) error {
+	switch response.StatusCode {
+	case http.StatusUnauthorized:
+		return transport.ErrAuthenticationRequired
+	case http.StatusForbidden:
+		return transport.ErrAuthorizationFailed
+	case http.StatusNotFound:
+		return transport.ErrRepositoryNotFound
+	}
+	if err := judge(response.StatusCode, g.Credentials != ""); err != nil {
+		return err
+	}
+	if said := response.Header.Get("Content-Type"); said != announcement {
+		return sources.Refuse("it is no Git repository: its server answers with %s", words(said))
+	}
+	return nil
+}
+
+// answer is the answer of a server by HTTP. No connection outlasts it.
+type answer struct {
+	Body   io.ReadCloser
+	client *http.Client
+}
+
+func (a *answer) Read(p []byte) (int, error) { return a.Body.Read(p) }
+func (a *answer) said() string               { return "" }
+
+func (a *answer) Close() error {
+	defer a.client.CloseIdleConnections()
+	return a.Body.Close()
+}
+
+// listBySSH asks a server by SSH.
+func listBySSH(ctx context.Context, endpoint *transport.Endpoint, auth transport.AuthMethod) (references, error) {
+	method, ok := auth.(gitssh.AuthMethod)
+	if !ok {
+		return nil, sources.Refuse("by SSH it takes a key")
+	}
+	config, err := method.ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("failed to configure SSH: %w", err)
+	}
+	address := sshAddress(endpoint)
+	connection, err := (&net.Dialer{Timeout: patience}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, unreached(err)
+	}
+	// What waits for the server ends with the context.
+	end := context.AfterFunc(ctx, func() { connection.Close() })
+	accepted, channels, requests, err := ssh.NewClientConn(connection, address, config)
+	if err != nil {
+		end()
+		connection.Close()
+		return nil, err
+	}
+	conversation := &conversation{client: ssh.NewClient(accepted, channels, requests), end: end}
+	if err := conversation.begin(transport.UploadPackServiceName + " " + quote(endpoint.Path)); err != nil {
+		conversation.Close()
+		return nil, sources.Unreachable("its server broke off: %w", err)
+	}
+	return conversation, nil
+}
+
+// conversation is what a server by SSH says, until it is closed.
+type conversation struct {
+	io.Reader
+
+	client  *ssh.Client
+	session *ssh.Session
+	errors  head
+	end     func() bool
+}
+
+func (c *conversation) begin(command string) (err error) {
+	if c.session, err = c.client.NewSession(); err != nil {
+		return err
+	}
+	c.session.Stderr = &c.errors
+	// The server waits for what is wanted: it ends by itself when it has failed.
+	if _, err = c.session.StdinPipe(); err != nil {
+		return err
+	}
+	if c.Reader, err = c.session.StdoutPipe(); err != nil {
+		return err
+	}
+	return c.session.Start(command)
+}
+
+// said returns what a program of the server has complained of. It is asked for
+// once there is nothing more to read.
+func (c *conversation) said() string {
+	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		return ""
+	}
+	_ = c.session.Wait()
+	return words(string(c.errors))
+}
+
+func (c *conversation) Close() error {
+	c.end()
+	return c.client.Close()
+}
+
+// head keeps the beginning of what is written.
+type head []byte
+
+// Write implements io.Writer.
+func (h *head) Write(p []byte) (int, error) {
+	*h = append(*h, p[:min(len(p), max(0, maxWords-len(*h)))]...)
+	return len(p), nil
+}
+
+// quote writes a path as one word of a shell.
+func quote(path string) string {
+	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
+}
+
+// words returns what a server says, as it can be quoted.
+func words(text string) string {
+	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " ")
+	if len(text) > maxWords {
+		text = strings.ToValidUTF8(text[:maxWords], "") + "…"
+	}
+	return text
+}
+
+// scan finds the commit of the revision among all that the server tells. A branch
+// wins over a tag of its name.
+func (g Git) scan(from io.Reader) (string, error) {
+	branch, tag := plumbing.NewBranchReferenceName(g.Revision).String(), plumbing.NewTagReferenceName(g.Revision).String()
+	if g.Revision == "" {
+		branch, tag = plumbing.HEAD.String(), ""
+	}
+	limited := &io.LimitedReader{R: from, N: maxReferences}
+	scanner := pktline.NewScanner(limited)
+	tagged, begins, ended := "", false, false
+	for !ended && scanner.Scan() {
+		line, _, _ := strings.Cut(string(scanner.Bytes()), "\x00")
+		hash, name, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		switch {
+		case line == "":
+			// The line that HTTP begins with has an end of its own.
+			ended, begins = !begins, false
+		case strings.HasPrefix(line, "# service="):
+			begins = true
+		case !sources.IsCommit(hash):
+		case name == branch:
+			return hash, nil
+		case tag != "" && (name == tag || name == tag+"^{}"):
+			// The commit comes second where the tag is an object of its own.
+			tagged = hash
+		}
+	}
+	complaint, complained := errors.AsType[*pktline.ErrorLine](scanner.Err())
+	switch {
+	case complained:
+		return "", sources.Refuse("its server says: %s", words(complaint.Text))
+	case limited.N <= 0:
+		return "", sources.Refuse("it has too many branches and tags: its server tells more than %s of them", sources.InWords(maxReferences))
+	case errors.Is(scanner.Err(), pktline.ErrInvalidPktLen):
+		return "", sources.Refuse("its server does not talk as Git servers do")
+	case !ended:
+		return "", errBrokenOff
+	case tagged != "":
+		return tagged, nil
+	default:
+		return "", g.notFound()
+	}
+}
