@@ -196,16 +196,19 @@ func (o *fetchOrder) clone(ctx context.Context, work *os.Root) (found fetched, t
 	tree := sources.NewTree(files, o.limits)
 	defer tree.Close()
 	commit, err := o.git.Fetch(ctx, filepath.Join(o.work, spoolName), tree, o.limits)
+	if commit != "" {
+		// Who follows the branch is to know that it has been at this commit, whatever
+		// is wrong with it.
+		found = fetched{URI: "git+" + fetch.GitName(o.git.URL), Digest: "sha1:" + commit}
+		err = errors.Join(err, o.report(work, found))
+	}
 	if err == nil {
 		err = work.RemoveAll(spoolName)
 	}
 	if err != nil {
 		return found, "", err
 	}
-	if err := sources.Has(files, o.sourceFile); err != nil {
-		return found, "", err
-	}
-	return fetched{URI: "git+" + fetch.GitName(o.git.URL), Digest: "sha1:" + commit}, unpackedName, nil
+	return found, unpackedName, sources.Has(files, o.sourceFile)
 }
 
 // makeContext makes the build context of the source, and of what the runtime adds.

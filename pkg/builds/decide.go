@@ -45,6 +45,9 @@ const (
 	ReasonRebuildRequested = "RebuildRequested"
 	// ReasonPreviousBuildFailed: the build failed, and the Function was updated since.
 	ReasonPreviousBuildFailed = "PreviousBuildFailed"
+	// ReasonCommitChanged: the branch that the source is on was found at another
+	// commit.
+	ReasonCommitChanged = "CommitChanged"
 	// ReasonCredentialsChanged: the registry had refused the build, and the
 	// credentials have changed since.
 	ReasonCredentialsChanged = "CredentialsChanged"
@@ -94,6 +97,10 @@ type Request struct {
 	// inputs. Each new value other than "" asks once.
 	Rebuild string
 
+	// Commit is the one that a branch was found at which is followed; "" where any
+	// will do. Each other asks for a build once, like a value of Rebuild.
+	Commit string
+
 	// Generation is the Function's.
 	Generation int64
 
@@ -111,6 +118,10 @@ type Build struct {
 	// Request is what the build was started for. Its Generation is the newest
 	// generation of the Function that the build was to serve.
 	Request
+
+	// Fetched is the commit that the build has fetched, if that is known. It may be
+	// newer than the one that it was started for.
+	Fetched string
 
 	// Reason tells why the build was started.
 	Reason string
@@ -137,7 +148,11 @@ type Build struct {
 
 // answers says whether the build is the one that the request asks for.
 func (b *Build) answers(want Request) bool {
-	return b != nil && b.Tag == want.Tag && b.hasAnswered(want.Rebuild)
+	return b != nil && b.Tag == want.Tag && b.hasAnswered(want.Rebuild) && b.isOf(want.Commit)
+}
+
+func (b *Build) isOf(commit string) bool {
+	return commit == "" || b.Commit == commit || b.Fetched == commit
 }
 
 func (b *Build) hasAnswered(rebuild string) bool {
@@ -204,6 +219,17 @@ func (b *Build) supersedes(other *Build) bool {
 		return other.Generation < b.Generation || other.Attempt <= b.Attempt
 	}
 	return other.State == Failed && b.Name != other.Name && other.Generation <= b.Generation && other.Attempt < b.Attempt
+}
+
+// IsSettled says whether the build that the status remembers is the one that is
+// wanted, and has come to its end. Only then does a branch that moves ask for the
+// next: what has begun is not given up for it.
+func (k *Known) IsSettled(want Request) bool {
+	if !k.Last.answers(want) || !k.Last.State.Ended() {
+		return false
+	}
+	_, again := k.Last.RetryAt()
+	return !again
 }
 
 // Known is what is known about a Function's builds.

@@ -250,7 +250,7 @@ func progress(fn *v1alpha1.Function) string {
 		return "Kiln has not looked at the Function yet."
 	}
 	for _, meaning := range meanings {
-		if condition := fn.Status.GetCondition(meaning.ConditionType); !condition.IsTrue() {
+		if condition := fn.Status.GetCondition(meaning.ConditionType); !condition.IsTrue() && !meaning.optional {
 			return fmt.Sprintf("%s: %s", cmp.Or(fn.Status.Phase, v1alpha1.FunctionInitializing), cmp.Or(condition.GetMessage(), condition.GetReason(), meaning.words))
 		}
 	}

@@ -185,10 +185,14 @@ func eventsOf(ctx context.Context, clients *Clients, fn *v1alpha1.Function) ([]c
 var meanings = []struct {
 	apis.ConditionType
 	words string
+
+	// optional conditions are not there where they are about nothing.
+	optional bool
 }{
-	{v1alpha1.FunctionConditionConfigurationReady, "Configuration"},
-	{v1alpha1.FunctionConditionBuildReady, "Build"},
-	{v1alpha1.FunctionConditionRunning, "Service"},
+	{v1alpha1.FunctionConditionConfigurationReady, "Configuration", false},
+	{v1alpha1.FunctionConditionSourceFollowed, "Branch", true},
+	{v1alpha1.FunctionConditionBuildReady, "Build", false},
+	{v1alpha1.FunctionConditionRunning, "Service", false},
 }
 
 func (c *cli) printStatus(out io.Writer, fn *v1alpha1.Function, r report, pods []*corev1.Pod, events []corev1.Event) {
@@ -209,6 +213,9 @@ func (c *cli) printStatus(out io.Writer, fn *v1alpha1.Function, r report, pods [
 	fmt.Fprint(out, "\nSteps\n")
 	for _, meaning := range meanings {
 		condition := fn.Status.GetCondition(meaning.ConditionType)
+		if condition == nil && meaning.optional {
+			continue
+		}
 		fmt.Fprintf(out, "  %-14s%-12s%s\n", meaning.words, wordFor(condition), cmp.Or(condition.GetReason(), "-"))
 		if !condition.IsTrue() && condition.GetMessage() != "" {
 			fmt.Fprintf(out, "    %s\n", indent(condition.GetMessage(), 4))

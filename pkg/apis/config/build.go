@@ -31,6 +31,10 @@ const (
 	// BuildConfigName is the name of the ConfigMap that tells how builds run.
 	BuildConfigName = "config-build"
 
+	// LeastFollowInterval is the shortest interval in which branches can be asked for:
+	// their servers are others'.
+	LeastFollowInterval = time.Minute
+
 	// LeastBuildTimeout is the shortest timeout that a build can have: less is not enough
 	// for any.
 	LeastBuildTimeout = 10 * time.Second
@@ -39,6 +43,7 @@ const (
 	composeImageKey = "compose-image"
 
 	mostBuildTimeout     = 24 * time.Hour
+	mostFollowInterval   = 7 * 24 * time.Hour
 	mostConcurrentBuilds = 10000
 	mostHistory          = 100
 
@@ -86,6 +91,10 @@ type Build struct {
 
 	// Sources limits the sources that builds fetch.
 	Sources sources.Limits
+
+	// FollowInterval is how often the branches of Git are asked for that Functions are
+	// built of. 0 is never.
+	FollowInterval time.Duration
 
 	// PriorityClassName is the priority class of builds' pods. Where it is "", they
 	// have the cluster's default.
@@ -149,6 +158,7 @@ func NewBuildFromMap(data map[string]string) (*Build, error) {
 		asBytes(sources.MaxUnpackedSizeKey, &b.Sources.Size, 1, mostSource),
 		asCount(sources.MaxUnpackedFilesKey, &b.Sources.Files, mostSourceFiles),
 		asCount(sources.MaxUnpackedRatioKey, &b.Sources.Ratio, mostSourceRatio),
+		asInterval("follow-interval", &b.FollowInterval, LeastFollowInterval, mostFollowInterval),
 		asObjectName("priority-class-name", "PriorityClass", &b.PriorityClassName),
 		asYAML("node-selector", &b.NodeSelector, scheduling.ValidateNodeSelector),
 		asYAML("tolerations", &b.Tolerations, scheduling.ValidateTolerations),

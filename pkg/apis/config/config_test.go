@@ -147,7 +147,7 @@ func TestBuildFromMap(t *testing.T) {
 	got, err := NewBuildFromMap(map[string]string{
 		"kaniko-image": kanikoImage, "compose-image": composeImage, "timeout": "1h30m", "memory-limit": "", "cpu-limit": "2",
 		"max-cpu": "1", "max-memory": "", "package-registry-secret": "",
-		"max-concurrent-builds": "20", "max-concurrent-builds-per-namespace": " ", "history-limit": "0",
+		"max-concurrent-builds": "20", "max-concurrent-builds-per-namespace": " ", "history-limit": "0", "follow-interval": "90s",
 		"priority-class-name": "builds", "node-selector": "pool: builds\n\"kubernetes.io/arch\": amd64\n",
 		"tolerations": `[{"key": "builds", "operator": "Exists", "effect": "NoSchedule"}]`,
 	})
@@ -163,11 +163,21 @@ func TestBuildFromMap(t *testing.T) {
 	want.MaxResources = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}
 	want.PackageRegistrySecret = ""
 	want.MaxConcurrent, want.MaxConcurrentPerNamespace, want.HistoryLimit = 20, 0, 0
+	want.FollowInterval = 90 * time.Second
 	want.PriorityClassName = "builds"
 	want.NodeSelector = map[string]string{"pool": "builds", "kubernetes.io/arch": "amd64"}
 	want.Tolerations = []corev1.Toleration{{Key: "builds", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestFollowInterval(t *testing.T) {
+	for _, never := range []string{"", " ", "0", "0s"} {
+		got, err := NewBuildFromMap(map[string]string{"kaniko-image": kanikoImage, "compose-image": composeImage, "follow-interval": never})
+		if err != nil || got.FollowInterval != 0 {
+			t.Errorf("%q: %+v, %v", never, got, err)
+		}
 	}
 }
 
@@ -317,6 +327,8 @@ func TestErrors(t *testing.T) {
 		"builds at once":  {build, BuildConfigName, "max-concurrent-builds", "-1", nil, []string{`"-1"`, "0 and 10000"}},
 		"in a namespace":  {build, BuildConfigName, "max-concurrent-builds-per-namespace", "few", nil, []string{`"few"`, "whole number"}},
 		"history":         {build, BuildConfigName, "history-limit", "101", nil, []string{`"101"`, "0 and 100"}},
+		"hot interval":    {build, BuildConfigName, "follow-interval", "59s", nil, []string{`"59s"`, "1m0s"}},
+		"bad interval":    {build, BuildConfigName, "follow-interval", "often", nil, []string{`"often"`, "duration"}},
 		"priority class":  {build, BuildConfigName, "priority-class-name", "Very High", nil, []string{`"Very High"`, "PriorityClass"}},
 		"node selector":   {build, BuildConfigName, "node-selector", "{pool: 'a b'}", nil, []string{`a b`}},
 		"not a selector":  {build, BuildConfigName, "node-selector", "pool=builds", nil, nil},

@@ -19,6 +19,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -124,6 +125,18 @@ func asDuration(key string, target *time.Duration, least, most time.Duration) cm
 		}
 		return d, nil
 	})
+}
+
+// asInterval parses a duration that is between least and most, or 0 or blank for
+// never.
+func asInterval(key string, target *time.Duration, least, most time.Duration) cm.ParseFunc {
+	return func(data map[string]string) error {
+		if raw, ok := data[key]; ok && slices.Contains([]string{"", "0", "0s"}, strings.TrimSpace(raw)) {
+			*target = 0
+			return nil
+		}
+		return asDuration(key, target, least, most)(data)
+	}
 }
 
 // asSeconds parses a duration of whole seconds that is between least and most.

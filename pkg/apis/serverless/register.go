@@ -66,6 +66,10 @@ const (
 	// often the build was started.
 	BuildAttemptAnnotationKey = GroupName + "/build-attempt"
 
+	// BuildCommitAnnotationKey is put on build objects; its value is the commit of a
+	// branch that is followed which the build was started for.
+	BuildCommitAnnotationKey = GroupName + "/build-commit"
+
 	// WishHashAnnotationKey is put on the service of a Function; its value is a
 	// hash of what Kiln wants the service's revisions to be made of.
 	WishHashAnnotationKey = GroupName + "/wish-hash"

@@ -261,6 +261,7 @@ func remember(fn *v1alpha1.Function, build resources.Build) {
 		ImageTag:   build.Tag,
 		Inputs:     build.Fingerprint,
 		Rebuild:    build.Rebuild,
+		Commit:     build.Commit,
 		Attempts:   build.Attempt - 1,
 	}
 }
@@ -433,18 +434,24 @@ func sourceOf(fn *v1alpha1.Function, tr *pipelinev1.TaskRun) *v1alpha1.SourceSta
 	if tr == nil {
 		return source
 	}
-	for _, result := range tr.Status.Results {
-		if result.Name != resources.SourceResult {
-			continue
-		}
-		switch algorithm, digest, _ := strings.Cut(result.Value.ObjectVal["digest"], ":"); algorithm {
-		case "sha256":
-			source.SHA256 = digest
-		case "sha1":
-			source.Commit = digest
-		}
+	switch algorithm, digest := fetchedBy(tr); algorithm {
+	case "sha256":
+		source.SHA256 = digest
+	case "sha1":
+		source.Commit = digest
 	}
 	return source
+}
+
+// fetchedBy returns the digest of the source that the TaskRun has fetched, and what
+// kind of digest it is.
+func fetchedBy(tr *pipelinev1.TaskRun) (algorithm, digest string) {
+	for _, result := range tr.Status.Results {
+		if result.Name == resources.SourceResult {
+			algorithm, digest, _ = strings.Cut(result.Value.ObjectVal["digest"], ":")
+		}
+	}
+	return algorithm, digest
 }
 
 // setImage sets the image to deploy: by digest, and as the nodes reach the
@@ -481,6 +488,7 @@ func known(fn *v1alpha1.Function, taskRuns []*pipelinev1.TaskRun) builds.Known {
 	if b := fn.Status.Build; b != nil {
 		k.Last = new(describe(b))
 		k.Last.State = rememberedState(b)
+		k.Last.Fetched = commitBuilt(fn)
 	}
 	return k
 }
@@ -497,6 +505,7 @@ func describe(b *v1alpha1.BuildStatus) builds.Build {
 			Tag:                b.ImageTag,
 			Fingerprint:        b.Inputs,
 			Rebuild:            b.Rebuild,
+			Commit:             b.Commit,
 			Generation:         b.Generation,
 			CredentialsVersion: b.CredentialsVersion,
 		},
@@ -532,6 +541,7 @@ func buildsOf(fn *v1alpha1.Function, taskRuns []*pipelinev1.TaskRun) []builds.Bu
 			continue
 		}
 		b := describe(buildStatus(fn, tr))
+		b.Commit, b.Fetched = commitAskedOf(fn, tr), commitFetchedBy(tr)
 		b.Generation = generationOf(fn, tr)
 		b.State = stateOf(tr)
 		b.Deleting = tr.DeletionTimestamp != nil
@@ -582,6 +592,7 @@ func buildStatus(fn *v1alpha1.Function, tr *pipelinev1.TaskRun) *v1alpha1.BuildS
 		ImageTag:    tr.Labels[serverless.ImageTagLabelKey],
 		Inputs:      tr.Annotations[serverless.BuildInputsAnnotationKey],
 		Rebuild:     tr.Annotations[serverless.RebuildAnnotationKey],
+		Commit:      cmp.Or(commitFetchedBy(tr), commitAskedOf(fn, tr)),
 		Attempts:    int32(attempts),
 
 		CredentialsVersion: tr.Annotations[serverless.BuildCredentialsAnnotationKey],

@@ -50,6 +50,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/images"
 	"github.com/kiln-dev/kiln/pkg/metrics"
 	"github.com/kiln-dev/kiln/pkg/reconciler/credentials"
+	"github.com/kiln-dev/kiln/pkg/sources/follow"
 )
 
 // ChildSelector selects what Kiln has created for Functions. The informers of
@@ -99,6 +100,9 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 	})
 
 	r.startAsking(ctx, images.NewClient(secrets.Keychain), fair.Add)
+	follower := follow.New(follow.NewResolver(r.kube.CoreV1()), fair.Add)
+	follower.Start(ctx)
+	r.follower = follower
 	if err := metrics.Instrument(otel.GetMeterProvider(), impl, functions); err != nil {
 		logger.Panicw("Failed to set up metrics", "error", err)
 	}

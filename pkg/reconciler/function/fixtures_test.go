@@ -49,6 +49,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/images"
 	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
 	ktesting "github.com/kiln-dev/kiln/pkg/reconciler/testing"
+	"github.com/kiln-dev/kiln/pkg/sources/follow"
 )
 
 const (
@@ -76,6 +77,8 @@ const (
 	secretKey = "secret"
 	// queueKey holds the queue of builds; without one, all may run at once.
 	queueKey = "queue"
+	// followKey holds what was found of the branch, or nothing.
+	followKey = "follow"
 )
 
 // openedQueue returns a queue that wakes nobody.
@@ -163,6 +166,18 @@ func (s fakeSecrets) Ensure(_ context.Context, name, inNamespace string) (*corev
 
 func (fakeSecrets) Version(secret *corev1.Secret) string { return secret.ResourceVersion }
 
+// fakeFollower has found what there is to find, if anything.
+type fakeFollower struct{ what any }
+
+func (fakeFollower) Follow(types.NamespacedName, follow.Branch) {}
+func (fakeFollower) Forget(types.NamespacedName)                {}
+func (fakeFollower) ForgetAll(func(types.NamespacedName) bool)  {}
+
+func (f fakeFollower) Found(types.NamespacedName, follow.Branch) (follow.Found, bool) {
+	found, ok := f.what.(follow.Found)
+	return found, ok
+}
+
 // fakeRegistry answers at once, unless it is slow. By itself it holds no image,
 // and tags none.
 type fakeRegistry struct {
@@ -233,6 +248,7 @@ func factory() rtesting.Factory {
 			secrets:  fakeSecrets{w.Row.OtherTestData[secretKey]},
 			lookups:  newFakeLookups(registry),
 			taggings: fakeTaggings{registry},
+			follower: fakeFollower{w.Row.OtherTestData[followKey]},
 		}
 		return functionreconciler.NewReconciler(ctx, logging.FromContext(ctx), w.Kiln, w.FunctionLister, edgeRecorder{w.Recorder}, r,
 			controller.Options{ConfigStore: fixedStore{cfg}, SkipStatusUpdates: true})
@@ -477,7 +493,7 @@ func taskRun(fn *v1alpha1.Function, reason string, options ...taskRunOption) *pi
 // attempt returns the n-th attempt at that build.
 func attempt(fn *v1alpha1.Function, reason string, n int32, options ...taskRunOption) *pipelinev1.TaskRun {
 	want := planOf(fn)
-	tr := resources.MakeTaskRun(fn, testConfig(), resources.Build{Request: want.request, Reason: reason, Attempt: n, BaseImage: want.lookup.Base, Files: want.files, InstallFiles: want.installFiles})
+	tr := resources.MakeTaskRun(fn, testConfig(), resources.Build{Request: want.request, Reason: reason, Attempt: n, BaseImage: want.lookup.Base, Files: want.files, InstallFiles: want.installFiles, Runtime: want.runtime})
 	for _, option := range options {
 		option(tr)
 	}

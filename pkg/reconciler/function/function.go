@@ -69,6 +69,7 @@ type Reconciler struct {
 	queue    *queue.Queue
 	lookups  registry[images.Lookup, images.Found]
 	taggings registry[images.Tagging, struct{}]
+	follower follower
 }
 
 var (
@@ -136,6 +137,9 @@ func (r *Reconciler) prepare(ctx context.Context, fn *v1alpha1.Function, before 
 	if err != nil {
 		return err
 	}
+	if r.follow(ctx, fn, want, taskRuns) {
+		return nil
+	}
 	r.lookAhead(fn, want, taskRuns)
 	if err := r.configure(ctx, fn, want, before); err != nil {
 		return err
@@ -180,6 +184,7 @@ func report(ctx context.Context, fn *v1alpha1.Function, before *v1alpha1.Functio
 	recorder := controller.GetEventRecorder(ctx)
 	for _, t := range []apis.ConditionType{
 		v1alpha1.FunctionConditionConfigurationReady,
+		v1alpha1.FunctionConditionSourceFollowed,
 		v1alpha1.FunctionConditionBuildReady,
 		v1alpha1.FunctionConditionRunning,
 	} {

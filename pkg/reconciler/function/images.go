@@ -94,6 +94,7 @@ func versionTag(fn *v1alpha1.Function) string {
 func (r *Reconciler) ObserveDeletion(_ context.Context, key types.NamespacedName) error {
 	r.lookups.Forget(key)
 	r.taggings.Forget(key)
+	r.follower.Forget(key)
 	r.queue.Release(key)
 	return nil
 }
@@ -103,6 +104,7 @@ func (r *Reconciler) ObserveDeletion(_ context.Context, key types.NamespacedName
 func (r *Reconciler) demote(bucket pkgreconciler.Bucket) {
 	r.lookups.ForgetAll(bucket.Has)
 	r.taggings.ForgetAll(bucket.Has)
+	r.follower.ForgetAll(bucket.Has)
 	r.queue.Leave(bucket.Has)
 }
 

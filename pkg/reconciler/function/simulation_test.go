@@ -289,6 +289,7 @@ func (s *simulation) connect(p *process) {
 		secrets:  simulatedSecrets{p.caches},
 		lookups:  p.lookups,
 		taggings: p.taggings,
+		follower: fakeFollower{},
 		queue:    p.queue,
 	}
 	generated := functionreconciler.NewReconciler(unlogged, zap.NewNop().Sugar(), clients.Kiln, p.caches.FunctionLister(),

@@ -20,6 +20,8 @@ import (
 	"fmt"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"knative.dev/pkg/apis"
 )
 
@@ -36,6 +38,10 @@ const (
 	// FunctionConditionRunning is True when the image and the configuration of
 	// the current generation serve.
 	FunctionConditionRunning apis.ConditionType = "Running"
+	// FunctionConditionSourceFollowed is True when it is known where the branch is
+	// that the Function is built of. It is there only where branches are followed, and
+	// Ready does not depend on it: what was built serves whether or not.
+	FunctionConditionSourceFollowed apis.ConditionType = "SourceFollowed"
 )
 
 // Reasons of the condition ConfigurationReady.
@@ -143,6 +149,16 @@ const (
 	ReasonServiceFailed = "ServiceFailed"
 )
 
+// Reasons of the condition SourceFollowed.
+const (
+	// ReasonSourceUpdated (True): the branch was found at the commit that the message
+	// tells.
+	ReasonSourceUpdated = "SourceUpdated"
+	// ReasonSourceNotFollowed (False): it could not be found out where the branch is;
+	// the message says why.
+	ReasonSourceNotFollowed = "SourceUpdateFailed"
+)
+
 // ReasonNotOwned (False, any condition): an object of the name Kiln needs
 // belongs to somebody else and is left alone.
 const ReasonNotOwned = "NotOwned"
@@ -184,8 +200,10 @@ func (fs *FunctionStatus) InitializeConditions() {
 }
 
 // ResetConditions sets all conditions to Unknown, so that a new generation does
-// not keep a True, or a False, of an earlier one.
+// not keep a True, or a False, of an earlier one. What is known of a branch is
+// dropped.
 func (fs *FunctionStatus) ResetConditions() {
+	fs.ClearSourceFollowed()
 	fs.MarkConfigurationUnknown("", "")
 }
 
@@ -289,6 +307,30 @@ func (fs *FunctionStatus) MarkRunningUnknown(reason, messageFormat string, messa
 // MarkRunningFailed says why the current generation cannot serve.
 func (fs *FunctionStatus) MarkRunningFailed(reason, messageFormat string, messageA ...any) {
 	functionConditionSet.Manage(fs).MarkFalse(FunctionConditionRunning, reason, messageFormat, messageA...)
+}
+
+// MarkSourceFollowed says where the branch is that the Function is built of.
+func (fs *FunctionStatus) MarkSourceFollowed(messageFormat string, messageA ...any) {
+	fs.setSourceFollowed(corev1.ConditionTrue, ReasonSourceUpdated, fmt.Sprintf(messageFormat, messageA...))
+}
+
+// MarkSourceNotFollowed says why it is not known where the branch is.
+func (fs *FunctionStatus) MarkSourceNotFollowed(messageFormat string, messageA ...any) {
+	fs.setSourceFollowed(corev1.ConditionFalse, ReasonSourceNotFollowed, fmt.Sprintf(messageFormat, messageA...))
+}
+
+// setSourceFollowed leaves Ready as it is.
+func (fs *FunctionStatus) setSourceFollowed(status corev1.ConditionStatus, reason, message string) {
+	functionConditionSet.Manage(fs).SetCondition(apis.Condition{
+		Type: FunctionConditionSourceFollowed, Status: status, Severity: apis.ConditionSeverityInfo, Reason: reason, Message: message,
+	})
+}
+
+// ClearSourceFollowed says nothing of where the branch is: there is none, or nobody
+// is to follow it.
+func (fs *FunctionStatus) ClearSourceFollowed() {
+	// Only conditions that Ready depends on cannot be cleared.
+	_ = functionConditionSet.Manage(fs).ClearCondition(FunctionConditionSourceFollowed)
 }
 
 // UpdatePhase derives the phase from the conditions.

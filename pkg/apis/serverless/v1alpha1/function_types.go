@@ -559,6 +559,11 @@ type BuildStatus struct {
 	// +optional
 	Rebuild string `json:"rebuild,omitempty"`
 
+	// Commit is the commit of the repository that the build has fetched. Until that is
+	// known, it is the one that the branch was found at, if that is why it is built.
+	// +optional
+	Commit string `json:"commit,omitempty"`
+
 	// CredentialsVersion tells two versions of the registry's credentials that
 	// builds were given apart; it is "" where there were none.
 	// +optional

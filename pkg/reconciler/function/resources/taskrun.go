@@ -180,6 +180,9 @@ func MakeTaskRun(fn *v1alpha1.Function, cfg *config.Config, build Build) *pipeli
 	if build.Rebuild != "" {
 		tr.Annotations[serverless.RebuildAnnotationKey] = build.Rebuild
 	}
+	if build.Commit != "" {
+		tr.Annotations[serverless.BuildCommitAnnotationKey] = build.Commit
+	}
 	if build.CredentialsVersion != "" {
 		tr.Annotations[serverless.BuildCredentialsAnnotationKey] = build.CredentialsVersion
 	}

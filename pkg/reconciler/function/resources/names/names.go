@@ -43,7 +43,11 @@ func ConfigMap(fn *v1alpha1.Function, tag string) string {
 // TaskRun returns the name of the TaskRun that answers the request. Each
 // attempt has a name of its own, as the pod of an earlier one may still be there.
 func TaskRun(fn *v1alpha1.Function, want builds.Request, attempt int32) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%d\x00%s", fn.UID, want.Tag, want.Generation, want.Rebuild))
+	text := fmt.Appendf(nil, "%s\x00%s\x00%d\x00%s", fn.UID, want.Tag, want.Generation, want.Rebuild)
+	if want.Commit != "" {
+		text = fmt.Appendf(text, "\x00%s", want.Commit)
+	}
+	sum := sha256.Sum256(text)
 	return kmeta.ChildName(fn.Name, fmt.Sprintf("-%s-%d", hex.EncodeToString(sum[:])[:hashLength], attempt))
 }
 

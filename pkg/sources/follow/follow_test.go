@@ -1,0 +1,258 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package follow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const interval = 10 * time.Minute
+
+func keyOf(i int) types.NamespacedName {
+	return types.NamespacedName{Namespace: "default", Name: fmt.Sprint("fn-", i)}
+}
+
+// server is asked instead of a repository's.
+type server struct {
+	mu     sync.Mutex
+	commit string
+	err    error
+	asked  []time.Duration
+	start  time.Time
+	woken  int
+}
+
+func (s *server) resolve(context.Context, Branch) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked = append(s.asked, time.Since(s.start))
+	return s.commit, s.err
+}
+
+func (s *server) wake(types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.woken++
+}
+
+// answer has the server answer so from now on.
+func (s *server) answer(commit string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.commit, s.err = commit, err
+}
+
+// count returns how often it was asked, and a Function was woken, since it was called
+// last.
+func (s *server) count() (asked, woken int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	asked, woken = len(s.asked), s.woken
+	s.asked, s.woken = nil, 0
+	return asked, woken
+}
+
+// run runs the test with a Follower, on a clock that passes by itself.
+func run(t *testing.T, test func(*testing.T, *server, *Follower)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		s := &server{commit: "a", start: time.Now()}
+		f := New(s.resolve, s.wake)
+		f.Start(ctx)
+		test(t, s, f)
+		cancel()
+		synctest.Wait()
+	})
+}
+
+// pass has the time pass, and what is due then be done.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// TestPace wants one question for each interval, and nobody woken for an answer that
+// is known.
+func TestPace(t *testing.T) {
+	run(t, func(t *testing.T, s *server, f *Follower) {
+		branch := Branch{URL: "https://example.com/a", Revision: "main", Interval: interval}
+		f.Follow(keyOf(0), branch)
+		if _, ok := f.Found(keyOf(0), branch); ok {
+			t.Error("something is found before it was asked for")
+		}
+		pass(interval)
+		if asked, woken := s.count(); asked != 1 || woken != 1 {
+			t.Errorf("within the first interval: asked %d times, woken %d times, want 1 and 1", asked, woken)
+		}
+		// To say it again changes nothing.
+		f.Follow(keyOf(0), branch)
+		pass(22 * interval)
+		if asked, woken := s.count(); asked < 19 || asked > 22 || woken != 0 {
+			t.Errorf("within 22 intervals: asked %d times, woken %d times, want 20 to 22, and 0", asked, woken)
+		}
+		s.answer("b", nil)
+		pass(2 * interval)
+		if _, woken := s.count(); woken != 1 {
+			t.Errorf("when the branch has moved: woken %d times, want 1", woken)
+		}
+		if found, ok := f.Found(keyOf(0), branch); !ok || found.Commit != "b" {
+			t.Errorf("Found() = %v, %t", found, ok)
+		}
+		f.Forget(keyOf(0))
+		pass(5 * interval)
+		if asked, _ := s.count(); asked != 0 {
+			t.Errorf("when it is forgotten: asked %d times", asked)
+		}
+		if _, ok := f.Found(keyOf(0), branch); ok {
+			t.Error("something is found of what is forgotten")
+		}
+	})
+}
+
+// TestEdited wants that what was found counts for what was asked, and that who edits a
+// Function time and again has nobody asked more often.
+func TestEdited(t *testing.T) {
+	run(t, func(t *testing.T, s *server, f *Follower) {
+		built := Branch{Revision: "main", Built: "a", Interval: interval}
+		f.Follow(keyOf(0), built)
+		pass(interval)
+		s.count()
+		for i := range 100 {
+			f.Follow(keyOf(0), Branch{Revision: fmt.Sprint(i), Interval: interval})
+			if _, ok := f.Found(keyOf(0), built); ok {
+				t.Fatal("what was found before is found of another branch")
+			}
+			pass(interval / 10)
+		}
+		if asked, _ := s.count(); asked < 8 || asked > 10 {
+			t.Errorf("asked %d times within 10 intervals of edits", asked)
+		}
+	})
+}
+
+// TestSpread wants that many Functions that begin at once are not asked for at once:
+// so it is after a restart.
+func TestSpread(t *testing.T) {
+	run(t, func(t *testing.T, s *server, f *Follower) {
+		for i := range 1000 {
+			f.Follow(keyOf(i), Branch{Interval: interval})
+		}
+		for minute := range 10 {
+			pass(time.Minute)
+			if asked, _ := s.count(); asked < 50 || asked > 160 {
+				t.Errorf("minute %d: asked %d times, of 100 expected", minute, asked)
+			}
+		}
+	})
+}
+
+// TestFailures wants that a server that fails is asked less and less often, and told of
+// once; and that it is asked as before when it is well.
+func TestFailures(t *testing.T) {
+	run(t, func(t *testing.T, s *server, f *Follower) {
+		branch := Branch{Interval: interval}
+		s.answer("", errors.New("its server was not reached: read tcp 10.0.0.1:4242->10.0.0.2:443: connection reset"))
+		f.Follow(keyOf(0), branch)
+		pass(interval)
+		want := Found{Failure: "its server was not reached: connection reset"}
+		if found, ok := f.Found(keyOf(0), branch); !ok || found != want {
+			t.Errorf("Found() = %v, %t, want %v", found, ok, want)
+		}
+		s.answer("", errors.New("its server was not reached: read tcp 10.0.0.1:4343->10.0.0.2:443: connection reset"))
+		pass(24 * time.Hour)
+		if asked, woken := s.count(); asked < 23 || asked > 28 || woken != 1 {
+			t.Errorf("within a day: asked %d times, woken %d times, want about 26, and 1", asked, woken)
+		}
+		s.answer("a", nil)
+		pass(2 * time.Hour)
+		s.count()
+		pass(11 * interval)
+		if asked, woken := s.count(); asked < 9 || asked > 11 || woken != 0 {
+			t.Errorf("afterwards: asked %d times in 11 intervals, woken %d times", asked, woken)
+		}
+	})
+}
+
+func TestForgetAll(t *testing.T) {
+	run(t, func(t *testing.T, s *server, f *Follower) {
+		f.Follow(keyOf(0), Branch{Interval: interval})
+		f.Follow(keyOf(1), Branch{Interval: interval})
+		f.ForgetAll(func(key types.NamespacedName) bool { return key == keyOf(0) })
+		pass(interval)
+		if asked, _ := s.count(); asked != 1 {
+			t.Errorf("asked %d times, want 1", asked)
+		}
+	})
+}
+
+// TestForgottenMeanwhile wants that an answer to what nobody asks any more is lost.
+func TestForgottenMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		woken := 0
+		proceed := make(chan struct{})
+		f := New(func(context.Context, Branch) (string, error) { <-proceed; return "a", nil }, func(types.NamespacedName) { woken++ })
+		f.Start(ctx)
+		f.Follow(keyOf(0), Branch{Interval: interval})
+		f.Follow(keyOf(1), Branch{Interval: interval})
+		pass(interval)
+		f.Forget(keyOf(0))
+		another := Branch{Revision: "another", Interval: interval}
+		f.Follow(keyOf(1), another)
+		proceed <- struct{}{}
+		proceed <- struct{}{}
+		synctest.Wait()
+		if _, ok := f.Found(keyOf(1), another); ok || woken != 0 {
+			t.Errorf("Found() = %t, woken %d times", ok, woken)
+		}
+		close(proceed)
+		cancel()
+		synctest.Wait()
+	})
+}
+
+func TestPause(t *testing.T) {
+	for _, tc := range []struct {
+		interval    time.Duration
+		failures    int
+		least, most time.Duration
+	}{
+		{time.Minute, 0, time.Minute, 66 * time.Second},
+		{time.Minute, 1, time.Minute, 66 * time.Second},
+		{time.Minute, 2, 2 * time.Minute, 132 * time.Second},
+		{time.Minute, 1000, time.Hour, time.Hour},
+		{24 * time.Hour, 1000, 24 * time.Hour, 27 * time.Hour},
+	} {
+		if got := pause(tc.interval, tc.failures); got < tc.least || got > tc.most {
+			t.Errorf("pause(%s, %d) = %s, want %s to %s", tc.interval, tc.failures, got, tc.least, tc.most)
+		}
+	}
+	if diff := cmp.Diff("its server said: a -> b", steady("its server said: a -> b")); diff != "" {
+		t.Errorf("other words (-want, +got):\n%s", diff)
+	}
+}
