@@ -27,6 +27,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/kiln-dev/kiln/pkg/runtimes"
@@ -79,11 +80,18 @@ type fetched struct {
 func parseFetch(args []string) (*fetchOrder, error) {
 	o := &fetchOrder{}
 	flags := flag.NewFlagSet("fetch", flag.ContinueOnError)
-	flags.StringVar(&o.archive.URL, "archive", "", "the URL of an archive, .zip or .tar.gz: http, https or oci")
+	flags.StringVar(&o.archive.URL, "archive", "", "the URL of an archive, .zip or .tar.gz: http, https, oci or s3")
 	flags.StringVar(&o.archive.SHA256, "sha256", "", "what the sha256 of the archive must be; any if left out")
 	flags.StringVar(&o.git.URL, "git", "", "the URL of a Git repository, instead of an archive")
 	flags.StringVar(&o.git.Revision, "revision", "", "its branch, tag or commit; left out, the branch that it is on")
 	flags.StringVar(&o.git.Folder, "folder", "", "the folder of it; left out, all of it")
+	flags.StringVar(&o.archive.S3.Endpoint, "s3-endpoint", "", "the URL of the store that the bucket is in; left out, Amazon's")
+	flags.StringVar(&o.archive.S3.Region, "s3-region", "", "the region of the bucket")
+	flags.BoolFunc("s3-path-style", "whether the bucket is named in the path, and not in the host", func(text string) error {
+		inPath, err := strconv.ParseBool(text)
+		o.archive.S3.PathStyle = &inPath
+		return err
+	})
 	flags.StringVar(&o.credentials, "credentials", "", "the folder with the credentials")
 	flags.StringVar(&o.registryCredentials, "registry-credentials", "", "the folder with those of registries, in config.json, where the others are for none")
 	flags.Func("insecure-registry", "a host that speaks plain HTTP; may be given more than once", func(host string) error {

@@ -131,6 +131,9 @@ func fetchedSource(fn *v1alpha1.Function) string {
 		return ""
 	case archive.SHA256 != "":
 		return "sha256:" + archive.SHA256
+	case archive.S3 != nil && archive.S3.Endpoint != "":
+		// Another store has other buckets.
+		return archive.S3.Endpoint + "\x00" + archive.URL
 	default:
 		return archive.URL
 	}

@@ -151,9 +151,12 @@ func checkRedirect(request *http.Request, via []*http.Request) error {
 
 // Archive is an archive at an address.
 type Archive struct {
-	// URL is where it is: by http or https, or by oci, as the only layer of an
-	// artifact in a registry.
+	// URL is where it is: by http or https; by oci, as the only layer of an artifact
+	// in a registry; or by s3, as an object in a bucket.
 	URL string
+
+	// S3 tells where the bucket is.
+	S3 S3Store
 
 	// SHA256 is what it must be, in hexadecimal; "" if it may be anything.
 	SHA256 string
@@ -184,8 +187,11 @@ func (a Archive) Fetch(ctx context.Context, to io.Writer, limits sources.Limits)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	open := a.openFile
-	if strings.HasPrefix(a.URL, OCIScheme) {
+	switch {
+	case strings.HasPrefix(a.URL, OCIScheme):
 		open = a.openArtifact
+	case strings.HasPrefix(a.URL, S3Scheme):
+		open = a.openObject
 	}
 	content, size, err := open(ctx)
 	if err != nil {
@@ -289,7 +295,11 @@ func tooLarge(limits sources.Limits) error {
 
 // judge tells what is wrong with the status of an answer.
 func judge(status int, authorized bool) error {
-	said := fmt.Sprintf("%d %s", status, http.StatusText(status))
+	return judgeAnswer(status, fmt.Sprintf("%d %s", status, http.StatusText(status)), authorized)
+}
+
+// judgeAnswer tells it in the words of what the server said.
+func judgeAnswer(status int, said string, authorized bool) error {
 	switch {
 	case status == http.StatusOK:
 		return nil

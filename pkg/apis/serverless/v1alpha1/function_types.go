@@ -276,14 +276,16 @@ type GitSource struct {
 // ArchiveSource is an archive, .zip or .tar.gz, with the code of a function: at its
 // top, or in the only folder there, it has the file that the runtime begins with,
 // such as handler.js, and its dependency file, if it has dependencies.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.s3) || self.url.startsWith('s3://')",message="s3 goes with a URL such as s3://bucket/key"
 type ArchiveSource struct {
-	// URL is where the archive is: by https, by http inside the cluster, or in a
+	// URL is where the archive is: by https; by http inside the cluster; in a
 	// registry, as the only layer of an artifact, such as
-	// oci://registry.example.com/team/greeter:1. It has neither user nor password:
-	// these are in the Secret.
+	// oci://registry.example.com/team/greeter:1; or in a bucket, such as
+	// s3://bucket/key. It has neither user nor password: these are in the Secret.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
-	// +kubebuilder:validation:Pattern=`^(https?://[^/?#@$\\\s\x00-\x1f\x7f]+/[^#$\\\s\x00-\x1f\x7f]*|oci://([0-9A-Za-z-]+(\.[0-9A-Za-z-]+)+(:[0-9]+)?|[0-9A-Za-z-]+:[0-9]+)(/[a-z0-9]+([._-]+[a-z0-9]+)*)+(:[0-9A-Za-z_][0-9A-Za-z_.-]{0,127}(@sha256:[0-9a-f]{64})?|@sha256:[0-9a-f]{64}))$`
+	// +kubebuilder:validation:Pattern=`^(https?://[^/?#@$\\\s\x00-\x1f\x7f]+/[^#$\\\s\x00-\x1f\x7f]*|oci://([0-9A-Za-z-]+(\.[0-9A-Za-z-]+)+(:[0-9]+)?|[0-9A-Za-z-]+:[0-9]+)(/[a-z0-9]+([._-]+[a-z0-9]+)*)+(:[0-9A-Za-z_][0-9A-Za-z_.-]{0,127}(@sha256:[0-9a-f]{64})?|@sha256:[0-9a-f]{64})|s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]/[^?#%$\\\s\x00-\x1f\x7f]+)$`
 	URL string `json:"url"`
 
 	// SHA256 is what the sha256 of the archive must be, in hexadecimal. With it, the
@@ -295,12 +297,41 @@ type ArchiveSource struct {
 
 	// SecretName is the name of a Secret of the Function's namespace with the
 	// credentials of the archive's server: username and password, or token, or of
-	// registries .dockerconfigjson; and ca.crt, where its certificate is not generally
+	// registries .dockerconfigjson, or of a bucket accessKeyId, secretAccessKey and, if
+	// there is one, sessionToken; and ca.crt, where its certificate is not generally
 	// trusted. Its content causes no build.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$`
 	SecretName string `json:"secretName,omitempty"`
+
+	// S3 tells where the bucket is, for a URL such as s3://bucket/key. Left out, it is
+	// Amazon's, in us-east-1.
+	// +optional
+	S3 *S3Store `json:"s3,omitempty"`
+}
+
+// S3Store is a store that speaks S3.
+type S3Store struct {
+	// Endpoint is the URL of the store, such as https://minio.example.com:9000. Left
+	// out, it is Amazon's in the region.
+	// +optional
+	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:Pattern=`^(https?://[^/?#@$\\\s\x00-\x1f\x7f]+)?$`
+	Endpoint string `json:"endpoint,omitempty"`
+
+	// Region is the region of the bucket. Left out, it is us-east-1, which most stores
+	// take that have none.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[0-9a-z-]*$`
+	Region string `json:"region,omitempty"`
+
+	// PathStyle says whether the bucket is named in the path, as in
+	// https://minio.example.com/bucket/key, and not in the host. Left out, it is so
+	// where there is an endpoint.
+	// +optional
+	PathStyle *bool `json:"pathStyle,omitempty"`
 }
 
 // SecretMount is a Secret that the function's container sees as a folder.

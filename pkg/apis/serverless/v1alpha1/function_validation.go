@@ -162,13 +162,19 @@ func (fs *FunctionSpec) validateFetched() (errs *apis.FieldError) {
 	return errs
 }
 
-const maxURL = 2048
+const (
+	maxURL        = 2048
+	maxS3Endpoint = 255
+)
 
 var (
 	// archiveURL has no $, which Tekton and Kubernetes would take for the beginning of
 	// a variable.
 	archiveURL = regexp.MustCompile(`^(https?://[^/?#@$\\\s\x00-\x1f\x7f]+/[^#$\\\s\x00-\x1f\x7f]*|` +
-		`oci://([0-9A-Za-z-]+(\.[0-9A-Za-z-]+)+(:[0-9]+)?|[0-9A-Za-z-]+:[0-9]+)(/[a-z0-9]+([._-]+[a-z0-9]+)*)+(:[0-9A-Za-z_][0-9A-Za-z_.-]{0,127}(@sha256:[0-9a-f]{64})?|@sha256:[0-9a-f]{64}))$`)
+		`oci://([0-9A-Za-z-]+(\.[0-9A-Za-z-]+)+(:[0-9]+)?|[0-9A-Za-z-]+:[0-9]+)(/[a-z0-9]+([._-]+[a-z0-9]+)*)+(:[0-9A-Za-z_][0-9A-Za-z_.-]{0,127}(@sha256:[0-9a-f]{64})?|@sha256:[0-9a-f]{64})|` +
+		`s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]/[^?#%$\\\s\x00-\x1f\x7f]+)$`)
+	s3Endpoint = regexp.MustCompile(`^https?://[^/?#@$\\\s\x00-\x1f\x7f]+$`)
+	s3Region   = regexp.MustCompile(`^[0-9a-z-]+$`)
 	gitURL     = regexp.MustCompile(`^(https?://[^/?#@$\\\s\x00-\x1f\x7f]+/|ssh://([0-9A-Za-z_.-]+@)?[^/?#@$\\\s\x00-\x1f\x7f]+/|[0-9A-Za-z_.-]+@[0-9A-Za-z.-]+:)[^?#$\\\s\x00-\x1f\x7f]+$`)
 	revision   = regexp.MustCompile(`^[0-9A-Za-z_][0-9A-Za-z_./+@#=,-]*$`)
 	contextDir = regexp.MustCompile(`^[0-9A-Za-z_.@+-]+(/[0-9A-Za-z_.@+-]+)*$`)
@@ -211,12 +217,29 @@ func (a *ArchiveSource) validate() (errs *apis.FieldError) {
 		errs = errs.Also(apis.ErrGeneric(fmt.Sprintf("it is %d characters, more than the limit of %d", len(a.URL), maxURL), "url"))
 	case !archiveURL.MatchString(a.URL), err != nil:
 		// It is not quoted: it may have a password.
-		errs = errs.Also(apis.ErrGeneric("use a URL such as https://example.com/code.zip, without a user, and with %24 for $, or oci://registry.example.com/code:1, with a tag or a digest", "url"))
+		errs = errs.Also(apis.ErrGeneric("use a URL such as https://example.com/code.zip, without a user, and with %24 for $, or oci://registry.example.com/code:1, with a tag or a digest, or s3://bucket/key, without %", "url"))
 	}
 	if a.SHA256 != "" && !sha256Hash.MatchString(a.SHA256) {
 		errs = errs.Also(apis.ErrInvalidValue(a.SHA256, "sha256", "use 64 of 0-9 and a-f, as sha256sum prints them"))
 	}
-	return errs.Also(validateObjectName(a.SecretName, "secretName"))
+	if a.S3 != nil && !strings.HasPrefix(a.URL, "s3://") {
+		errs = errs.Also(apis.ErrGeneric("s3 goes with a URL such as s3://bucket/key", "s3", "url"))
+	}
+	return errs.Also(validateObjectName(a.SecretName, "secretName")).Also(a.S3.validate().ViaField("s3"))
+}
+
+func (s *S3Store) validate() (errs *apis.FieldError) {
+	if s == nil {
+		return nil
+	}
+	if _, err := url.Parse(s.Endpoint); s.Endpoint != "" && (!s3Endpoint.MatchString(s.Endpoint) || len(s.Endpoint) > maxS3Endpoint || err != nil) {
+		// It is not quoted: it may have a password.
+		errs = errs.Also(apis.ErrGeneric("use a URL such as https://minio.example.com:9000, without a user or a path", "endpoint"))
+	}
+	if s.Region != "" && (!s3Region.MatchString(s.Region) || len(s.Region) > validation.DNS1123LabelMaxLength) {
+		errs = errs.Also(apis.ErrInvalidValue(s.Region, "region", "use the name of a region such as eu-central-1"))
+	}
+	return errs
 }
 
 // isBlank counts a byte order mark as white space, as JavaScript does.

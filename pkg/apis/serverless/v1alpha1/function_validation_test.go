@@ -92,7 +92,9 @@ func build(b BuildSpec) func(*Function) {
 	return func(fn *Function) { fn.Spec.Build = &b }
 }
 
-const badURL = "use a URL such as https://example.com/code.zip, without a user, and with %24 for $, or oci://registry.example.com/code:1, with a tag or a digest: spec.archive.url"
+const badURL = "use a URL such as https://example.com/code.zip, without a user, and with %24 for $, or oci://registry.example.com/code:1, with a tag or a digest, or s3://bucket/key, without %: spec.archive.url"
+
+const badEndpoint = "use a URL such as https://minio.example.com:9000, without a user or a path: spec.archive.s3.endpoint"
 
 const hash = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
@@ -164,6 +166,21 @@ func validationCases() map[string]validationCase {
 		"artifact, and more":    {archive(ArchiveSource{URL: "oci://registry.example.com/a:1?b=c"}), badURL},
 		"artifact's long tag":   {archive(ArchiveSource{URL: "oci://registry.example.com/a:" + strings.Repeat("b", 129)}), badURL},
 		"artifact's bad digest": {archive(ArchiveSource{URL: "oci://registry.example.com/a@sha256:" + hash[1:]}), badURL},
+		"object":                {archive(ArchiveSource{URL: "s3://my.bucket-1/a/b+c=é.zip"}), ""},
+		"object with all":       {archive(ArchiveSource{URL: "s3://code/a", S3: &S3Store{Endpoint: "http://store:9000", Region: "eu-1", PathStyle: new(false)}}), ""},
+		"object by default":     {archive(ArchiveSource{URL: "s3://code/a", S3: &S3Store{}}), ""},
+		"object of no bucket":   {archive(ArchiveSource{URL: "s3:///a"}), badURL},
+		"object of bad bucket":  {archive(ArchiveSource{URL: "s3://Code/a"}), badURL},
+		"object without key":    {archive(ArchiveSource{URL: "s3://code/"}), badURL},
+		"object, escaped":       {archive(ArchiveSource{URL: "s3://code/a%20b"}), badURL},
+		"object, and more":      {archive(ArchiveSource{URL: "s3://code/a?b=c"}), badURL},
+		"store without object":  {archive(ArchiveSource{URL: "https://a/b", S3: &S3Store{Region: "eu-1"}}), "s3 goes with a URL such as s3://bucket/key: spec.archive.s3, spec.archive.url"},
+		"store with a user":     {archive(ArchiveSource{URL: "s3://code/a", S3: &S3Store{Endpoint: "https://a:b@store"}}), badEndpoint},
+		"store with a path":     {archive(ArchiveSource{URL: "s3://code/a", S3: &S3Store{Endpoint: "https://store/a"}}), badEndpoint},
+		"store of no scheme":    {archive(ArchiveSource{URL: "s3://code/a", S3: &S3Store{Endpoint: "store:9000"}}), badEndpoint},
+		"store too far":         {archive(ArchiveSource{URL: "s3://code/a", S3: &S3Store{Endpoint: "https://" + strings.Repeat("a", 248)}}), badEndpoint},
+		"store's bad region":    {archive(ArchiveSource{URL: "s3://code/a", S3: &S3Store{Region: "EU"}}), "invalid value: EU: spec.archive.s3.region\nuse the name of a region such as eu-central-1"},
+		"store's long region":   {archive(ArchiveSource{URL: "s3://code/a", S3: &S3Store{Region: strings.Repeat("a", 64)}}), "invalid value: " + strings.Repeat("a", 64) + ": spec.archive.s3.region\nuse the name"},
 		"archive and source":    {func(fn *Function) { fn.Spec.Archive = &ArchiveSource{URL: "https://a/b"} }, "expected exactly one, got both: spec.archive, spec.source"},
 		"archive and deps":      {func(fn *Function) { archive(ArchiveSource{URL: "https://a/b"})(fn); fn.Spec.Deps = "{}" }, "deps go with source: the dependency file of a repository or an archive is in it: spec.deps"},
 		"archive of nothing":    {archive(ArchiveSource{}), "missing field(s): spec.archive.url"},

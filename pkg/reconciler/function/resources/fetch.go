@@ -92,6 +92,12 @@ func fetchArgs(fn *v1alpha1.Function, cfg *config.Config) []string {
 		return []string{"fetch", "--git=" + git.URL, "--revision=" + git.Revision, "--folder=" + git.ContextDir}
 	}
 	args := []string{"fetch", "--archive=" + fn.Spec.Archive.URL, "--sha256=" + fn.Spec.Archive.SHA256}
+	if s3 := fn.Spec.Archive.S3; s3 != nil {
+		args = append(args, "--s3-endpoint="+s3.Endpoint, "--s3-region="+s3.Region)
+		if s3.PathStyle != nil {
+			args = append(args, "--s3-path-style="+strconv.FormatBool(*s3.PathStyle))
+		}
+	}
 	if strings.HasPrefix(fn.Spec.Archive.URL, ociScheme) {
 		args = append(args, insecureRegistries(cfg)...)
 	}

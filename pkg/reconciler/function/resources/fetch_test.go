@@ -178,6 +178,22 @@ func TestFetchStepOfArtifact(t *testing.T) {
 	}
 }
 
+// TestFetchStepOfObject wants that the step is told where the bucket is.
+func TestFetchStepOfObject(t *testing.T) {
+	fn := function(func(fn *v1alpha1.Function) {
+		fn.Spec.Archive = &v1alpha1.ArchiveSource{
+			URL: "s3://code/a.zip", S3: &v1alpha1.S3Store{Endpoint: "https://store.example.com", Region: "eu-1", PathStyle: new(false)},
+		}
+	})
+	want := []string{
+		"fetch", "--archive=s3://code/a.zip", "--sha256=",
+		"--s3-endpoint=https://store.example.com", "--s3-region=eu-1", "--s3-path-style=false", "--files=/kiln-files",
+	}
+	if diff := cmp.Diff(want, MakeTaskRun(fn, testConfig(), testBuild()).Spec.TaskSpec.Steps[0].Args[:len(want)]); diff != "" {
+		t.Errorf("args (-want, +got):\n%s", diff)
+	}
+}
+
 // TestFetchedForOwnDockerfile wants the source where the administrator's Dockerfile
 // looks for it.
 func TestFetchedForOwnDockerfile(t *testing.T) {
