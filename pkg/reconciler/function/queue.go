@@ -49,8 +49,13 @@ import (
 	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
 )
 
-// openRetry is how long it takes until the queue is tried to be opened again.
-const openRetry = time.Second
+const (
+	// openRetry is how long it takes until the queue is tried to be opened again.
+	openRetry = time.Second
+	// openPatience is how long an attempt may take. Nothing is built meanwhile, so that
+	// an answer that has got lost must not be waited for.
+	openPatience = 10 * time.Second
+)
 
 // isTurn says whether the Function may start the build that was decided, as far
 // as the cache tells. Where it may not, its status says where it waits.
@@ -161,6 +166,8 @@ func (l *queueLeader) Demote(bucket pkgreconciler.Bucket) {
 // the order in which they came, and all builds that run. Who leads must not rely
 // on a cache for these, as the leader before may just have started some.
 func (l *queueLeader) open(ctx context.Context, bucket pkgreconciler.Bucket) error {
+	ctx, cancel := context.WithTimeout(ctx, openPatience)
+	defer cancel()
 	all, err := l.functions.List(labels.Everything())
 	if err != nil {
 		return fmt.Errorf("failed to list Functions: %w", err)

@@ -26,6 +26,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
+	pipelineclientset "github.com/tektoncd/pipeline/pkg/client/clientset/versioned"
+	tektonv1 "github.com/tektoncd/pipeline/pkg/client/clientset/versioned/typed/pipeline/v1"
 	fakepipelineclient "github.com/tektoncd/pipeline/pkg/client/injection/client/fake"
 
 	corev1 "k8s.io/api/core/v1"
@@ -293,6 +295,56 @@ func TestQueueAcrossRestart(t *testing.T) {
 	leader.Demote(pkgreconciler.UniversalBucket())
 	if place := leader.queue.Ask(types.NamespacedName{Namespace: namespace, Name: "late"}, queue.Ticket{}); place.Granted || place.Number != 1 {
 		t.Errorf("who does not lead any more has places: %+v", place)
+	}
+}
+
+// unanswered is a client whose lists of TaskRuns are not answered: who asks for one
+// waits for as long as they may.
+type unanswered struct {
+	pipelineclientset.Interface
+	deadlines chan bool
+}
+
+func (u unanswered) TektonV1() tektonv1.TektonV1Interface {
+	return unansweredTekton{deadlines: u.deadlines}
+}
+
+type unansweredTekton struct {
+	tektonv1.TektonV1Interface
+	deadlines chan bool
+}
+
+func (u unansweredTekton) TaskRuns(string) tektonv1.TaskRunInterface {
+	return unansweredTaskRuns{deadlines: u.deadlines}
+}
+
+type unansweredTaskRuns struct {
+	tektonv1.TaskRunInterface
+	deadlines chan bool
+}
+
+func (u unansweredTaskRuns) List(ctx context.Context, _ metav1.ListOptions) (*pipelinev1.TaskRunList, error) {
+	_, limited := ctx.Deadline()
+	u.deadlines <- limited
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestOpenUnanswered wants that who comes to lead does not wait for ever for an
+// answer that has got lost.
+func TestOpenUnanswered(t *testing.T) {
+	ctx, impl, _ := startController(t)
+	leader := impl.Reconciler.(*fairQueue).leader.(*queueLeader)
+	client := unanswered{Interface: fakepipelineclient.Get(ctx), deadlines: make(chan bool, 1)}
+	leader.tekton = client
+	promoted := make(chan error)
+	go func() { promoted <- leader.Promote(pkgreconciler.UniversalBucket(), nil) }()
+	if !<-client.deadlines {
+		t.Error("the list of TaskRuns may take for ever")
+	}
+	leader.Demote(pkgreconciler.UniversalBucket())
+	if err := <-promoted; err != nil {
+		t.Error(err)
 	}
 }
 
