@@ -16,15 +16,19 @@ limitations under the License.
 
 // The program reliability has Kiln go through bad weather: a real etcd and API
 // server, the real controller and webhook as processes, and between them a proxy
-// that does to their requests what networks and busy API servers do.
+// that does to their requests what networks and busy API servers do. Or it kills, on
+// a cluster, what Functions are built and served by.
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -37,12 +41,21 @@ func main() {
 	functions := flag.Int("functions", 0, "how many Functions there are (default 10, or 50 with -long)")
 	out := flag.String("out", "build/reliability", "where what was found is kept, with -long")
 	docs := flag.String("docs", "docs", "where reliability.md is written, with -long")
+	relay := flag.String("relay-image", "", "kill what Functions are built and served by, on the cluster that KUBECONFIG names, instead; the image of test/images/relay")
+	only := flag.String("only", "", "kill only what this regular expression matches, with -relay-image; what was found of the others is kept")
+	edited := flag.Int("edited", 6, "how many Functions are edited about each kill, with -relay-image")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *long, *seed, *functions, *out, *docs); err != nil {
-		fmt.Fprintf(os.Stderr, "Bad weather is too much for Kiln, with -seed=%d: %v\n", *seed, err)
+	var err error
+	if *relay != "" {
+		err = runOnCluster(ctx, *relay, *only, cmp.Or(*functions, 20), *edited, *out, *docs)
+	} else if err = run(ctx, *long, *seed, *functions, *out, *docs); err != nil {
+		err = fmt.Errorf("with -seed=%d: %w", *seed, err)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "It was too much for Kiln:", err)
 		stop()
 		os.Exit(1)
 	}
@@ -52,7 +65,7 @@ func run(ctx context.Context, long bool, seed uint64, functions int, out, docs s
 	f := forecast{functions: 10, seed: seed, days: []day{{}, {rate: 0.05}}, silence: 5 * time.Second, patience: 3 * time.Minute}
 	if long {
 		f = forecast{
-			functions: 50, seed: seed, days: []day{{}, {rate: 0.01}, {rate: 0.05}, {rate: 0.2}, {rate: 0.2}, {}, {rate: 0.2, killed: true}},
+			functions: 50, seed: seed, days: []day{{}, {rate: 0.01}, {rate: 0.05}, {rate: 0.2}, {}, {rate: 0.05, killed: true}},
 			// Longer than Kiln waits for an answer.
 			silence: 40 * time.Second, patience: 10 * time.Minute,
 		}
@@ -79,4 +92,27 @@ func run(ctx context.Context, long bool, seed uint64, functions int, out, docs s
 		return nil
 	}
 	return write(out, docs, "weather", found.report())
+}
+
+// merge returns what was found, with what was found before of others.
+func merge(earlier, found []killReport) []killReport {
+	all := slices.DeleteFunc(slices.Clone(earlier), func(old killReport) bool {
+		return slices.ContainsFunc(found, func(r killReport) bool { return r.Victim == old.Victim })
+	})
+	return append(all, found...)
+}
+
+func runOnCluster(ctx context.Context, relayImage, only string, functions, edited int, out, docs string) error {
+	found, err := runKills(ctx, relayImage, only, functions, edited)
+	if found == nil || len(found.Kills) == 0 {
+		return err
+	}
+	if only != "" {
+		var earlier killsReport
+		if err := readJSON(out, "kills", &earlier); err != nil {
+			return err
+		}
+		found.Kills = merge(earlier.Kills, found.Kills)
+	}
+	return errors.Join(err, write(out, docs, "kills", found))
 }

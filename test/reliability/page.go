@@ -88,8 +88,8 @@ func (w *weather) report() *weatherReport {
 
 const pageIntro = `# Reliability
 
-What becomes of Functions when what Kiln stands upon fails. This page is written by ` + "`make test-faults`" + `; the figures are in
-` + "`build/reliability`" + `, too. The search for faults in the reconciler itself, call by call, is in
+What becomes of Functions when what Kiln stands upon fails. This page is written by ` + "`make test-faults`" + `
+and ` + "`make test-kills`" + `; the figures are in ` + "`build/reliability`" + `, too. The search for faults in the reconciler itself, call by call, is in
 [test/README.md](../test/README.md#the-search-for-faults).
 
 `
@@ -105,7 +105,7 @@ namespace.
 What happens to a request is one of these, each as often as the others: a conflict (409; not to reads), too many requests (429,
 to be tried again after a second), an internal error (500), a connection that breaks before the API server has the request,
 or before it is answered, no answer for 40 s, or one that takes up to 3 s. Watches are told that what they know is too old
-(410), too, and are dropped at any moment: each with the probability of the column *bad* in each second.
+(410), too, and are dropped at any moment: each with half the probability of the column *bad* in each second.
 
 On each day all Functions are created, edited, rebuilt, deleted and created again by users who wait up to 2.5 s
 between what they do; some cannot be built, or not at first. In the end each must be what its user has last asked for: its
@@ -115,19 +115,33 @@ At no time may a Function have two TaskRuns that run.
 
 `
 
+const killsIntro = `
+## On a cluster
+
+Functions are built and edited on the local cluster, with all that is real there, while a part of it is killed: the process
+gets SIGKILL, and the kubelet, systemd or Docker starts it again. Half of the edits come before it, when a build runs, the
+others at once after it; who is refused tries again each second. All must become Ready with their last source.
+
+Another Function, which nobody edits, is called all the time by a pod, every 50 ms, and so is a Service beside it of the
+same image that Kiln knows nothing of: what fails for both is not Kiln's doing. Figures are of one kill each. Their seconds are
+mostly those of the builds, which share the cores of one machine with all else.
+
+`
+
 // write writes what was found, and the page of all that was found last.
 func write(folder, docs, name string, found any) error {
 	if err := report.WriteJSON(folder, name, found); err != nil {
 		return err
 	}
 	var weather weatherReport
-	if err := readJSON(folder, "weather", &weather); err != nil {
+	var kills killsReport
+	if err := errors.Join(readJSON(folder, "weather", &weather), readJSON(folder, "kills", &kills)); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(docs, 0o755); err != nil {
 		return fmt.Errorf("failed to make folder: %w", err)
 	}
-	if err := os.WriteFile(filepath.Join(docs, "reliability.md"), []byte(page(&weather)), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(docs, "reliability.md"), []byte(page(&weather, &kills)), 0o644); err != nil {
 		return fmt.Errorf("failed to write page: %w", err)
 	}
 	return nil
@@ -149,12 +163,16 @@ func readJSON(folder, name string, into any) error {
 }
 
 // page returns docs/reliability.md.
-func page(w *weatherReport) string {
+func page(w *weatherReport, k *killsReport) string {
 	var b strings.Builder
 	b.WriteString(pageIntro)
 	if len(w.Days) > 0 {
 		b.WriteString(weatherIntro)
 		w.write(&b)
+	}
+	if len(k.Kills) > 0 {
+		b.WriteString(killsIntro)
+		k.write(&b)
 	}
 	return b.String()
 }
@@ -173,10 +191,10 @@ func (w *weatherReport) write(b *strings.Builder) {
 			d.Most, 100*d.MostOfAllowed, d.Busiest, d.Goroutines, d.HeapMiB)
 	}
 	fmt.Fprintf(b, "\nWhat a Function may ask for is %d requests for each thing that its user does, with the builds and roll-outs that follow, "+
-		"%d for each fault that happens to one of its own requests, since it is then looked at again, and %d for each watch of the controller that is "+
-		"dropped meanwhile, which leaves it with what it knew. In no second may it ask for more than %d: what fails is tried again after 5 ms, "+
+		"%d for each fault that happens to one of its own requests, since it is then looked at again, and %d for each minute, since a controller whose "+
+		"watches are dropped does not know what it has done already. In no second may it ask for more than %d: what fails is tried again after 5 ms, "+
 		"and ever more seldom. Goroutines and memory are those of the controller when the day is over and the weather is fine: the last before it is killed may "+
-		"have %d goroutines, and %.0f %% of memory, more than the first.\n", perStep, perFault, perDrop, perSecond, moreGoroutines, 100*(moreHeap-1))
+		"have %d goroutines, and %.0f %% of memory, more than the first.\n", perStep, perFault, perMinute, perSecond, moreGoroutines, 100*(moreHeap-1))
 	b.WriteString("\n| bad | what happened |\n|---|---|\n")
 	for _, d := range w.Days {
 		if len(d.Faults) > 0 {
@@ -185,6 +203,18 @@ func (w *weatherReport) write(b *strings.Builder) {
 	}
 	for _, wrong := range w.Wrong {
 		fmt.Fprintf(b, "\n**Wrong:** %s\n", wrong)
+	}
+}
+
+// write writes the section of what was killed.
+func (k *killsReport) write(b *strings.Builder) {
+	b.WriteString("| killed | Functions, and edited of them | all Ready after | edits refused for | builds | failed requests | of the Service beside it |\n|---|---|---|---|---|---|---|\n")
+	for _, r := range k.Kills {
+		name := r.Victim
+		if r.Skipped != "" {
+			name += " (not killed: " + r.Skipped + ")"
+		}
+		fmt.Fprintf(b, "| %s | %d, %d | %.1f s | %.1f s | %d | %d of %d | %d of %d |\n", name, r.Functions, r.Edited, r.ReadyS, r.RefusedS, r.Builds, r.Failed, r.Calls, r.BareFailed, r.BareCalls)
 	}
 }
 

@@ -79,6 +79,10 @@ var (
 	watchFaults = []fault{tooMany, internal, unsent, expired, silent, slow}
 )
 
+// dropsLess is how much less often a watch is dropped in a second than something happens
+// to a request: at 20 % it lives for 10 s.
+const dropsLess = 2
+
 // slowest is how long a slow request takes at most.
 const slowest = 3 * time.Second
 
@@ -94,8 +98,7 @@ type proxy struct {
 	ledger  *ledger
 	log     io.WriteCloser
 
-	// rate is the share of the requests that something happens to, in millionths, and
-	// the probability with which a watch is dropped in each second.
+	// rate is the share of the requests that something happens to, in millionths.
 	rate atomic.Int64
 
 	mu    sync.Mutex
@@ -300,7 +303,7 @@ func (p *proxy) droppable(answer *http.Response, name string) io.ReadCloser {
 				return
 			case <-second.C:
 			}
-			if p.lot(name, "drop", fmt.Sprint(n)) < float64(p.rate.Load())/1e6 {
+			if p.lot(name, "drop", fmt.Sprint(n)) < float64(p.rate.Load())/1e6/dropsLess {
 				p.ledger.drop()
 				d.ended.Store(true)
 				_ = d.Close()

@@ -167,7 +167,7 @@ func TestDropped(t *testing.T) {
 		t.Errorf("the proxy speaks %s", answer.Proto)
 	}
 	<-watching
-	p.setRate(1)
+	p.setRate(dropsLess)
 	// How it ends is drawn.
 	body, _ := io.ReadAll(answer.Body)
 	if string(body) != "first\n" {

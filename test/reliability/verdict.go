@@ -23,16 +23,15 @@ import (
 	"strings"
 )
 
-// What a Function may ask for. Each step of a user, and each end of a build or of a
-// roll-out that follows, has it looked at: a step costs a dozen requests at most when
-// nothing happens to them. What happens to a request has the Function looked at
-// again, which repeats that request and those that make sure before it. And a watch
-// that is dropped leaves Kiln with what it knew for a while; each write that conflicts
-// with what it does not know is tried again, ever more seldom.
+// What a Function may ask for. Each step of a user, with the build and the roll-out
+// that follow, costs less than ten requests when nothing happens to them. What happens to
+// one has the Function looked at again, which repeats that request and those that make
+// sure before it. And while watches are dropped Kiln does not know what it has done: each
+// time that it learns something, it may try in vain what is done already.
 const (
-	perStep  = 10
-	perFault = 5
-	perDrop  = 2
+	perStep   = 10
+	perFault  = 5
+	perMinute = 20
 	// perSecond is how much a Function may ask for in any second: a user who does all
 	// of a story within that, each step with its faults. The tries of what fails begin
 	// 5 ms apart, and get twice as far apart each time.
@@ -96,7 +95,7 @@ func (j *judge) verdict(w *weather) error {
 
 // allowed returns how many requests a Function may ask for. In the end it is deleted.
 func allowed(s *story, found *share, r round) int {
-	return perStep*(len(s.steps)+1) + perFault*found.faults + perDrop*r.tally.faults[string(dropped)]
+	return perStep*(len(s.steps)+1) + perFault*found.faults + int(perMinute*r.took.Minutes())
 }
 
 // most returns the Function of which there is the most.

@@ -60,8 +60,7 @@ type forecast struct {
 
 // day is a part of a run.
 type day struct {
-	// rate is the share of the requests that something happens to, and the
-	// probability with which a watch is dropped in each second.
+	// rate is the share of the requests that something happens to.
 	rate float64
 	// killed says that the controller is killed when the day begins, so that it has to
 	// start in that weather.

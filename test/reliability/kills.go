@@ -1,0 +1,451 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
+	"golang.org/x/sync/errgroup"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	netapi "knative.dev/networking/pkg/apis/networking"
+	"knative.dev/serving/pkg/apis/serving"
+	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
+
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/test"
+	"github.com/kiln-dev/kiln/test/images/relay/api"
+)
+
+const (
+	// killPatience is how long it may take until all is well after a kill.
+	killPatience = 5 * time.Minute
+	// again is how long it takes until what failed is tried again, as a user does.
+	again = time.Second
+	// calledName is the Function that is called all the time, and which nobody edits,
+	// and bareName the Service beside it that Kiln knows nothing of.
+	calledName, bareName = "called", "bare"
+)
+
+// victim is what is killed.
+type victim struct {
+	name string
+	kill func(context.Context, *kills) error
+}
+
+// victims are what Functions are built and served by.
+var victims = []victim{
+	{"Kiln's controller", pods("kiln-system", "app.kubernetes.io/component=controller")},
+	{"Kiln's webhook", pods("kiln-system", "app.kubernetes.io/component=webhook")},
+	{"Tekton's controller", pods("tekton-pipelines", "app.kubernetes.io/component=controller,app.kubernetes.io/part-of=tekton-pipelines")},
+	{"Serving's controller", pods("knative-serving", "app=controller")},
+	{"the registry", killRegistry},
+	{"CoreDNS", pods("kube-system", "k8s-app=kube-dns")},
+	{"the API server", pods("kube-system", "component=kube-apiserver")},
+	{"containerd", killContainerd},
+}
+
+// kills is a run in which what Functions are built and served by is killed.
+type kills struct {
+	clients   *test.Clients
+	namespace string
+	tools     string
+	relay     *test.Relay
+	killer    *test.Relay
+	functions int
+	edited    int
+	versions  int
+	begin     time.Time
+}
+
+// killsReport is what was found.
+type killsReport struct {
+	Kills []killReport `json:"kills"`
+}
+
+// killReport is what was found of one kill.
+type killReport struct {
+	Victim string `json:"victim"`
+	// Functions is how many there were, and Edited how many of them were edited.
+	Functions int `json:"functions"`
+	Edited    int `json:"edited"`
+	// Skipped tells why it was not killed.
+	Skipped string `json:"skipped,omitempty"`
+	// ReadyS is how long after it all Functions were Ready.
+	ReadyS float64 `json:"ready_s"`
+	// RefusedS is how long users could not edit.
+	RefusedS float64 `json:"refused_s"`
+	// Builds is how many TaskRuns there were.
+	Builds int `json:"builds"`
+	// Calls are the requests to the Function that is called, and Failed those without a
+	// good answer. BareCalls and BareFailed are those of the Service beside it.
+	Calls      int `json:"calls"`
+	Failed     int `json:"failed"`
+	BareCalls  int `json:"bare_calls"`
+	BareFailed int `json:"bare_failed"`
+	// Failure is the first of the Function.
+	Failure string `json:"failure,omitempty"`
+}
+
+// errSkipped says that a victim cannot be killed here.
+var errSkipped = errors.New("it does not run where this program can kill it")
+
+func (k *kills) say(format string, args ...any) {
+	fmt.Printf("%6.0f s  %s\n", time.Since(k.begin).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// runKills kills one after the other on the cluster that KUBECONFIG names: those whose
+// names match the expression.
+func runKills(ctx context.Context, relayImage, only string, functions, edited int) (r *killsReport, err error) {
+	wanted, err := regexp.Compile(only)
+	if err != nil {
+		return nil, fmt.Errorf("%q is no regular expression: %w", only, err)
+	}
+	k := &kills{functions: functions, edited: min(edited, functions), begin: time.Now()}
+	if k.clients, err = test.NewClients(); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, k.remove(context.WithoutCancel(ctx))) }()
+	if err := k.prepare(ctx, relayImage); err != nil {
+		return nil, err
+	}
+	r = &killsReport{}
+	calm := victim{"nothing", func(context.Context, *kills) error { return nil }}
+	for _, v := range append([]victim{calm}, victims...) {
+		if !wanted.MatchString(v.name) {
+			continue
+		}
+		found, err := k.one(ctx, v)
+		if err != nil {
+			return r, fmt.Errorf("%s was killed: %w", v.name, err)
+		}
+		r.Kills = append(r.Kills, found)
+	}
+	return r, r.verdict()
+}
+
+// verdict returns what is wrong: requests that failed to a Function and not to the
+// Service beside it.
+func (r *killsReport) verdict() error {
+	var wrong []error
+	for _, kill := range r.Kills {
+		if kill.Failed > 0 && kill.BareFailed == 0 {
+			wrong = append(wrong, fmt.Errorf("while %s was killed, %d of %d requests to a Function failed, and none to a Service beside it: %s",
+				kill.Victim, kill.Failed, kill.Calls, kill.Failure))
+		}
+	}
+	return errors.Join(wrong...)
+}
+
+// prepare makes all Functions, and waits until they are Ready.
+func (k *kills) prepare(ctx context.Context, relayImage string) (err error) {
+	for prefix, name := range map[string]*string{"kiln-kills-": &k.namespace, "kiln-kills-tools-": &k.tools} {
+		made, err := k.clients.Kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: prefix}}, metav1.CreateOptions{})
+		if err != nil {
+			return fmt.Errorf("failed to create namespace: %w", err)
+		}
+		*name = made.Name
+	}
+	nodes, err := k.clients.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: "node-role.kubernetes.io/control-plane"})
+	if err != nil || len(nodes.Items) != 1 {
+		return fmt.Errorf("failed to find the one node of the cluster: %w", err)
+	}
+	if k.relay, err = test.StartRelay(ctx, k.clients, k.tools, relayImage); err != nil {
+		return err
+	}
+	if k.killer, err = test.StartKiller(ctx, k.clients, k.tools, relayImage, nodes.Items[0].Name); err != nil {
+		return err
+	}
+	k.say("%d Functions, and one that is called all the time", k.functions)
+	called := newFunction(k.namespace, calledName, 0)
+	called.Spec.MinReplicas = new(int32(1))
+	all := []*v1alpha1.Function{called}
+	for i := range k.functions {
+		all = append(all, newFunction(k.namespace, nameOf(i), 0))
+	}
+	for _, fn := range all {
+		if _, err := k.clients.Kiln.ServerlessV1alpha1().Functions(fn.Namespace).Create(ctx, fn, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("failed to create Function: %w", err)
+		}
+	}
+	if err := k.untilReady(ctx); err != nil {
+		return err
+	}
+	return k.serveBare(ctx)
+}
+
+// serveBare serves the image of the Function that is called by a Service that Kiln
+// knows nothing of.
+func (k *kills) serveBare(ctx context.Context) error {
+	services := k.clients.Serving.ServingV1().Services(k.namespace)
+	of, err := services.Get(ctx, calledName, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("failed to get Service: %w", err)
+	}
+	svc := &servingv1.Service{ObjectMeta: metav1.ObjectMeta{Name: bareName, Labels: map[string]string{netapi.VisibilityLabelKey: serving.VisibilityClusterLocal}}}
+	svc.Spec = *of.Spec.DeepCopy()
+	svc.Spec.Template.Labels = nil
+	if _, err := services.Create(ctx, svc, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("failed to create Service: %w", err)
+	}
+	return test.Until(ctx, services, test.Named(bareName), func(found []*servingv1.Service) error {
+		if len(found) == 0 || !found[0].IsReady() {
+			return errors.New("the Service is not ready")
+		}
+		return nil
+	})
+}
+
+// one kills one victim while Functions are built and edited, and waits until all are
+// Ready.
+func (k *kills) one(ctx context.Context, v victim) (r killReport, err error) {
+	r.Victim, r.Functions, r.Edited = v.name, k.functions, k.edited
+	ctx, cancel := context.WithTimeout(ctx, killPatience)
+	defer cancel()
+	builds := test.Record[*pipelinev1.TaskRun](ctx, k.clients.Pipeline.TektonV1().TaskRuns(k.namespace), metav1.ListOptions{})
+	probes := map[string]*test.Prober{}
+	for _, name := range []string{calledName, bareName} {
+		if probes[name], err = k.relay.Probe(ctx, api.Request{Method: http.MethodGet, URL: "http://" + name + "." + k.namespace + ".svc.cluster.local"}); err != nil {
+			return r, err
+		}
+	}
+	k.versions++
+	before, err := k.clients.Pipeline.TektonV1().TaskRuns(k.namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return r, fmt.Errorf("failed to list TaskRuns: %w", err)
+	}
+	// Half of the edits come before it, the others while it is away.
+	half := k.edited / 2
+	if _, err := k.edit(ctx, 0, half); err != nil {
+		return r, err
+	}
+	if err := k.untilBuilding(ctx); err != nil {
+		return r, err
+	}
+	killed := time.Now()
+	if err := v.kill(ctx, k); errors.Is(err, errSkipped) {
+		r.Skipped = err.Error()
+	} else if err != nil {
+		return r, err
+	}
+	refused, err := k.edit(ctx, half, k.edited)
+	if err != nil {
+		return r, err
+	}
+	if err := k.untilReady(ctx); err != nil {
+		return r, err
+	}
+	r.ReadyS, r.RefusedS = time.Since(killed).Seconds(), refused.Seconds()
+	if err := k.read(ctx, probes, &r); err != nil {
+		return r, err
+	}
+	all, err := builds.Seen()
+	if err != nil {
+		return r, err
+	}
+	r.Builds = newIn(all, before.Items)
+	k.say("%s: all Ready after %.1f s, edits refused for %.1f s, %d builds of %d; %d of %d requests failed, %d of %d to the Service beside it %s",
+		v.name, r.ReadyS, r.RefusedS, r.Builds, k.edited, r.Failed, r.Calls, r.BareFailed, r.BareCalls, r.Failure)
+	return r, nil
+}
+
+// newIn returns how many TaskRuns are not among those there were.
+func newIn(all []*pipelinev1.TaskRun, before []pipelinev1.TaskRun) (n int) {
+	for _, tr := range all {
+		if !slices.ContainsFunc(before, func(old pipelinev1.TaskRun) bool { return old.UID == tr.UID }) {
+			n++
+		}
+	}
+	return n
+}
+
+// read reads what has become of the requests.
+func (k *kills) read(ctx context.Context, probes map[string]*test.Prober, r *killReport) error {
+	return patiently(ctx, func() error {
+		for name, probe := range probes {
+			found, err := probe.Stop(ctx)
+			if err != nil {
+				return err
+			}
+			delete(probes, name)
+			if name == bareName {
+				r.BareCalls, r.BareFailed = found.Requests, found.Failed
+				continue
+			}
+			r.Calls, r.Failed = found.Requests, found.Failed
+			if found.Failed > 0 {
+				first := found.Failures[0]
+				r.Failure = strings.TrimSpace(fmt.Sprintf("%d %s %s", first.Answer.Status, first.Answer.Error, first.Answer.Body))
+			}
+		}
+		return nil
+	})
+}
+
+// patiently tries again what fails, as a user does, until it succeeds or ctx ends.
+func patiently(ctx context.Context, try func() error) error {
+	for {
+		err := try()
+		if err == nil {
+			return nil
+		}
+		pause(ctx, again)
+		if ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// edit edits the Functions from one to another, and returns how long that was refused.
+func (k *kills) edit(ctx context.Context, from, to int) (refused time.Duration, err error) {
+	begin := time.Now()
+	var mu sync.Mutex
+	g, ctx := errgroup.WithContext(ctx)
+	for i := from; i < to; i++ {
+		name := nameOf((i + k.versions*k.edited) % k.functions)
+		patch := fmt.Appendf(nil, `{"spec":{"source":%q}}`, newFunction(k.namespace, name, k.versions).Spec.Source)
+		g.Go(func() error {
+			first := true
+			return patiently(ctx, func() error {
+				_, err := k.clients.Kiln.ServerlessV1alpha1().Functions(k.namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+				if err == nil && !first {
+					mu.Lock()
+					refused = max(refused, time.Since(begin))
+					mu.Unlock()
+				}
+				first = false
+				return err
+			})
+		})
+	}
+	return refused, g.Wait()
+}
+
+// untilBuilding waits until a build runs.
+func (k *kills) untilBuilding(ctx context.Context) error {
+	return test.Until(ctx, k.clients.Pipeline.TektonV1().TaskRuns(k.namespace), metav1.ListOptions{}, func(found []*pipelinev1.TaskRun) error {
+		for _, tr := range found {
+			if tr.HasStarted() && !tr.IsDone() {
+				return nil
+			}
+		}
+		return errors.New("no build runs")
+	})
+}
+
+// untilReady waits until all Functions are Ready as they are now.
+func (k *kills) untilReady(ctx context.Context) error {
+	return patiently(ctx, func() error {
+		return test.Until(ctx, k.clients.Kiln.ServerlessV1alpha1().Functions(k.namespace), metav1.ListOptions{}, func(found []*v1alpha1.Function) error {
+			for _, fn := range found {
+				if err := test.Healed(fn); err != nil {
+					return fmt.Errorf("Function %s: %w", fn.Name, err)
+				}
+			}
+			return nil
+		})
+	})
+}
+
+// remove deletes all that was made.
+func (k *kills) remove(ctx context.Context) (err error) {
+	for _, name := range []string{k.namespace, k.tools} {
+		if name != "" {
+			err = errors.Join(err, patiently(ctx, func() error {
+				return k.clients.Kube.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{})
+			}))
+		}
+	}
+	return err
+}
+
+func nameOf(i int) string { return fmt.Sprintf("fn-%03d", i) }
+
+// newFunction returns a Function with nothing to install. Each version has another source.
+func newFunction(namespace, name string, version int) *v1alpha1.Function {
+	return &v1alpha1.Function{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: v1alpha1.FunctionSpec{
+			Runtime: "nodejs24", Source: fmt.Sprintf("// %s\nmodule.exports = { main: () => 'version %d' };\n", name, version),
+		},
+	}
+}
+
+// pods kills the processes of all pods that are selected. The kubelet starts them again.
+func pods(namespace, selector string) func(context.Context, *kills) error {
+	return func(ctx context.Context, k *kills) error {
+		found, err := k.clients.Kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+		if err != nil {
+			return fmt.Errorf("failed to list pods: %w", err)
+		}
+		if len(found.Items) == 0 {
+			return errSkipped
+		}
+		for _, pod := range found.Items {
+			for _, status := range pod.Status.ContainerStatuses {
+				_, id, _ := strings.Cut(status.ContainerID, "://")
+				// Who kills the API server is not told that it is done.
+				if _, err := k.killer.Kill(ctx, id); err != nil && !strings.Contains(pod.Name, "apiserver") {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+}
+
+// killContainerd kills containerd in the node. Its containers go on.
+func killContainerd(ctx context.Context, k *kills) error {
+	_, err := k.killer.KillProgram(ctx, "/usr/local/bin/containerd")
+	return err
+}
+
+// ownEngine is where the local cluster's own Docker listens.
+const ownEngine = "/run/kiln/docker.sock"
+
+// killRegistry kills the process of the local cluster's registry. Docker starts it
+// again, which it would not if it was asked to kill it.
+func killRegistry(ctx context.Context, _ *kills) error {
+	inspect := exec.CommandContext(ctx, "docker", "inspect", "--format", "{{.State.Pid}}", "kiln-registry")
+	if _, err := os.Stat(ownEngine); err == nil && os.Getenv("DOCKER_HOST") == "" {
+		inspect.Env = append(os.Environ(), "DOCKER_HOST=unix://"+ownEngine)
+	}
+	output, err := inspect.Output()
+	if err != nil {
+		return errSkipped
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(output)))
+	if err != nil || pid <= 1 || syscall.Kill(pid, syscall.SIGKILL) != nil {
+		return errSkipped
+	}
+	return nil
+}
