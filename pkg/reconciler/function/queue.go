@@ -52,8 +52,8 @@ import (
 const (
 	// openRetry is how long it takes until the queue is tried to be opened again.
 	openRetry = time.Second
-	// openPatience is how long an attempt may take. Nothing is built meanwhile, so that
-	// an answer that has got lost must not be waited for.
+	// openPatience is how long each page of builds may take to come. Nothing is built
+	// meanwhile, so that an answer that has got lost must not be waited for.
 	openPatience = 10 * time.Second
 )
 
@@ -166,8 +166,6 @@ func (l *queueLeader) Demote(bucket pkgreconciler.Bucket) {
 // the order in which they came, and all builds that run. Who leads must not rely
 // on a cache for these, as the leader before may just have started some.
 func (l *queueLeader) open(ctx context.Context, bucket pkgreconciler.Bucket) error {
-	ctx, cancel := context.WithTimeout(ctx, openPatience)
-	defer cancel()
 	all, err := l.functions.List(labels.Everything())
 	if err != nil {
 		return fmt.Errorf("failed to list Functions: %w", err)
@@ -180,6 +178,8 @@ func (l *queueLeader) open(ctx context.Context, bucket pkgreconciler.Bucket) err
 	}
 	return l.queue.Open(waiting, func() (running []queue.Build, err error) {
 		list := pager.New(pager.SimplePageFunc(func(opts metav1.ListOptions) (runtime.Object, error) {
+			ctx, cancel := context.WithTimeout(ctx, openPatience)
+			defer cancel()
 			return l.tekton.TektonV1().TaskRuns(metav1.NamespaceAll).List(ctx, opts)
 		}))
 		err = list.EachListItem(ctx, metav1.ListOptions{LabelSelector: ChildSelector}, func(obj runtime.Object) error {
