@@ -32,6 +32,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -176,6 +177,91 @@ func TestGit(t *testing.T) {
 			wantWords(t, condition.Message, `it has no branch and no tag "nowhere"`)
 		})
 	}
+}
+
+// setToken says which token the server of sources wants.
+func (e *env) setToken(server, token string) {
+	e.Helper()
+	answer, err := relay.Call(e.ctx, api.Request{Method: http.MethodPost, URL: server + "/token?token=" + url.QueryEscape(token)})
+	if err != nil || answer.Status != http.StatusOK {
+		e.Fatalf("failed to set the token: %+v, %v", answer, err)
+	}
+}
+
+// letKilnRead lets Kiln's controller read a Secret of the test's namespace.
+func (e *env) letKilnRead(secret string) {
+	e.Helper()
+	meta := metav1.ObjectMeta{Name: "kiln-follows"}
+	if _, err := clients.Kube.RbacV1().Roles(e.namespace).Create(e.ctx, &rbacv1.Role{
+		ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{secret}, Verbs: []string{"get"}}},
+	}, metav1.CreateOptions{}); err != nil {
+		e.Fatal(err)
+	}
+	if _, err := clients.Kube.RbacV1().RoleBindings(e.namespace).Create(e.ctx, &rbacv1.RoleBinding{
+		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: test.SystemNamespace, Name: "controller"}},
+	}, metav1.CreateOptions{}); err != nil {
+		e.Fatal(err)
+	}
+}
+
+// TestFollow wants that a push is built by itself: once, also where the server wants
+// credentials that Kiln has been allowed to read, and that these cause no build. It
+// sets how often branches are asked for, and so runs alone.
+func TestFollow(t *testing.T) {
+	e := newEnv(t)
+	configure(e, config.BuildConfigName, func(data map[string]string) { data["follow-interval"] = config.LeastFollowInterval.String() })
+	server := e.startSources()
+	e.setToken(server, "first-t0ken")
+	secrets := clients.Kube.CoreV1().Secrets(e.namespace)
+	if _, err := secrets.Create(e.ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "git"}, StringData: map[string]string{"token": "first-t0ken"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	of := func(name, path, secret string) *v1alpha1.Function {
+		fn := function("")
+		fn.Name = name
+		fn.Spec.Git = &v1alpha1.GitSource{URL: server + path, Revision: "main", ContextDir: "functions/nodejs", SecretName: secret}
+		return e.create(fn)
+	}
+	public, private := of("public", "/git", ""), of("private", "/private/git", "git")
+	public, private = e.until(public, test.Ready), e.until(private, test.Ready)
+	e.wantAnswer(public, "{}", "1 7200000")
+	e.wantAnswer(private, "{}", "1 7200000")
+
+	_, condition := e.untilCondition(private, apis.Condition{
+		Type: v1alpha1.FunctionConditionSourceFollowed, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonSourceNotFollowed,
+	})
+	wantWords(t, condition.Message, "Kiln may not read Secret git")
+	public, condition = e.untilCondition(public, apis.Condition{
+		Type: v1alpha1.FunctionConditionSourceFollowed, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonSourceUpdated,
+	})
+	first := public.Status.Source.Commit
+	wantWords(t, condition.Message, first)
+
+	e.letKilnRead("git")
+	if answer, err := relay.Call(e.ctx, api.Request{Method: http.MethodPost, URL: server + "/move/main?to=next"}); err != nil || answer.Status != http.StatusOK {
+		t.Fatalf("failed to push: %+v, %v", answer, err)
+	}
+	rebuilt := func(fn *v1alpha1.Function) error {
+		if fn.Status.Build.Reason != builds.ReasonCommitChanged || fn.Status.Source.Commit == first {
+			return fmt.Errorf("%s is of commit %s, built since %s", fn.Name, fn.Status.Source.Commit, fn.Status.Build.Reason)
+		}
+		return test.Ready(fn)
+	}
+	for _, fn := range []*v1alpha1.Function{public, private} {
+		fn = e.until(fn, rebuilt)
+		e.wantAnswerSoon(fn, "2 7200000")
+		if fn.Status.Build.Commit != fn.Status.Source.Commit {
+			t.Errorf("%s: the build was of commit %s, and has fetched %s", fn.Name, fn.Status.Build.Commit, fn.Status.Source.Commit)
+		}
+	}
+	e.wantBuilds(4)
+
+	e.setToken(server, "second-t0ken")
+	edit(e, secrets, "git", func(secret *corev1.Secret) { secret.Data = map[string][]byte{"token": []byte("second-t0ken")} })
+	// What is edited next would be built with it, if there were anything to build.
+	e.until(e.edit(private, setEnv("A", "b")), test.Ready)
+	e.wantBuilds(4)
 }
 
 // pushArtifact pushes archives as one artifact to a registry that Kiln pushes to,
@@ -355,14 +441,7 @@ func TestArchiveCredentials(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	server := e.startSources()
-	setToken := func(token string) {
-		t.Helper()
-		answer, err := relay.Call(e.ctx, api.Request{Method: http.MethodPost, URL: server + "/token?token=" + url.QueryEscape(token)})
-		if err != nil || answer.Status != http.StatusOK {
-			t.Fatalf("failed to set the token: %+v, %v", answer, err)
-		}
-	}
-	setToken("first-t0ken")
+	e.setToken(server, "first-t0ken")
 	without := archived("nodejs24", v1alpha1.ArchiveSource{URL: server + "/private/nodejs-1.zip"})
 	without.Name = "without"
 	_, condition := e.untilCondition(e.create(without), apis.Condition{
@@ -387,7 +466,7 @@ func TestArchiveCredentials(t *testing.T) {
 	e.wantAnswer(fn, "{}", "1 7200000")
 	e.wantBuilds(2)
 
-	setToken("second-t0ken")
+	e.setToken(server, "second-t0ken")
 	edit(e, secrets, "store", func(secret *corev1.Secret) { secret.Data = map[string][]byte{"token": []byte("second-t0ken")} })
 	// What is edited next would be built with it, if there were anything to build.
 	fn = e.until(e.edit(fn, setEnv("A", "b")), test.Ready)

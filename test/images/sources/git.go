@@ -21,6 +21,7 @@ import (
 	"io"
 	"log"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/go-git/go-billy/v5/memfs"
@@ -37,9 +38,15 @@ import (
 	"github.com/kiln-dev/kiln/pkg/sources/sourcestest"
 )
 
+// gitRepository is the one that the server has, which is pushed to while it is read.
+type gitRepository struct {
+	mu    sync.RWMutex
+	store *memory.Storage
+}
+
 // newRepository returns a repository with a function of each language in functions:
 // of version 1 on the branch main, and of version 2 on next.
-func newRepository() *memory.Storage {
+func newRepository() *gitRepository {
 	store := memory.NewStorage()
 	files := memfs.New()
 	repository, err := git.Init(store, files)
@@ -63,7 +70,44 @@ func newRepository() *memory.Storage {
 		must(err)
 		must(store.SetReference(plumbing.NewHashReference(plumbing.NewBranchReferenceName(branch), commit)))
 	}
-	return store
+	return &gitRepository{store: store}
+}
+
+// move has a branch be where another is, as a push has it.
+func (r *gitRepository) move(branch, to string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ref, err := r.store.Reference(plumbing.NewBranchReferenceName(to))
+	if err != nil {
+		return err
+	}
+	return r.store.SetReference(plumbing.NewHashReference(plumbing.NewBranchReferenceName(branch), ref.Hash()))
+}
+
+// branches tells which branches there are.
+func (r *gitRepository) branches() *packp.AdvRefs {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	refs := packp.NewAdvRefs()
+	for _, branch := range []string{"main", "next"} {
+		ref, err := r.store.Reference(plumbing.NewBranchReferenceName(branch))
+		must(err)
+		must(refs.AddReference(ref))
+	}
+	must(refs.Capabilities.Set(capability.Shallow))
+	must(refs.Capabilities.Set(capability.AllowReachableSHA1InWant))
+	return refs
+}
+
+// answer returns the answer to who wants commits.
+func (r *gitRepository) answer(request *packp.UploadPackRequest) (*packp.UploadPackResponse, error) {
+	packed := &bytes.Buffer{}
+	if _, err := packfile.NewEncoder(packed, r.store, false).Encode(objectsOf(r.store, request.Wants), 0); err != nil {
+		return nil, err
+	}
+	response := packp.NewUploadPackResponseWithPackfile(request, io.NopCloser(packed))
+	response.Shallows = request.Wants
+	return response, nil
 }
 
 func must(err error) {
@@ -73,34 +117,41 @@ func must(err error) {
 }
 
 // serveGit serves the branches of a repository at /git, by Git's protocol, to who
-// wants the latest of them, or a commit: the history of neither.
-func serveGit(mux *http.ServeMux, store *memory.Storage) {
-	mux.HandleFunc("GET /git/info/refs", func(w http.ResponseWriter, _ *http.Request) {
-		refs := packp.NewAdvRefs()
-		refs.Prefix = [][]byte{[]byte("# service=git-upload-pack"), pktline.Flush}
-		for _, branch := range []string{"main", "next"} {
-			ref, err := store.Reference(plumbing.NewBranchReferenceName(branch))
-			must(err)
-			must(refs.AddReference(ref))
+// wants the latest of them, or a commit: the history of neither. At /private/git it
+// does so for those who may read. Who posts to /move/BRANCH has it
+// moved to where another is.
+func serveGit(mux *http.ServeMux, r *gitRepository, mayRead func(*http.Request) bool) {
+	public := http.NewServeMux()
+	mux.Handle("/git/", public)
+	mux.HandleFunc("/private/git/", func(w http.ResponseWriter, request *http.Request) {
+		if !mayRead(request) {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
 		}
-		must(refs.Capabilities.Set(capability.Shallow))
-		must(refs.Capabilities.Set(capability.AllowReachableSHA1InWant))
+		http.StripPrefix("/private", public).ServeHTTP(w, request)
+	})
+	mux.HandleFunc("POST /move/{branch}", func(w http.ResponseWriter, request *http.Request) {
+		if err := r.move(request.PathValue("branch"), request.FormValue("to")); err != nil {
+			w.WriteHeader(http.StatusNotFound)
+		}
+	})
+	public.HandleFunc("GET /git/info/refs", func(w http.ResponseWriter, _ *http.Request) {
+		refs := r.branches()
+		refs.Prefix = [][]byte{[]byte("# service=git-upload-pack"), pktline.Flush}
 		w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
 		answer(w, refs.Encode)
 	})
-	mux.HandleFunc("POST /git/git-upload-pack", func(w http.ResponseWriter, r *http.Request) {
+	public.HandleFunc("POST /git/git-upload-pack", func(w http.ResponseWriter, asked *http.Request) {
 		request := packp.NewUploadPackRequest()
-		if err := request.UploadRequest.Decode(r.Body); err != nil || len(request.Wants) == 0 {
+		if err := request.UploadRequest.Decode(asked.Body); err != nil || len(request.Wants) == 0 {
 			w.WriteHeader(http.StatusBadRequest)
 			return
 		}
-		packed := &bytes.Buffer{}
-		if _, err := packfile.NewEncoder(packed, store, false).Encode(objectsOf(store, request.Wants), 0); err != nil {
+		response, err := r.answer(request)
+		if err != nil {
 			w.WriteHeader(http.StatusNotFound)
 			return
 		}
-		response := packp.NewUploadPackResponseWithPackfile(request, io.NopCloser(packed))
-		response.Shallows = request.Wants
 		w.Header().Set("Content-Type", "application/x-git-upload-pack-result")
 		answer(w, response.Encode)
 	})

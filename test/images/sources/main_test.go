@@ -85,4 +85,19 @@ func TestGit(t *testing.T) {
 		// The same by the commit.
 		revision = commit
 	}
+	moved, err := http.Post(server.URL+"/move/main?to=next", "", http.NoBody)
+	if err != nil || moved.StatusCode != http.StatusOK {
+		t.Fatalf("failed to move a branch: %v, %v", moved, err)
+	}
+	moved.Body.Close()
+	next, err := fetch.Git{URL: server.URL + "/git", Revision: "next"}.Resolve(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if main, err := (fetch.Git{URL: server.URL + "/git", Revision: "main"}).Resolve(t.Context()); err != nil || main != next || main == revision {
+		t.Errorf("main is at %s, %v, want %s, which is not %s", main, err, next, revision)
+	}
+	if _, err := (fetch.Git{URL: server.URL + "/private/git", Revision: "main"}).Resolve(t.Context()); sources.ExitCode(err) != sources.ExitRefused {
+		t.Errorf("without the token: %v", err)
+	}
 }
