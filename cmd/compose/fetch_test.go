@@ -23,6 +23,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"strings"
@@ -206,5 +207,37 @@ func TestCarryOutFetched(t *testing.T) {
 	writeFile(t, o.sourceFile, []byte(`{"digest": "x"}`))
 	if err := o.carryOut(t.Context()); err == nil || !strings.Contains(err.Error(), "is no digest") {
 		t.Errorf("carryOut() = %v of a source without a digest", err)
+	}
+}
+
+// TestFetchTellsCommit wants that who follows a branch is told which commit cannot be
+// used.
+func TestFetchTellsCommit(t *testing.T) {
+	repository := t.TempDir()
+	git := func(args ...string) string {
+		t.Helper()
+		command := exec.CommandContext(t.Context(), "git", args...)
+		command.Dir = repository
+		command.Env = append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1", "HOME="+repository,
+			"GIT_AUTHOR_NAME=A", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=A", "GIT_COMMITTER_EMAIL=a@example.com")
+		out, err := command.CombinedOutput()
+		if err != nil {
+			t.Fatalf("git %v: %v\n%s", args, err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	git("init", "-q", "-b", "main")
+	writeFile(t, filepath.Join(repository, "README.md"), []byte("no function"))
+	git("add", "README.md")
+	git("commit", "-qm", "x")
+
+	result := filepath.Join(t.TempDir(), "result")
+	args, _ := fetching(t, nil, "--git="+repository, "--revision=main", "--origin-file="+result)
+	err := fetchSource(t.Context(), args)
+	if err == nil || !strings.Contains(err.Error(), "handler.js") || sources.ExitCode(err) != sources.ExitRefused {
+		t.Errorf("fetchSource() = %v (exit code %d)", err, sources.ExitCode(err))
+	}
+	if got, want := readFile(t, result), "sha1:"+git("rev-parse", "HEAD"); !strings.Contains(got, want) {
+		t.Errorf("the result is %s, want %s", got, want)
 	}
 }

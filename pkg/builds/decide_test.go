@@ -17,6 +17,7 @@ limitations under the License.
 package builds
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -66,6 +67,18 @@ func credentials(version string) func(*Request) {
 	return func(r *Request) { r.CredentialsVersion = version }
 }
 
+// commit sets the commit that a branch was found at.
+func commit(hash string) func(*Request) {
+	return func(r *Request) { r.Commit = hash }
+}
+
+// of returns a build that was started for a commit, and has fetched another.
+func of(name string, state State, asked, fetched string) Build {
+	b := build(name, state, want(commit(asked)))
+	b.Fetched = fetched
+	return b
+}
+
 func TestDecide(t *testing.T) {
 	refused := build("a", Failed, want(credentials("1")))
 	refused.Refused, refused.Attempt = true, 1
@@ -110,6 +123,36 @@ func TestDecide(t *testing.T) {
 		// decision is what is expected.
 		decision Decision
 	}{
+		"a commit was found, and its build is planned": {
+			want:     want(commit("c2")),
+			known:    Known{ImageTag: tagA, Last: new(of("", Planned, "c2", "")), Existing: []Build{of("a", Succeeded, "", "c1")}},
+			decision: again(unlessThere(ReasonFirstBuild)),
+		},
+		"the build of a commit that was found runs": {
+			want:     want(commit("c2")),
+			known:    Known{ImageTag: tagA, Last: new(of("", Planned, "c2", "")), Existing: []Build{of("a", Succeeded, "", "c1"), of("b", Running, "c2", "")}},
+			decision: follow("b"),
+		},
+		"the build of a commit has fetched a newer one": {
+			want:     want(commit("c3")),
+			known:    Known{ImageTag: tagA, Last: new(of("b", Succeeded, "c2", "c3")), Existing: []Build{of("b", Succeeded, "c2", "c3")}},
+			decision: follow("b"),
+		},
+		"the build of a commit is done, and its TaskRun is gone": {
+			want:     want(commit("c2")),
+			known:    Known{ImageTag: tagA, Last: new(of("b", Succeeded, "c2", ""))},
+			decision: use,
+		},
+		"the build of a commit has failed": {
+			want:     want(commit("c2")),
+			known:    Known{ImageTag: tagA, Last: new(of("b", Failed, "c2", "c2"))},
+			decision: Decision{Action: Stay},
+		},
+		"any commit will do": {
+			want:     want(),
+			known:    Known{ImageTag: tagA, Last: new(of("b", Succeeded, "c2", "c2")), Existing: []Build{of("b", Succeeded, "c2", "c2")}},
+			decision: follow("b"),
+		},
 		"a failed attempt is still seen, and the next one is not yet": {
 			want:     want(credentials("2")),
 			known:    Known{Last: &retrying, Existing: []Build{refused}},
@@ -578,4 +621,36 @@ func TestDependencies(t *testing.T) {
 			"k8s.io/client-go/kubernetes",
 		},
 	})
+}
+
+// TestIsSettled wants that a branch that moves gives up no build that has begun, or is
+// to be tried again.
+func TestIsSettled(t *testing.T) {
+	transient := build("a", Failed, want())
+	transient.Attempt, transient.Transient, transient.Ended = 1, true, noon
+	exhausted := transient
+	exhausted.Attempt = MaxAttempts
+	for name, tc := range map[string]struct {
+		last *Build
+		want bool
+	}{
+		"no build":                  {nil, false},
+		"planned":                   {new(build("", Planned, want())), false},
+		"runs":                      {new(build("a", Running, want())), false},
+		"succeeded":                 {new(build("a", Succeeded, want())), true},
+		"failed":                    {new(build("a", Failed, want())), true},
+		"failed, and tried again":   {&transient, false},
+		"failed, and given up":      {&exhausted, true},
+		"of other inputs":           {new(build("a", Succeeded, want(b))), false},
+		"a rebuild is asked for":    {new(build("a", Succeeded, want())), false},
+		"the rebuild was asked for": {new(build("a", Succeeded, want(x))), true},
+	} {
+		request := want()
+		if strings.Contains(name, "rebuild") {
+			request = want(x)
+		}
+		if got := (&Known{Last: tc.last}).IsSettled(request); got != tc.want {
+			t.Errorf("%s: IsSettled() = %t, want %t", name, got, tc.want)
+		}
+	}
 }
