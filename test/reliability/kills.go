@@ -104,7 +104,7 @@ type killReport struct {
 	ReadyS float64 `json:"ready_s"`
 	// RefusedS is how long users could not edit.
 	RefusedS float64 `json:"refused_s"`
-	// Builds is how many TaskRuns there were.
+	// Builds is how many TaskRuns there are more, of which each Function keeps the last.
 	Builds int `json:"builds"`
 	// Calls are the requests to the Function that is called, and Failed those without a
 	// good answer. BareCalls and BareFailed are those of the Service beside it.
@@ -231,7 +231,6 @@ func (k *kills) one(ctx context.Context, v victim) (r killReport, err error) {
 	r.Victim, r.Functions, r.Edited = v.name, k.functions, k.edited
 	ctx, cancel := context.WithTimeout(ctx, killPatience)
 	defer cancel()
-	builds := test.Record[*pipelinev1.TaskRun](ctx, k.clients.Pipeline.TektonV1().TaskRuns(k.namespace), metav1.ListOptions{})
 	probes := map[string]*test.Prober{}
 	for _, name := range []string{calledName, bareName} {
 		if probes[name], err = k.relay.Probe(ctx, api.Request{Method: http.MethodGet, URL: "http://" + name + "." + k.namespace + ".svc.cluster.local"}); err != nil {
@@ -268,18 +267,18 @@ func (k *kills) one(ctx context.Context, v victim) (r killReport, err error) {
 	if err := k.read(ctx, probes, &r); err != nil {
 		return r, err
 	}
-	all, err := builds.Seen()
+	after, err := k.clients.Pipeline.TektonV1().TaskRuns(k.namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return r, err
+		return r, fmt.Errorf("failed to list TaskRuns: %w", err)
 	}
-	r.Builds = newIn(all, before.Items)
+	r.Builds = newIn(after.Items, before.Items)
 	k.say("%s: all Ready after %.1f s, edits refused for %.1f s, %d builds of %d; %d of %d requests failed, %d of %d to the Service beside it %s",
 		v.name, r.ReadyS, r.RefusedS, r.Builds, k.edited, r.Failed, r.Calls, r.BareFailed, r.BareCalls, r.Failure)
 	return r, nil
 }
 
 // newIn returns how many TaskRuns are not among those there were.
-func newIn(all []*pipelinev1.TaskRun, before []pipelinev1.TaskRun) (n int) {
+func newIn(all, before []pipelinev1.TaskRun) (n int) {
 	for _, tr := range all {
 		if !slices.ContainsFunc(before, func(old pipelinev1.TaskRun) bool { return old.UID == tr.UID }) {
 			n++
