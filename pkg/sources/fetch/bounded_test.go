@@ -21,6 +21,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-containerregistry/pkg/name"
+
 	"github.com/kiln-dev/kiln/pkg/sources"
 )
 
@@ -38,5 +40,21 @@ func TestBounded(t *testing.T) {
 	}
 	if err == nil || !strings.Contains(err.Error(), "its registry redirects from https to http") || sources.ExitCode(err) != sources.ExitRefused {
 		t.Errorf("RoundTrip() = %v", err)
+	}
+}
+
+func TestIsPlain(t *testing.T) {
+	a := Archive{Insecure: []string{"10.0.0.5:5000"}}
+	for registry, want := range map[string]bool{
+		"10.0.0.5:5000": true, "127.0.0.1:5000": true, "[::1]:5000": true, "localhost:5000": true,
+		"10.0.0.5:5001": false, "192.168.0.1:5000": false, "registry.example.com": false,
+	} {
+		parsed, err := name.NewRegistry(registry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := a.isPlain(parsed); got != want {
+			t.Errorf("isPlain(%s) = %v, want %v", registry, got, want)
+		}
 	}
 }

@@ -138,13 +138,20 @@ func (c Credentials) client() (*http.Client, error) {
 	return &http.Client{Transport: transport, CheckRedirect: checkRedirect}, nil
 }
 
-// checkRedirect keeps what was asked for in secret from being sent in the open.
+// checkRedirect keeps what was asked for in secret from being sent in the open, and
+// credentials, and where they were used, from being sent to another server than the
+// one that they are for: net/http sends them to its subdomains and other ports.
 func checkRedirect(request *http.Request, via []*http.Request) error {
 	if len(via) > maxRedirects {
 		return sources.Refuse("its server redirects more than %d times", maxRedirects)
 	}
 	if request.URL.Scheme != "https" && via[0].URL.Scheme == "https" {
 		return sources.Refuse("its server redirects from https to %s", request.URL.Scheme)
+	}
+	if request.URL.Host != via[0].URL.Host {
+		for _, name := range []string{"Authorization", "Referer", "X-Amz-Security-Token"} {
+			request.Header.Del(name)
+		}
 	}
 	return nil
 }
@@ -193,7 +200,12 @@ func (a Archive) Fetch(ctx context.Context, to io.Writer, limits sources.Limits)
 	case strings.HasPrefix(a.URL, S3Scheme):
 		open = a.openObject
 	}
+	watchdog := time.AfterFunc(patience, func() { cancel(errSilent) })
+	defer watchdog.Stop()
 	content, size, err := open(ctx)
+	if errors.Is(context.Cause(ctx), errSilent) {
+		return Fetched{}, sources.Unreachable("%w", errSilent)
+	}
 	if err != nil {
 		return Fetched{}, err
 	}
@@ -201,8 +213,7 @@ func (a Archive) Fetch(ctx context.Context, to io.Writer, limits sources.Limits)
 	if size > limits.Download {
 		return Fetched{}, tooLarge(limits)
 	}
-	watchdog := time.AfterFunc(patience, func() { cancel(errSilent) })
-	defer watchdog.Stop()
+	watchdog.Reset(patience)
 	body := &watched{Reader: content, heard: func() { watchdog.Reset(patience) }}
 	return a.save(ctx, to, body, limits)
 }

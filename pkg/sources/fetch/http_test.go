@@ -202,6 +202,37 @@ func TestTrust(t *testing.T) {
 	}
 }
 
+// TestRedirectToOthers wants that another server learns nothing of the one that
+// redirects to it, be it another port of the same host.
+func TestRedirectToOthers(t *testing.T) {
+	var got http.Header
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got = r.Header
+		_, _ = w.Write([]byte("x"))
+	}))
+	t.Cleanup(other.Close)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Header.Get("Authorization") == "":
+			w.WriteHeader(http.StatusUnauthorized)
+		case r.URL.Path == "/first":
+			http.Redirect(w, r, "/second", http.StatusFound)
+		default:
+			http.Redirect(w, r, other.URL+"/archive", http.StatusFound)
+		}
+	}))
+	t.Cleanup(server.Close)
+	a := fetch.Archive{URL: server.URL + "/first?signature=secret", Credentials: secret(t, map[string]string{"username": "a", "password": "b"})}
+	if _, err := a.Fetch(t.Context(), &bytes.Buffer{}, limits); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"Authorization", "Referer"} {
+		if got.Get(name) != "" {
+			t.Errorf("another server is told %s: %s", name, got.Get(name))
+		}
+	}
+}
+
 // full is a disk without room.
 type full struct{}
 

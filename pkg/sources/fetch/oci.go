@@ -21,6 +21,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -66,7 +67,7 @@ func (a Archive) openArtifact(ctx context.Context) (content io.ReadCloser, size 
 	if err != nil {
 		return nil, 0, err
 	}
-	answers := &bounded{RoundTripper: client.Transport, secure: ref.Context().Scheme() == "https"}
+	answers := &bounded{RoundTripper: client.Transport, secure: !a.isPlain(ref.Context().Registry)}
 	puller, err := remote.NewPuller(remote.WithAuthFromKeychain(keychain), remote.WithTransport(answers))
 	if err != nil {
 		return nil, 0, err
@@ -101,6 +102,17 @@ func (a Archive) reference() (name.Reference, error) {
 		return name.ParseReference(text, name.Insecure)
 	}
 	return ref, err
+}
+
+// isPlain says whether the registry may be spoken to in the open: one that is
+// configured so, or is on this machine. The library does that with all private
+// addresses.
+func (a Archive) isPlain(registry name.Registry) bool {
+	host, _, err := net.SplitHostPort(registry.RegistryStr())
+	if err != nil {
+		host = registry.RegistryStr()
+	}
+	return slices.Contains(a.Insecure, registry.RegistryStr()) || host == "localhost" || net.ParseIP(host).IsLoopback()
 }
 
 // onlyLayer returns the layer that is the archive.
