@@ -64,6 +64,9 @@ func Folder(to io.Writer, dir string) (files int, err error) {
 		}
 		return write(archive, root, name, entry.Type())
 	})
+	if err == nil && files == 0 {
+		err = errors.New("there is nothing to pack: it is empty, or all of it is ignored")
+	}
 	if err := errors.Join(err, archive.Close(), packed.Close()); err != nil {
 		return 0, fmt.Errorf("failed to pack folder: %w", err)
 	}

@@ -187,6 +187,8 @@ func TestFolderErrors(t *testing.T) {
 		contents map[string]string
 		want     string
 	}{
+		"nothing":           {map[string]string{}, "there is nothing to pack"},
+		"all is ignored":    {map[string]string{".gitignore": "*\n", "handler.js": ""}, "there is nothing to pack"},
 		"a link out":        {map[string]string{"out": "-> ../x"}, `link "out" in it leads out of it, to "../x"`},
 		"a bad pattern":     {map[string]string{".dockerignore": "[\n"}, "failed to read .dockerignore"},
 		"patterns nowhere":  {map[string]string{".dockerignore/": ""}, "failed to read .dockerignore"},
