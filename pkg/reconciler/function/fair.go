@@ -24,6 +24,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	pkgreconciler "knative.dev/pkg/reconciler"
+
+	"github.com/kiln-dev/kiln/pkg/turns"
 )
 
 // fairQueueName is the name that metrics have for the queue of Functions.
@@ -53,7 +55,7 @@ func newFairQueue(enqueue func(types.NamespacedName)) *fairQueue {
 	return &fairQueue{
 		keys: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[types.NamespacedName]{
 			Name:  fairQueueName,
-			Queue: &turns{waiting: map[string][]types.NamespacedName{}},
+			Queue: turns.New(),
 		}),
 		enqueue: enqueue,
 		handed:  map[types.NamespacedName]chan struct{}{},
@@ -135,43 +137,4 @@ func (q *fairQueue) AddObject(obj any) {
 	if key, err := cache.DeletionHandlingObjectToName(obj); err == nil {
 		q.Add(types.NamespacedName(key))
 	}
-}
-
-// turns is the order in which keys leave a work queue: one of each namespace in
-// turn, and those of a namespace as they came.
-type turns struct {
-	waiting map[string][]types.NamespacedName
-	// next has the namespaces that wait, the one whose turn it is first.
-	next []string
-	len  int
-}
-
-// Touch implements workqueue.Queue: who asks again keeps its place.
-func (*turns) Touch(types.NamespacedName) {}
-
-// Push implements workqueue.Queue.
-func (t *turns) Push(key types.NamespacedName) {
-	if len(t.waiting[key.Namespace]) == 0 {
-		t.next = append(t.next, key.Namespace)
-	}
-	t.waiting[key.Namespace] = append(t.waiting[key.Namespace], key)
-	t.len++
-}
-
-// Len implements workqueue.Queue.
-func (t *turns) Len() int { return t.len }
-
-// Pop implements workqueue.Queue.
-func (t *turns) Pop() types.NamespacedName {
-	namespace := t.next[0]
-	keys := t.waiting[namespace]
-	t.next = t.next[1:]
-	if len(keys) > 1 {
-		t.waiting[namespace] = keys[1:]
-		t.next = append(t.next, namespace)
-	} else {
-		delete(t.waiting, namespace)
-	}
-	t.len--
-	return keys[0]
 }

@@ -27,9 +27,14 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+
+	"github.com/kiln-dev/kiln/pkg/turns"
 )
 
 const (
+	// queueName is the name that metrics have for the branches that are due.
+	queueName = "followed-branches"
+
 	// workers is how many servers are asked at a time.
 	workers = 4
 
@@ -101,7 +106,11 @@ func New(resolve Resolve, wake func(types.NamespacedName)) *Follower {
 		resolve: resolve,
 		wake:    wake,
 		queue: workqueue.NewTypedDelayingQueueWithConfig(
-			workqueue.TypedDelayingQueueConfig[types.NamespacedName]{Name: "followed-branches"}),
+			workqueue.TypedDelayingQueueConfig[types.NamespacedName]{
+				Name: queueName,
+				// A namespace whose servers do not answer keeps no other's waiting.
+				Queue: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[types.NamespacedName]{Name: queueName, Queue: turns.New()}),
+			}),
 		lines: map[types.NamespacedName]*line{},
 	}
 }
@@ -243,11 +252,11 @@ func pause(interval time.Duration, failures int) time.Duration {
 	return wait
 }
 
-// connections are what errors of the network tell of one connection: its own port is
-// another each time.
-var connections = regexp.MustCompile(`(read|write) (tcp|udp) \S+->\S+: `)
+// passing is what errors tell of one moment: the own port of a connection, and the time
+// at which a certificate has not been valid.
+var passing = regexp.MustCompile(`(read|write) (tcp|udp) \S+->\S+: |: current time \S+ is (before|after) \S+`)
 
 // steady returns an error in words that are the same when it happens again.
 func steady(text string) string {
-	return connections.ReplaceAllString(text, "")
+	return passing.ReplaceAllString(text, "")
 }

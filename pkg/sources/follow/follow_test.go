@@ -252,6 +252,10 @@ func TestPause(t *testing.T) {
 			t.Errorf("pause(%s, %d) = %s, want %s to %s", tc.interval, tc.failures, got, tc.least, tc.most)
 		}
 	}
+	expired := "x509: certificate has expired or is not yet valid"
+	if diff := cmp.Diff(expired, steady(expired+": current time 2026-11-22T07:44:27Z is after 2026-11-01T00:00:00Z")); diff != "" {
+		t.Errorf("a certificate that has expired (-want, +got):\n%s", diff)
+	}
 	if diff := cmp.Diff("its server said: a -> b", steady("its server said: a -> b")); diff != "" {
 		t.Errorf("other words (-want, +got):\n%s", diff)
 	}
