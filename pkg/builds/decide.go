@@ -119,8 +119,8 @@ type Build struct {
 	// generation of the Function that the build was to serve.
 	Request
 
-	// Fetched is the commit that the build has fetched, if that is known. It may be
-	// newer than the one that it was started for.
+	// Fetched is the commit that the build has fetched, if that is known: the one that
+	// it was started for, if it was for one.
 	Fetched string
 
 	// Reason tells why the build was started.

@@ -111,7 +111,7 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 	impl.Reconciler = fair
 	warnOfConfig(ctx, cmw, fair)
 	watch(ctx, functions.Informer(), withoutApplied, controller.HandleAll(fair.AddObject))
-	watch(ctx, functions.Informer(), withoutApplied, releaseDeleted(r.queue))
+	watch(ctx, functions.Informer(), withoutApplied, releaseDeleted(r.queue.Release, follower.Forget))
 	watch(ctx, taskRuns.Informer(), withoutTask, countBuilds(r.queue, enqueueFunctionOf(fair.Add)))
 	watch(ctx, configMaps.Informer(), withoutContent, controller.HandleAll(enqueueFunctionOf(fair.Add)))
 	watch(ctx, services.Informer(), withoutManagedFields, controller.HandleAll(enqueueFunctionOf(fair.Add)))

@@ -56,6 +56,8 @@ func (r *Reconciler) follow(ctx context.Context, fn *v1alpha1.Function, want *pl
 	}
 	current := known(fn, taskRuns)
 	if !current.IsSettled(want.request) {
+		// Nor is a server asked that the Function was taken from.
+		r.follower.Forget(keyOf(fn))
 		want.request.Commit = commitToBuild(fn, want)
 		return false
 	}

@@ -131,6 +131,7 @@ func (r *Reconciler) reconcile(ctx context.Context, fn *v1alpha1.Function) error
 func (r *Reconciler) prepare(ctx context.Context, fn *v1alpha1.Function, before *v1alpha1.FunctionStatus) error {
 	want, ok := makePlan(ctx, fn)
 	if !ok {
+		r.follower.Forget(keyOf(fn))
 		return nil
 	}
 	taskRuns, err := r.taskRunsOf(fn)

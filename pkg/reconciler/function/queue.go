@@ -229,12 +229,14 @@ func countBuilds(q *queue.Queue, then func(any)) cache.ResourceEventHandler {
 	}
 }
 
-// releaseDeleted has the queue forget Functions that are, or are about to be,
-// gone: those that wait for a finalizer are not reconciled any more.
-func releaseDeleted(q *queue.Queue) cache.ResourceEventHandler {
+// releaseDeleted has Functions forgotten that are, or are about to be, gone: those
+// that wait for a finalizer are not reconciled any more.
+func releaseDeleted(forget ...func(types.NamespacedName)) cache.ResourceEventHandler {
 	release := func(obj any) {
 		if fn, err := kmeta.DeletionHandlingAccessor(obj); err == nil {
-			q.Release(types.NamespacedName{Namespace: fn.GetNamespace(), Name: fn.GetName()})
+			for _, f := range forget {
+				f(types.NamespacedName{Namespace: fn.GetNamespace(), Name: fn.GetName()})
+			}
 		}
 	}
 	return cache.FilteringResourceEventHandler{

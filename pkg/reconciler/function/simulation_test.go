@@ -423,7 +423,7 @@ func (p *process) hear(change ktesting.Change) {
 	switch object := change.Latest().(type) {
 	case *v1alpha1.Function:
 		p.wake(keyOf(object))
-		handler = releaseDeleted(p.queue)
+		handler = releaseDeleted(p.queue.Release)
 	case *corev1.Secret:
 		p.wakeAll(object.Namespace)
 	case *pipelinev1.TaskRun:

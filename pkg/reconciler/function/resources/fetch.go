@@ -17,6 +17,7 @@ limitations under the License.
 package resources
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 
@@ -47,7 +48,7 @@ func contextPathOf(fn *v1alpha1.Function) string {
 // it. It alone sees the credentials of the source, and runs nothing of it.
 func fetchStep(fn *v1alpha1.Function, cfg *config.Config, build Build) pipelinev1.Step {
 	limits := cfg.Build.Sources
-	args := append(fetchArgs(fn, cfg),
+	args := append(fetchArgs(fn, cfg, build),
 		"--files="+filesPath,
 		"--work="+workPath,
 		"--language="+build.Runtime.Language,
@@ -87,9 +88,11 @@ func fetchStep(fn *v1alpha1.Function, cfg *config.Config, build Build) pipelinev
 }
 
 // fetchArgs tells the step what to fetch.
-func fetchArgs(fn *v1alpha1.Function, cfg *config.Config) []string {
+func fetchArgs(fn *v1alpha1.Function, cfg *config.Config, build Build) []string {
 	if git := fn.Spec.Git; git != nil {
-		return []string{"fetch", "--git=" + git.URL, "--revision=" + git.Revision, "--folder=" + git.ContextDir}
+		// What the branch was found at is built, and not what it is at by then: else a
+		// branch that goes back and forth could be built for ever.
+		return []string{"fetch", "--git=" + git.URL, "--revision=" + cmp.Or(build.Commit, git.Revision), "--folder=" + git.ContextDir}
 	}
 	args := []string{"fetch", "--archive=" + fn.Spec.Archive.URL, "--sha256=" + fn.Spec.Archive.SHA256}
 	if s3 := fn.Spec.Archive.S3; s3 != nil {

@@ -138,6 +138,11 @@ func TestFetchStepOfGit(t *testing.T) {
 	if diff := cmp.Diff(want, spec.Steps[0].Args[:5]); diff != "" {
 		t.Errorf("args (-want, +got):\n%s", diff)
 	}
+	ofCommit := testBuild()
+	ofCommit.Commit = strings.Repeat("1", 40)
+	if got, want := MakeTaskRun(fn, testConfig(), ofCommit).Spec.TaskSpec.Steps[0].Args[2], "--revision="+ofCommit.Commit; got != want {
+		t.Errorf("the build for a commit that the branch was found at has %s, want %s", got, want)
+	}
 	for _, volume := range spec.Volumes {
 		if volume.Name == "source-credentials" && volume.Secret.SecretName == "deploy-key" {
 			return
