@@ -136,7 +136,7 @@ FUZZTIME := 2m
 
 .PHONY: test-e2e
 test-e2e: install kubectl-fn ## Run the end-to-end tests on the cluster. TEST=Name runs one.
-	@$(on_cluster) $(build_relay) $(build_registries) $(build_sources) go test -tags=e2e -count=1 -v -timeout=60m -parallel=$(E2E_PARALLEL) $(if $(TEST),-run='$(TEST)') ./test/e2e/... -relay-image="$$relay" -registries-image="$$registries" -htpasswd-image="$$htpasswd" -sources-image="$$sources"
+	@$(on_cluster) $(build_relay) $(build_registries) $(build_sources) go test -tags=e2e -count=1 -v -timeout=75m -parallel=$(E2E_PARALLEL) $(if $(TEST),-run='$(TEST)') ./test/e2e/... -relay-image="$$relay" -registries-image="$$registries" -htpasswd-image="$$htpasswd" -sources-image="$$sources"
 
 # Builds share the node's cores: more at once only wait for each other.
 E2E_PARALLEL := 4
