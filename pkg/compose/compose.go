@@ -31,7 +31,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
@@ -39,14 +38,11 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/kiln-dev/kiln/pkg/runtimes"
+	"github.com/kiln-dev/kiln/pkg/tarfile"
 )
 
 // createdBy is what the history of an image says of the layers made here.
 const createdBy = "kiln"
-
-// epoch is when everything here was made, so that equal inputs make equal
-// digests.
-var epoch = time.Unix(0, 0).UTC()
 
 // AddFiles returns the image with the layout's files and folders, read from the folder, and
 // its configuration. The same arguments make the same image, bit for bit.
@@ -82,7 +78,7 @@ func Configure(image v1.Image, config v1.Config) (v1.Image, error) {
 	if err != nil {
 		return nil, fmt.Errorf("failed to configure image: %w", err)
 	}
-	if image, err = mutate.CreatedAt(image, v1.Time{Time: epoch}); err != nil {
+	if image, err = mutate.CreatedAt(image, v1.Time{Time: tarfile.Epoch}); err != nil {
 		return nil, fmt.Errorf("failed to configure image: %w", err)
 	}
 	return image, nil
@@ -136,7 +132,7 @@ func Append(base v1.Image, layers ...v1.Layer) (v1.Image, error) {
 	for _, layer := range layers {
 		adds = append(adds, mutate.Addendum{
 			Layer:   layer,
-			History: v1.History{Created: v1.Time{Time: epoch}, CreatedBy: createdBy},
+			History: v1.History{Created: v1.Time{Time: tarfile.Epoch}, CreatedBy: createdBy},
 		})
 	}
 	image, err := mutate.Append(plain{base}, adds...)
@@ -243,7 +239,7 @@ func writeFolders(archive *tar.Writer, folder string, made map[string]bool) erro
 		return err
 	}
 	made[folder] = true
-	if err := archive.WriteHeader(header(folder+"/", tar.TypeDir, 0o755, 0)); err != nil {
+	if err := archive.WriteHeader(tarfile.Header(folder+"/", tar.TypeDir, 0o755, 0)); err != nil {
 		return fmt.Errorf("failed to write archive: %w", err)
 	}
 	return nil
@@ -257,22 +253,11 @@ func writeFile(archive *tar.Writer, file, place string) error {
 		}
 		return fmt.Errorf("failed to read build context: %w", err)
 	}
-	if err := archive.WriteHeader(header(place, tar.TypeReg, 0o644, int64(len(content)))); err != nil {
+	if err := archive.WriteHeader(tarfile.Header(place, tar.TypeReg, 0o644, int64(len(content)))); err != nil {
 		return fmt.Errorf("failed to write archive: %w", err)
 	}
 	if _, err := archive.Write(content); err != nil {
 		return fmt.Errorf("failed to write archive: %w", err)
 	}
 	return nil
-}
-
-func header(place string, kind byte, mode, size int64) *tar.Header {
-	return &tar.Header{
-		Typeflag: kind,
-		Name:     strings.TrimPrefix(place, "/"),
-		Mode:     mode,
-		Size:     size,
-		ModTime:  epoch,
-		Format:   tar.FormatPAX,
-	}
 }

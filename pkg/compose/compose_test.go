@@ -33,6 +33,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/kiln-dev/kiln/pkg/runtimes"
+	"github.com/kiln-dev/kiln/pkg/tarfile"
 )
 
 func baseImage(t *testing.T) v1.Image {
@@ -213,7 +214,7 @@ func contents(t *testing.T, layer v1.Layer) (entries []string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if header.Uid != 0 || header.Gid != 0 || !header.ModTime.Equal(epoch) {
+		if header.Uid != 0 || header.Gid != 0 || !header.ModTime.Equal(tarfile.Epoch) {
 			t.Errorf("%s is of %d:%d at %v", header.Name, header.Uid, header.Gid, header.ModTime)
 		}
 		entries = append(entries, header.FileInfo().Mode().String()+" "+header.Name+" "+string(content))

@@ -18,7 +18,6 @@ package compose
 
 import (
 	"archive/tar"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -31,6 +30,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/kiln-dev/kiln/pkg/tarfile"
 )
 
 // foldersLayers returns a layer of each folder, at its place in the image. They
@@ -72,7 +73,7 @@ func writeTree(to io.Writer, folder, place string) error {
 		if err != nil {
 			return err
 		}
-		return writeEntry(archive, root, name, path.Join(place, name), entry.Type())
+		return tarfile.WriteEntry(archive, root, name, path.Join(place, name), entry.Type())
 	})
 	if err != nil {
 		return fmt.Errorf("failed to write archive: %w", err)
@@ -81,44 +82,4 @@ func writeTree(to io.Writer, folder, place string) error {
 		return fmt.Errorf("failed to write archive: %w", err)
 	}
 	return nil
-}
-
-func writeEntry(archive *tar.Writer, root *os.Root, name, place string, kind fs.FileMode) error {
-	switch kind {
-	case fs.ModeDir:
-		return archive.WriteHeader(header(place+"/", tar.TypeDir, 0o755, 0))
-	case fs.ModeSymlink:
-		target, err := root.Readlink(name)
-		if err != nil {
-			return err
-		}
-		link := header(place, tar.TypeSymlink, 0o777, 0)
-		link.Linkname = target
-		return archive.WriteHeader(link)
-	case 0:
-		return writeContent(archive, root, name, place)
-	default:
-		return errors.New(name + " is neither file, folder nor link")
-	}
-}
-
-func writeContent(archive *tar.Writer, root *os.Root, name, place string) error {
-	file, err := root.Open(name)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return err
-	}
-	mode := int64(0o644)
-	if info.Mode()&0o111 != 0 {
-		mode = 0o755
-	}
-	if err := archive.WriteHeader(header(place, tar.TypeReg, mode, info.Size())); err != nil {
-		return err
-	}
-	_, err = io.Copy(archive, file)
-	return err
 }

@@ -26,9 +26,9 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"time"
 
 	"github.com/kiln-dev/kiln/pkg/sources"
+	"github.com/kiln-dev/kiln/pkg/tarfile"
 )
 
 // Folder writes a .tar.gz of what is in a folder, and returns of how many files. What
@@ -73,50 +73,16 @@ func Folder(to io.Writer, dir string) (files int, err error) {
 	return files, nil
 }
 
+// write writes an entry, unless it is a link that a build would refuse.
 func write(archive *tar.Writer, root *os.Root, name string, kind fs.FileMode) error {
-	switch kind {
-	case fs.ModeDir:
-		return archive.WriteHeader(header(name+"/", tar.TypeDir, 0o755, 0))
-	case fs.ModeSymlink:
+	if kind == fs.ModeSymlink {
 		target, err := root.Readlink(name)
 		if err != nil {
 			return err
 		}
-		link := header(name, tar.TypeSymlink, 0o777, 0)
-		link.Linkname = target
-		// A build would refuse it.
-		return errors.Join(sources.CheckLink(name, target), archive.WriteHeader(link))
-	case 0:
-		return writeFile(archive, root, name)
-	default:
-		return fmt.Errorf("%s is neither file, folder nor link", name)
+		if err := sources.CheckLink(name, target); err != nil {
+			return err
+		}
 	}
-}
-
-func writeFile(archive *tar.Writer, root *os.Root, name string) error {
-	file, err := root.Open(name)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return err
-	}
-	mode := int64(0o644)
-	if info.Mode()&0o111 != 0 {
-		mode = 0o755
-	}
-	if err := archive.WriteHeader(header(name, tar.TypeReg, mode, info.Size())); err != nil {
-		return err
-	}
-	if _, err = io.Copy(archive, file); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	return nil
-}
-
-// header has no owner and no time: what is the same is packed the same.
-func header(name string, kind byte, mode, size int64) *tar.Header {
-	return &tar.Header{Typeflag: kind, Name: name, Mode: mode, Size: size, ModTime: time.Unix(0, 0), Format: tar.FormatPAX}
+	return tarfile.WriteEntry(archive, root, name, name, kind)
 }
