@@ -42,7 +42,7 @@ import (
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
-	"github.com/kiln-dev/kiln/pkg/sources/fetch"
+	"github.com/kiln-dev/kiln/pkg/sources"
 	"github.com/kiln-dev/kiln/pkg/sources/pack"
 )
 
@@ -104,7 +104,7 @@ func (c *cli) applyFolder(ctx context.Context, clients *Clients, source *sourceF
 			return err
 		}
 	}
-	archive := &v1alpha1.ArchiveSource{URL: fetch.OCIScheme + repository.Digest(digest.String()).Name(), SHA256: layer.Digest.Hex}
+	archive := &v1alpha1.ArchiveSource{URL: sources.OCIScheme + repository.Digest(digest.String()).Name(), SHA256: layer.Digest.Hex}
 	if before := sourceRepository(fn); before != nil && before.RegistryStr() == repository.RegistryStr() {
 		archive.SecretName = fn.Spec.Archive.SecretName
 	}
@@ -145,7 +145,7 @@ func (c *Clients) repository(ctx context.Context, fn *v1alpha1.Function, said st
 	if err != nil && !apierrs.IsNotFound(err) && !apierrs.IsForbidden(err) && said == "" {
 		return name.Repository{}, fmt.Errorf("failed to get ConfigMap %s: %w", config.RegistryConfigName, err)
 	}
-	where := strings.TrimPrefix(said, fetch.OCIScheme)
+	where := strings.TrimPrefix(said, sources.OCIScheme)
 	if before := sourceRepository(fn); where == "" && before != nil {
 		where = before.Name()
 	}
@@ -180,10 +180,10 @@ func (c *Clients) registry(ctx context.Context) (*config.Registry, error) {
 
 // sourceRepository returns the repository that the Function's source is in, or nil.
 func sourceRepository(fn *v1alpha1.Function) *name.Repository {
-	if fn.Spec.Archive == nil || !strings.HasPrefix(fn.Spec.Archive.URL, fetch.OCIScheme) {
+	if fn.Spec.Archive == nil || !strings.HasPrefix(fn.Spec.Archive.URL, sources.OCIScheme) {
 		return nil
 	}
-	ref, err := name.ParseReference(strings.TrimPrefix(fn.Spec.Archive.URL, fetch.OCIScheme))
+	ref, err := name.ParseReference(strings.TrimPrefix(fn.Spec.Archive.URL, sources.OCIScheme))
 	if err != nil {
 		return nil
 	}

@@ -19,7 +19,6 @@ package function
 import (
 	"cmp"
 	"context"
-	"fmt"
 
 	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 
@@ -84,7 +83,7 @@ func (r *Reconciler) follow(ctx context.Context, fn *v1alpha1.Function, want *pl
 	}
 	want.request.Commit = found.Commit
 	remember(fn, resources.Build{Request: want.request, Reason: builds.ReasonCommitChanged, Attempt: 1})
-	fn.Status.MarkBuildUnknown("", "%s", fmt.Sprintf("%s has moved: the build is about to start.", name))
+	fn.Status.MarkBuildUnknown("", "%s has moved: the build is about to start.", name)
 	return true
 }
 

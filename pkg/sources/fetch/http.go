@@ -149,7 +149,7 @@ func checkRedirect(request *http.Request, via []*http.Request) error {
 		return sources.Refuse("its server redirects from https to %s", request.URL.Scheme)
 	}
 	if request.URL.Host != via[0].URL.Host {
-		for _, name := range []string{"Authorization", "Referer", "X-Amz-Security-Token"} {
+		for _, name := range []string{"Authorization", "Referer"} {
 			request.Header.Del(name)
 		}
 	}
@@ -195,7 +195,7 @@ func (a Archive) Fetch(ctx context.Context, to io.Writer, limits sources.Limits)
 	defer cancel(nil)
 	open := a.openFile
 	switch {
-	case strings.HasPrefix(a.URL, OCIScheme):
+	case strings.HasPrefix(a.URL, sources.OCIScheme):
 		open = a.openArtifact
 	case strings.HasPrefix(a.URL, S3Scheme):
 		open = a.openObject

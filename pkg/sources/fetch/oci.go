@@ -37,9 +37,6 @@ import (
 	"github.com/kiln-dev/kiln/pkg/sources"
 )
 
-// OCIScheme begins the URL of an artifact in a registry.
-const OCIScheme = "oci://"
-
 const (
 	// DockerConfigKey has the credentials of registries, as in a Secret of
 	// Kubernetes' type for that.
@@ -96,7 +93,7 @@ func (a Archive) openArtifact(ctx context.Context) (content io.ReadCloser, size 
 
 // reference returns where in a registry the artifact is.
 func (a Archive) reference() (name.Reference, error) {
-	text := strings.TrimPrefix(a.URL, OCIScheme)
+	text := strings.TrimPrefix(a.URL, sources.OCIScheme)
 	ref, err := name.ParseReference(text)
 	if err == nil && slices.Contains(a.Insecure, ref.Context().RegistryStr()) {
 		return name.ParseReference(text, name.Insecure)

@@ -101,14 +101,11 @@ func fetchArgs(fn *v1alpha1.Function, cfg *config.Config, build Build) []string 
 			args = append(args, "--s3-path-style="+strconv.FormatBool(*s3.PathStyle))
 		}
 	}
-	if strings.HasPrefix(fn.Spec.Archive.URL, ociScheme) {
+	if strings.HasPrefix(fn.Spec.Archive.URL, sources.OCIScheme) {
 		args = append(args, insecureRegistries(cfg)...)
 	}
 	return args
 }
-
-// ociScheme begins the URL of an artifact in a registry.
-const ociScheme = "oci://"
 
 // isOwnArtifact says whether the source is an artifact beside the images of the
 // Function's namespace. It is fetched with the credentials that these are pushed
@@ -116,7 +113,7 @@ const ociScheme = "oci://"
 // Functions need not be one who may read what others have there.
 func isOwnArtifact(fn *v1alpha1.Function, cfg *config.Config) bool {
 	return sourceSecret(fn) == "" && fn.Spec.Archive != nil &&
-		strings.HasPrefix(fn.Spec.Archive.URL, ociScheme+cfg.Registry.PushRepository(fn.Namespace, "")+"/")
+		strings.HasPrefix(fn.Spec.Archive.URL, sources.OCIScheme+cfg.Registry.PushRepository(fn.Namespace, "")+"/")
 }
 
 // sourceSecret returns the name of the Secret with the credentials of the source.
