@@ -152,9 +152,8 @@ func (t *tracker) await(ctx context.Context, keys []types.NamespacedName, genera
 	defer progress.Stop()
 	stuck := time.NewTimer(patience)
 	defer stuck.Stop()
-	done := 0
+	done, ready := 0, 0
 	for {
-		before := done
 		for done < len(keys) {
 			if _, ok := t.readyAt(keys[done], generation); !ok {
 				break
@@ -164,13 +163,15 @@ func (t *tracker) await(ctx context.Context, keys []types.NamespacedName, genera
 		if done == len(keys) {
 			return nil
 		}
-		if done > before {
-			stuck.Reset(patience)
-		}
 		select {
 		case <-t.changed:
 		case <-progress.C:
-			say(t.count(keys, generation))
+			before := ready
+			ready = t.count(keys, generation)
+			say(ready)
+			if ready > before {
+				stuck.Reset(patience)
+			}
 		case <-stuck.C:
 			return fmt.Errorf("failed to wait until Functions are Ready: %d of %d are after %v, and %s is not",
 				t.count(keys, generation), len(keys), time.Since(begin).Round(time.Second), keys[done])

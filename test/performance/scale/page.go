@@ -56,7 +56,8 @@ only what cannot be avoided: for each Function it creates a ConfigMap, a TaskRun
 and writes the status three times, since there are two things to wait for and an end to tell. It reads nothing, compares
 nothing, emits no Events, and copes with nothing.
 
-*Writes* are those of the controller: all but Events, which have a column of their own, and its lease.
+*Writes* are those of the controller: all but Events, which have a column of their own, and its lease. client-go writes Events
+one at a time, and drops what it cannot hold meanwhile: of very many Functions at once not all are told.
 
 `
 
@@ -106,7 +107,7 @@ func steady(b *strings.Builder, r *report.Report) {
 	}
 	p := restart.Parts
 	fmt.Fprintf(b, "\nAfter the start the controller has %.0f MiB: %.1f KiB for each Function beside what it has without them. What there is comes "+
-		"with the watches; the one LIST is of the TaskRuns, for the queue of builds.\n", p["controller_mib"], p["controller_kib_per_function"])
+		"with the watches; the LISTs are of the TaskRuns, page by page, for the queue of builds.\n", p["controller_mib"], p["controller_kib_per_function"])
 	p = storm.Parts
 	fmt.Fprintf(b, "\n## Storm\n\nThe source of all %.0f is edited at once: all are Ready with it after %.1f s, %.2f times what their creation took, "+
 		"with %.2f writes of each and %.0f conflicts.\n\nWhile %.0f Functions of one namespace are edited and built, a new Function in another one is Ready after %.3f s "+
