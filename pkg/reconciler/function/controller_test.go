@@ -106,7 +106,7 @@ func next(ctx context.Context, t *testing.T, impl *controller.Impl) types.Namesp
 	queue.Done(item)
 	queue.Forget(item)
 	key := item.(types.NamespacedName)
-	impl.Reconciler.(*fairQueue).done(key.String())
+	impl.Reconciler.(*fairQueue).done(key)
 	return key
 }
 

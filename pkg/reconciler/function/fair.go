@@ -20,9 +20,11 @@ import (
 	"context"
 	"sync"
 
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
+	"knative.dev/pkg/controller"
 	pkgreconciler "knative.dev/pkg/reconciler"
 
 	"github.com/kiln-dev/kiln/pkg/turns"
@@ -37,11 +39,11 @@ const fairQueueName = "functions"
 //
 // The queue of a controller.Impl is first come, first served, in its slow lane too
 // (both lanes are emptied into one queue at once), and it cannot be exchanged. So
-// Functions wait here, and no more of them are in that queue than there are
-// workers. What comes there by itself is tried again after a failure.
+// Functions wait here, those too that are to be tried again, and no more of them are
+// in that queue than there are workers.
 type fairQueue struct {
 	leader
-	keys    workqueue.TypedInterface[types.NamespacedName]
+	keys    workqueue.TypedRateLimitingInterface[types.NamespacedName]
 	enqueue func(types.NamespacedName)
 
 	mu sync.Mutex
@@ -52,10 +54,12 @@ type fairQueue struct {
 // newFairQueue returns a queue that hands nothing on before start. Its leader is to be
 // set by then.
 func newFairQueue(enqueue func(types.NamespacedName)) *fairQueue {
+	waiting := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[types.NamespacedName]{Name: fairQueueName, Queue: turns.New()})
 	return &fairQueue{
-		keys: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[types.NamespacedName]{
-			Name:  fairQueueName,
-			Queue: turns.New(),
+		keys: workqueue.NewTypedRateLimitingQueueWithConfig(turns.NewRetries(), workqueue.TypedRateLimitingQueueConfig[types.NamespacedName]{
+			DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[types.NamespacedName]{
+				Name: fairQueueName, Queue: waiting,
+			}),
 		}),
 		enqueue: enqueue,
 		handed:  map[types.NamespacedName]chan struct{}{},
@@ -79,9 +83,7 @@ func (q *fairQueue) start(ctx context.Context, workers int) {
 	}
 }
 
-// handOn hands a key on, and waits until it was looked at. Where it is being looked
-// at already, for a retry, the next look may be on its way still: then there is one
-// more in the queue of the workers.
+// handOn hands a key on, and waits until it was looked at.
 func (q *fairQueue) handOn(ctx context.Context, key types.NamespacedName) {
 	done := make(chan struct{})
 	q.mu.Lock()
@@ -94,23 +96,47 @@ func (q *fairQueue) handOn(ctx context.Context, key types.NamespacedName) {
 	}
 }
 
-// Reconcile implements controller.Reconciler.
+// Reconcile implements controller.Reconciler. What it returns has nothing tried again
+// past this queue.
 func (q *fairQueue) Reconcile(ctx context.Context, key string) error {
-	defer q.done(key)
-	return q.leader.Reconcile(ctx, key)
-}
-
-func (q *fairQueue) done(key string) {
 	namespace, name, err := cache.SplitMetaNamespaceKey(key)
 	if err != nil {
-		return // No such key was handed on.
+		return q.leader.Reconcile(ctx, key) // No such key was handed on.
 	}
+	k := types.NamespacedName{Namespace: namespace, Name: name}
+	defer q.done(k)
+	return q.tryAgain(k, q.leader.Reconcile(ctx, key))
+}
+
+// tryAgain has the Function looked at again where, and when, a controller.Impl would
+// have, and returns the error as one that the controller.Impl logs as before.
+func (q *fairQueue) tryAgain(key types.NamespacedName, err error) error {
+	requeued, after := controller.IsRequeueKey(err)
+	switch {
+	case err == nil, controller.IsSkipKey(err):
+		q.keys.Forget(key)
+		return err
+	case requeued:
+		q.keys.AddAfter(key, after)
+		return nil
+	case apierrs.IsConflict(err):
+		q.keys.AddRateLimited(key)
+		return controller.NewSkipKey(key.String())
+	case controller.IsPermanentError(err):
+		q.keys.Forget(key)
+		return err
+	default:
+		q.keys.AddRateLimited(key)
+		return controller.NewPermanentError(err)
+	}
+}
+
+func (q *fairQueue) done(key types.NamespacedName) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	k := types.NamespacedName{Namespace: namespace, Name: name}
-	if done, ok := q.handed[k]; ok {
+	if done, ok := q.handed[key]; ok {
 		close(done)
-		delete(q.handed, k)
+		delete(q.handed, key)
 	}
 }
 

@@ -20,12 +20,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
+	"knative.dev/pkg/controller"
+	"knative.dev/pkg/logging"
+	logtesting "knative.dev/pkg/logging/testing"
 	pkgreconciler "knative.dev/pkg/reconciler"
 )
 
@@ -35,8 +44,6 @@ type worker struct {
 	fair *fairQueue
 	keys workqueue.TypedInterface[types.NamespacedName]
 	errs map[string]error
-	// retries is how many keys may be there that did not come by the fair queue.
-	retries int
 }
 
 func startWorker(t *testing.T) *worker {
@@ -55,7 +62,7 @@ func (w *worker) work(t *testing.T, n int) (names []string) {
 	t.Helper()
 	for range n {
 		key, _ := w.keys.Get()
-		if got := w.keys.Len(); got > w.retries {
+		if got := w.keys.Len(); got > 0 {
 			t.Errorf("%d more wait for the only worker", got)
 		}
 		if err := w.fair.Reconcile(t.Context(), key.String()); !errors.Is(err, w.errs[key.String()]) {
@@ -87,7 +94,7 @@ func (*worker) IsLeaderFor(types.NamespacedName) bool { return true }
 
 func TestFairQueue(t *testing.T) {
 	w := startWorker(t)
-	w.errs["a/2"] = errors.New("it is tried again by the controller")
+	w.errs["a/2"] = controller.NewPermanentError(errors.New("it cannot be helped"))
 	// The first one is with the worker by then, whatever comes.
 	w.fair.Add(types.NamespacedName{Namespace: "a", Name: "0"})
 	first, _ := w.keys.Get()
@@ -117,31 +124,109 @@ func TestFairQueue(t *testing.T) {
 	}
 }
 
-// TestFairQueueRetry wants that a Function which is looked at for another reason,
-// while it waits to be looked at, holds up nobody.
-func TestFairQueueRetry(t *testing.T) {
-	w := startWorker(t)
-	w.retries = 1
-	a, b := types.NamespacedName{Namespace: "a", Name: "1"}, types.NamespacedName{Namespace: "b", Name: "1"}
-	w.keys.Add(a)
-	w.fair.Add(a)
-	w.fair.Add(b)
-	if diff := cmp.Diff([]string{"a/1", "b/1"}, w.untilDone(t, b)); diff != "" {
-		t.Errorf("the order (-want, +got):\n%s", diff)
+// watched is a reconciler whose every look at a Function the test ends, until ctx does.
+type watched struct {
+	worker
+	ctx    context.Context
+	begins chan string
+	ends   chan error
+}
+
+// Reconcile implements controller.Reconciler.
+func (w *watched) Reconcile(_ context.Context, key string) error {
+	select {
+	case w.begins <- key:
+	case <-w.ctx.Done():
+		return nil
+	}
+	select {
+	case err := <-w.ends:
+		return err
+	case <-w.ctx.Done():
+		return nil
 	}
 }
 
-// untilDone works until the Function was looked at, and returns which were, each
-// of them once.
-func (w *worker) untilDone(t *testing.T, last types.NamespacedName) (names []string) {
+// startWatched starts a real controller with one worker, and a fair queue before it.
+func startWatched(t *testing.T) (*watched, *controller.Impl) {
 	t.Helper()
-	for len(names) == 0 || names[len(names)-1] != last.String() {
-		name := w.work(t, 1)[0]
-		if len(names) == 0 || names[len(names)-1] != name {
-			names = append(names, name)
+	ctx, cancel := context.WithCancel(logtesting.TestContextWithLogger(t))
+	w := &watched{ctx: ctx, begins: make(chan string), ends: make(chan error)}
+	impl := controller.NewContext(ctx, nil, controller.ControllerOptions{Logger: logging.FromContext(ctx), Concurrency: 1})
+	w.fair = newFairQueue(impl.EnqueueKey)
+	w.fair.leader, impl.Reconciler = w, w.fair
+	w.fair.start(ctx, 1)
+	var running sync.WaitGroup
+	running.Go(func() { _ = impl.Run(ctx) })
+	t.Cleanup(func() { cancel(); running.Wait() })
+	return w, impl
+}
+
+// TestFairQueueRetries wants that what is to be tried again takes turns, too: however
+// many Functions of a namespace fail, one of another waits for one of them.
+func TestFairQueueRetries(t *testing.T) {
+	conflict := apierrs.NewConflict(schema.GroupResource{}, "a", errors.New("somebody else was faster"))
+	for name, failure := range map[string]error{
+		"after a failure":            errors.New("it is tried again"),
+		"after a conflict":           fmt.Errorf("failed to update: %w", conflict),
+		"a conflict, said to remain": controller.NewPermanentError(conflict),
+		"later":                      controller.NewRequeueAfter(time.Millisecond),
+		"at once":                    controller.NewRequeueImmediately(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, impl := startWatched(t)
+			const failing = 5
+			for i := range failing {
+				w.fair.Add(types.NamespacedName{Namespace: "a", Name: fmt.Sprint(i)})
+			}
+			for range failing {
+				<-w.begins
+				w.ends <- failure
+			}
+			// The worker is busy with the first that is tried again until all others are to
+			// be, too.
+			<-w.begins
+			if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, wait.ForeverTestTimeout, true, func(context.Context) (bool, error) {
+				return w.fair.keys.Len()+impl.WorkQueue().Len() == failing-1, nil
+			}); err != nil {
+				t.Fatal("Not all are tried again:", err)
+			}
+			w.fair.Add(types.NamespacedName{Namespace: "b", Name: "1"})
+			w.ends <- nil
+			var namespaces []string
+			for range failing {
+				namespaces = append(namespaces, strings.Split(<-w.begins, "/")[0])
+				w.ends <- nil
+			}
+			if diff := cmp.Diff([]string{"a", "b", "a", "a", "a"}, namespaces); diff != "" {
+				t.Errorf("the order of the namespaces (-want, +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestFairQueueGivesUp wants that what it is useless to try again is not, and that
+// what it says is said.
+func TestFairQueueGivesUp(t *testing.T) {
+	w := startWorker(t)
+	permanent, skipped := controller.NewPermanentError(errors.New("it cannot be helped")), controller.NewSkipKey("a/1")
+	failed := errors.New("it has failed")
+	for _, test := range []struct {
+		err, want error
+		retries   int
+	}{{failed, failed, 1}, {failed, failed, 2}, {permanent, permanent, 0}, {failed, failed, 1}, {skipped, skipped, 0}, {failed, failed, 1}, {nil, nil, 0}} {
+		w.errs["a/1"] = test.err
+		got := w.fair.Reconcile(t.Context(), "a/1")
+		if !errors.Is(got, test.want) {
+			t.Errorf("Reconcile() = %v, want %v", got, test.want)
+		}
+		if got != nil && !controller.IsPermanentError(got) && !controller.IsSkipKey(got) {
+			t.Errorf("%v has the controller try again past the queue", got)
+		}
+		if got := w.fair.keys.NumRequeues(types.NamespacedName{Namespace: "a", Name: "1"}); got != test.retries {
+			t.Errorf("%v: it has been tried again %d times, want %d", test.err, got, test.retries)
 		}
 	}
-	return names
 }
 
 func TestFairQueuePromote(t *testing.T) {

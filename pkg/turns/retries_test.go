@@ -1,0 +1,68 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package turns
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// TestRetries wants that many keys of a namespace that fail are tried again ever later,
+// and that this is nothing to one of another.
+func TestRetries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRetries()
+		const failing = 5000
+		for round := range 2 {
+			for i := range failing {
+				r.When(types.NamespacedName{Namespace: "a", Name: fmt.Sprint(i)})
+			}
+			last := r.When(types.NamespacedName{Namespace: "a", Name: "last"})
+			if want := time.Duration((round+1)*failing-atOnce) / perSecond * time.Second; last < want {
+				t.Errorf("round %d: the last of many is tried again after %s, want %s at least", round, last, want)
+			}
+			key := types.NamespacedName{Namespace: "b", Name: "1"}
+			if got, want := r.When(key), firstRetry<<round; got != want {
+				t.Errorf("round %d: one of another namespace is tried again after %s, want %s", round, got, want)
+			}
+		}
+	})
+}
+
+// TestRetriesForget wants nothing to be kept of namespaces in which nothing fails any
+// more.
+func TestRetriesForget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRetries().(*retries)
+		for i := range 1000 {
+			key := types.NamespacedName{Namespace: fmt.Sprint(i), Name: "1"}
+			r.When(key)
+			r.Forget(key)
+			if got := r.NumRequeues(key); got != 0 {
+				t.Errorf("%s is said to have been tried again %d times", key, got)
+			}
+			time.Sleep(time.Second / perSecond)
+		}
+		if got := len(r.namespaces); got > 2 {
+			t.Errorf("%d namespaces are remembered", got)
+		}
+	})
+}
