@@ -18,6 +18,7 @@ package function
 
 import (
 	"context"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -37,6 +38,10 @@ const (
 	// reasonInternalError is the reason of the event that the generated reconciler
 	// emits for each error, as often as a reconcile is tried.
 	reasonInternalError = "InternalError"
+
+	// eventPatience is how long the API server may take to store an event. They are
+	// written one after the other, so that all others wait for one answer that is lost.
+	eventPatience = 10 * time.Second
 )
 
 // withEventRecorder returns a context with the recorder that the reconciler
@@ -51,8 +56,37 @@ func withEventRecorder(ctx context.Context) context.Context {
 		logger.Infow(event.Message, "type", event.Type, "reason", event.Reason, "kind", event.InvolvedObject.Kind,
 			logkey.Key, event.InvolvedObject.Namespace+"/"+event.InvolvedObject.Name)
 	})
-	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: kubeclient.Get(ctx).CoreV1().Events("")})
+	broadcaster.StartRecordingToSink(eventSink{ctx: ctx, events: kubeclient.Get(ctx).CoreV1().Events(""), patience: eventPatience})
 	return controller.WithEventRecorder(ctx, edgeRecorder{broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component})})
+}
+
+// eventSink writes events, and waits no longer than its patience for each. What was
+// not answered by then is tried again.
+type eventSink struct {
+	ctx      context.Context
+	events   typedcorev1.EventInterface
+	patience time.Duration
+}
+
+// Create implements record.EventSink.
+func (s eventSink) Create(event *corev1.Event) (*corev1.Event, error) {
+	ctx, cancel := context.WithTimeout(s.ctx, s.patience)
+	defer cancel()
+	return s.events.CreateWithEventNamespaceWithContext(ctx, event)
+}
+
+// Update implements record.EventSink.
+func (s eventSink) Update(event *corev1.Event) (*corev1.Event, error) {
+	ctx, cancel := context.WithTimeout(s.ctx, s.patience)
+	defer cancel()
+	return s.events.UpdateWithEventNamespaceWithContext(ctx, event)
+}
+
+// Patch implements record.EventSink.
+func (s eventSink) Patch(event *corev1.Event, data []byte) (*corev1.Event, error) {
+	ctx, cancel := context.WithTimeout(s.ctx, s.patience)
+	defer cancel()
+	return s.events.PatchWithEventNamespaceWithContext(ctx, event, data)
 }
 
 // edgeRecorder leaves out the events of failed tries. What a user can do

@@ -18,6 +18,10 @@ package function
 
 import (
 	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,7 +31,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
 	clientgotesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/record"
 	"knative.dev/pkg/apis"
 	fakekubeclient "knative.dev/pkg/client/injection/kube/client/fake"
 	"knative.dev/pkg/controller"
@@ -147,5 +155,49 @@ func TestEventRecorder(t *testing.T) {
 	}
 	if again := withEventRecorder(ctx); again != ctx {
 		t.Error("A second recorder was made")
+	}
+}
+
+// TestEventSink wants an event whose write is not answered to hold up no other, and to
+// be written again.
+func TestEventSink(t *testing.T) {
+	var asked atomic.Bool
+	written := make(chan string, 3)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return // The client has gone.
+		}
+		if !asked.Swap(true) {
+			<-r.Context().Done()
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(body)
+		written <- r.Method
+	}))
+	defer server.Close()
+	client, err := typedcorev1.NewForConfig(&rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	broadcaster := record.NewBroadcaster(record.WithContext(t.Context()), record.WithSleepDuration(time.Millisecond))
+	defer broadcaster.Shutdown()
+	broadcaster.StartRecordingToSink(eventSink{ctx: t.Context(), events: client.Events(""), patience: 50 * time.Millisecond})
+	recorder := broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component})
+	cm := systemConfigMap(config.BuildConfigName, nil)
+	// The same once more is noted in the first.
+	for _, reason := range []string{"Lost", "Another", "Another"} {
+		recorder.Event(cm, corev1.EventTypeNormal, reason, "What is told")
+	}
+	for _, want := range []string{http.MethodPost, http.MethodPost, http.MethodPatch} {
+		select {
+		case got := <-written:
+			if got != want {
+				t.Errorf("The event was written by %s, want %s", got, want)
+			}
+		case <-time.After(wait.ForeverTestTimeout):
+			t.Fatal("An event is not written, since one was not answered")
+		}
 	}
 }
