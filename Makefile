@@ -128,8 +128,8 @@ test-faults: ## Search for faults for long: minutes, where test-unit and test-we
 	done
 
 .PHONY: test-kills
-test-kills: install ## Kill what Functions are built and served by, on the cluster; write docs/reliability.md. FUNCTIONS=20 EDITED=6 ONLY=registry
-	@$(on_cluster) $(build_relay) go run ./test/reliability -relay-image="$$relay" $(if $(FUNCTIONS),-functions=$(FUNCTIONS)) $(if $(EDITED),-edited=$(EDITED)) $(if $(ONLY),-only='$(ONLY)')
+test-kills: install ## Kill what Functions are built and served by, on the cluster; write docs/reliability.md. FUNCTIONS=20 BUILT=8 ONLY=registry
+	@$(on_cluster) $(build_relay) go run ./test/reliability -relay-image="$$relay" $(if $(FUNCTIONS),-functions=$(FUNCTIONS)) $(if $(BUILT),-built=$(BUILT)) $(if $(ONLY),-only='$(ONLY)')
 
 # How long each fuzz target looks for new inputs. What it finds is kept below testdata.
 FUZZTIME := 2m

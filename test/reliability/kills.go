@@ -48,7 +48,7 @@ import (
 
 const (
 	// killPatience is how long it may take until all is well after a kill.
-	killPatience = 5 * time.Minute
+	killPatience = 10 * time.Minute
 	// again is how long it takes until what failed is tried again, as a user does.
 	again = time.Second
 	// calledName is the Function that is called all the time, and which nobody edits,
@@ -62,8 +62,10 @@ type victim struct {
 	kill func(context.Context, *kills) error
 }
 
-// victims are what Functions are built and served by.
+// victims are what Functions are built and served by, after nothing at all, to compare
+// with.
 var victims = []victim{
+	{"nothing", func(context.Context, *kills) error { return nil }},
 	{"Kiln's controller", pods("kiln-system", "app.kubernetes.io/component=controller")},
 	{"Kiln's webhook", pods("kiln-system", "app.kubernetes.io/component=webhook")},
 	{"Tekton's controller", pods("tekton-pipelines", "app.kubernetes.io/component=controller,app.kubernetes.io/part-of=tekton-pipelines")},
@@ -82,7 +84,7 @@ type kills struct {
 	relay     *test.Relay
 	killer    *test.Relay
 	functions int
-	edited    int
+	built     int
 	versions  int
 	begin     time.Time
 }
@@ -95,9 +97,9 @@ type killsReport struct {
 // killReport is what was found of one kill.
 type killReport struct {
 	Victim string `json:"victim"`
-	// Functions is how many there were, and Edited how many of them were edited.
+	// Functions is how many were edited, and Built how many of them were to be built.
 	Functions int `json:"functions"`
-	Edited    int `json:"edited"`
+	Built     int `json:"built"`
 	// Skipped tells why it was not killed.
 	Skipped string `json:"skipped,omitempty"`
 	// ReadyS is how long after it all Functions were Ready.
@@ -125,12 +127,12 @@ func (k *kills) say(format string, args ...any) {
 
 // runKills kills one after the other on the cluster that KUBECONFIG names: those whose
 // names match the expression.
-func runKills(ctx context.Context, relayImage, only string, functions, edited int) (r *killsReport, err error) {
+func runKills(ctx context.Context, relayImage, only string, functions, built int) (r *killsReport, err error) {
 	wanted, err := regexp.Compile(only)
 	if err != nil {
 		return nil, fmt.Errorf("%q is no regular expression: %w", only, err)
 	}
-	k := &kills{functions: functions, edited: min(edited, functions), begin: time.Now()}
+	k := &kills{functions: functions, built: min(built, functions), begin: time.Now()}
 	if k.clients, err = test.NewClients(); err != nil {
 		return nil, err
 	}
@@ -139,8 +141,7 @@ func runKills(ctx context.Context, relayImage, only string, functions, edited in
 		return nil, err
 	}
 	r = &killsReport{}
-	calm := victim{"nothing", func(context.Context, *kills) error { return nil }}
-	for _, v := range append([]victim{calm}, victims...) {
+	for _, v := range victims {
 		if !wanted.MatchString(v.name) {
 			continue
 		}
@@ -228,7 +229,7 @@ func (k *kills) serveBare(ctx context.Context) error {
 // one kills one victim while Functions are built and edited, and waits until all are
 // Ready.
 func (k *kills) one(ctx context.Context, v victim) (r killReport, err error) {
-	r.Victim, r.Functions, r.Edited = v.name, k.functions, k.edited
+	r.Victim, r.Functions, r.Built = v.name, k.functions, k.built
 	ctx, cancel := context.WithTimeout(ctx, killPatience)
 	defer cancel()
 	probes := map[string]*test.Prober{}
@@ -243,7 +244,7 @@ func (k *kills) one(ctx context.Context, v victim) (r killReport, err error) {
 		return r, fmt.Errorf("failed to list TaskRuns: %w", err)
 	}
 	// Half of the edits come before it, the others while it is away.
-	half := k.edited / 2
+	half := (k.functions + 1) / 2
 	if _, err := k.edit(ctx, 0, half); err != nil {
 		return r, err
 	}
@@ -256,7 +257,7 @@ func (k *kills) one(ctx context.Context, v victim) (r killReport, err error) {
 	} else if err != nil {
 		return r, err
 	}
-	refused, err := k.edit(ctx, half, k.edited)
+	refused, err := k.edit(ctx, half, k.functions)
 	if err != nil {
 		return r, err
 	}
@@ -273,7 +274,7 @@ func (k *kills) one(ctx context.Context, v victim) (r killReport, err error) {
 	}
 	r.Builds = newIn(after.Items, before.Items)
 	k.say("%s: all Ready after %.1f s, edits refused for %.1f s, %d builds of %d; %d of %d requests failed, %d of %d to the Service beside it %s",
-		v.name, r.ReadyS, r.RefusedS, r.Builds, k.edited, r.Failed, r.Calls, r.BareFailed, r.BareCalls, r.Failure)
+		v.name, r.ReadyS, r.RefusedS, r.Builds, k.built, r.Failed, r.Calls, r.BareFailed, r.BareCalls, r.Failure)
 	return r, nil
 }
 
@@ -325,13 +326,17 @@ func patiently(ctx context.Context, try func() error) error {
 }
 
 // edit edits the Functions from one to another, and returns how long that was refused.
+// Those that are built are spread evenly, and are others each time.
 func (k *kills) edit(ctx context.Context, from, to int) (refused time.Duration, err error) {
 	begin := time.Now()
 	var mu sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
 	for i := from; i < to; i++ {
-		name := nameOf((i + k.versions*k.edited) % k.functions)
-		patch := fmt.Appendf(nil, `{"spec":{"source":%q}}`, newFunction(k.namespace, name, k.versions).Spec.Source)
+		name := nameOf((i + k.versions) % k.functions)
+		patch := fmt.Appendf(nil, `{"spec":{"env":[{"name":"VERSION","value":"%d"}]}}`, k.versions)
+		if i*k.built%k.functions < k.built {
+			patch = fmt.Appendf(nil, `{"spec":{"source":%q}}`, newFunction(k.namespace, name, k.versions).Spec.Source)
+		}
 		g.Go(func() error {
 			first := true
 			return patiently(ctx, func() error {

@@ -28,7 +28,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"slices"
 	"syscall"
 	"time"
 
@@ -43,14 +42,14 @@ func main() {
 	docs := flag.String("docs", "docs", "where reliability.md is written, with -long")
 	relay := flag.String("relay-image", "", "kill what Functions are built and served by, on the cluster that KUBECONFIG names, instead; the image of test/images/relay")
 	only := flag.String("only", "", "kill only what this regular expression matches, with -relay-image; what was found of the others is kept")
-	edited := flag.Int("edited", 6, "how many Functions are edited about each kill, with -relay-image")
+	built := flag.Int("built", 8, "how many of the Functions get another source about each kill, with -relay-image; the others get another variable")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var err error
 	if *relay != "" {
-		err = runOnCluster(ctx, *relay, *only, cmp.Or(*functions, 20), *edited, *out, *docs)
+		err = runOnCluster(ctx, *relay, *only, cmp.Or(*functions, 20), *built, *out, *docs)
 	} else if err = run(ctx, *long, *seed, *functions, *out, *docs); err != nil {
 		err = fmt.Errorf("with -seed=%d: %w", *seed, err)
 	}
@@ -94,25 +93,10 @@ func run(ctx context.Context, long bool, seed uint64, functions int, out, docs s
 	return write(out, docs, "weather", found.report())
 }
 
-// merge returns what was found, with what was found before of others.
-func merge(earlier, found []killReport) []killReport {
-	all := slices.DeleteFunc(slices.Clone(earlier), func(old killReport) bool {
-		return slices.ContainsFunc(found, func(r killReport) bool { return r.Victim == old.Victim })
-	})
-	return append(all, found...)
-}
-
-func runOnCluster(ctx context.Context, relayImage, only string, functions, edited int, out, docs string) error {
-	found, err := runKills(ctx, relayImage, only, functions, edited)
+func runOnCluster(ctx context.Context, relayImage, only string, functions, built int, out, docs string) error {
+	found, err := runKills(ctx, relayImage, only, functions, built)
 	if found == nil || len(found.Kills) == 0 {
 		return err
-	}
-	if only != "" {
-		var earlier killsReport
-		if err := readJSON(out, "kills", &earlier); err != nil {
-			return err
-		}
-		found.Kills = merge(earlier.Kills, found.Kills)
 	}
 	return errors.Join(err, write(out, docs, "kills", found))
 }

@@ -18,7 +18,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -62,7 +61,10 @@ type dayReport struct {
 	Goroutines    int     `json:"goroutines"`
 	HeapMiB       float64 `json:"heap_mib"`
 	ResidentMiB   float64 `json:"resident_mib"`
-	Starts        int     `json:"starts"`
+	// Starts is how often the controller was started again, and WebhookStarts how often
+	// the webhook was.
+	Starts        int `json:"starts"`
+	WebhookStarts int `json:"webhook_starts"`
 }
 
 // report returns what was found.
@@ -74,7 +76,7 @@ func (w *weather) report() *weatherReport {
 		day := dayReport{
 			Rate: d.rate, Killed: d.killed, SettledS: d.worst.Seconds(), Faults: d.tally.faults,
 			Requests: d.tally.work, Events: d.tally.events, All: d.tally.all, Most: most, Busiest: busiest,
-			Goroutines: d.after.goroutines, HeapMiB: d.after.heap / (1 << 20), ResidentMiB: d.after.resident / (1 << 20), Starts: d.starts,
+			Goroutines: d.after.goroutines, HeapMiB: d.after.heap / (1 << 20), ResidentMiB: d.after.resident / (1 << 20), Starts: d.starts, WebhookStarts: d.webhookStarts,
 		}
 		for _, s := range storiesOf(w.functions, w.seed) {
 			if found := d.tally.by[key(s.key)]; found != nil {
@@ -89,14 +91,29 @@ func (w *weather) report() *weatherReport {
 const pageIntro = `# Reliability
 
 What becomes of Functions when what Kiln stands upon fails. This page is written by ` + "`make test-faults`" + `
-and ` + "`make test-kills`" + `; the figures are in ` + "`build/reliability`" + `, too. The search for faults in the reconciler itself, call by call, is in
-[test/README.md](../test/README.md#the-search-for-faults).
-
+and ` + "`make test-kills`" + `, each its chapter; the figures of the last run are in ` + "`build/reliability`" + `, too. The search for faults in the
+reconciler itself, call by call, is in [test/README.md](../test/README.md#the-search-for-faults).
 `
 
-const weatherIntro = `## Bad weather
+// The chapters of the page, in their order.
+const (
+	weatherTitle = "Bad weather"
+	killsTitle   = "On a cluster"
+)
 
-Real are etcd and the API server, of the versions that the local cluster has, the garbage collector, and Kiln's controller and
+// chapter is what a run has found.
+type chapter interface {
+	// title returns the heading.
+	title() string
+	// write writes what is below it, where the page says earlier as yet.
+	write(b *strings.Builder, earlier string)
+}
+
+func (*weatherReport) title() string { return weatherTitle }
+
+func (*killsReport) title() string { return killsTitle }
+
+const weatherIntro = `Real are etcd and the API server, of the versions that the local cluster has, the garbage collector, and Kiln's controller and
 webhook, as processes with the roles and the configuration of its manifests. Between Kiln and the API server there is a proxy
 that does to requests what networks and busy API servers do; nobody else goes through it. In place of Tekton and Serving
 there is a stand-in that takes up to a second for each build and each roll-out. Up to 6 builds run at once, 4 of each
@@ -115,77 +132,76 @@ At no time may a Function have two TaskRuns that run.
 
 `
 
-const killsIntro = `
-## On a cluster
-
-Functions are built and edited on the local cluster, with all that is real there, while a part of it is killed: the process
-gets SIGKILL, and the kubelet, systemd or Docker starts it again. Half of the edits come before it, when a build runs, the
-others at once after it; who is refused tries again each second. All must become Ready with their last source.
+const killsIntro = `Functions are built and edited on the local cluster, with all that is real there, while a part of it is killed: the process
+gets SIGKILL, and the kubelet, systemd or Docker starts it again. About each kill all Functions are edited: some get another source,
+and are built, the others another variable, and are rolled out. Half of that comes before the kill, which is when a build runs, the
+other half at once after it; who is refused tries again each second. All must become Ready as they are then.
 
 Another Function, which nobody edits, is called all the time by a pod, every 50 ms, and so is a Service beside it of the
 same image that Kiln knows nothing of: what fails for both is not Kiln's doing. Figures are of one kill each. Their seconds are
-mostly those of the builds, which share the cores of one machine with all else.
+mostly those of the builds and the roll-outs, which share the cores of one machine with all else: see the row of *nothing*.
 
 `
 
-// write writes what was found, and the page of all that was found last.
-func write(folder, docs, name string, found any) error {
+// write writes what was found, and its chapter of the page. What was not looked for
+// stays as the page has it.
+func write(folder, docs, name string, found chapter) error {
 	if err := report.WriteJSON(folder, name, found); err != nil {
 		return err
 	}
-	var weather weatherReport
-	var kills killsReport
-	if err := errors.Join(readJSON(folder, "weather", &weather), readJSON(folder, "kills", &kills)); err != nil {
-		return err
+	file := filepath.Join(docs, "reliability.md")
+	earlier, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("failed to read page: %w", err)
 	}
 	if err := os.MkdirAll(docs, 0o755); err != nil {
 		return fmt.Errorf("failed to make folder: %w", err)
 	}
-	if err := os.WriteFile(filepath.Join(docs, "reliability.md"), []byte(page(&weather, &kills)), 0o644); err != nil {
+	if err := os.WriteFile(file, []byte(page(string(earlier), found)), 0o644); err != nil {
 		return fmt.Errorf("failed to write page: %w", err)
 	}
 	return nil
 }
 
-// readJSON reads what was found. What has not been run is blank.
-func readJSON(folder, name string, into any) error {
-	data, err := os.ReadFile(filepath.Join(folder, name+".json"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("failed to read report: %w", err)
-	}
-	if err := json.Unmarshal(data, into); err != nil {
-		return fmt.Errorf("failed to decode report: %w", err)
-	}
-	return nil
-}
-
-// page returns docs/reliability.md.
-func page(w *weatherReport, k *killsReport) string {
+// page returns docs/reliability.md with what was found, and else as it is.
+func page(earlier string, found chapter) string {
 	var b strings.Builder
 	b.WriteString(pageIntro)
-	if len(w.Days) > 0 {
-		b.WriteString(weatherIntro)
-		w.write(&b)
-	}
-	if len(k.Kills) > 0 {
-		b.WriteString(killsIntro)
-		k.write(&b)
+	for _, title := range []string{weatherTitle, killsTitle} {
+		text := chapterOf(earlier, title)
+		if title != found.title() && text == "" {
+			continue
+		}
+		fmt.Fprintf(&b, "\n## %s\n\n", title)
+		if title == found.title() {
+			found.write(&b, text)
+		} else {
+			b.WriteString(text)
+		}
 	}
 	return b.String()
 }
 
-// write writes the section of bad weather.
-func (w *weatherReport) write(b *strings.Builder) {
+// chapterOf returns what a page says below a heading.
+func chapterOf(page, title string) string {
+	_, text, _ := strings.Cut(page, "\n## "+title+"\n\n")
+	text, _, _ = strings.Cut(text, "\n\n## ")
+	if text = strings.TrimSpace(text); text == "" {
+		return ""
+	}
+	return text + "\n"
+}
+
+// write implements chapter.
+func (w *weatherReport) write(b *strings.Builder, _ string) {
+	b.WriteString(weatherIntro)
 	fmt.Fprintf(b, "%d Functions, with `-seed=%d`, on %d cores. At most %d TaskRuns ran at once.\n\n", w.Functions, w.Seed, w.Cores, w.BuildsAtOnce)
 	b.WriteString("| bad | all as they are to be, after the last edit | requests of Functions | Events | of one at most | of what it may | in its busiest second | goroutines after it | MiB in use |\n" +
 		"|---|---|---|---|---|---|---|---|---|\n")
 	for _, d := range w.Days {
 		killed := ""
 		if d.Killed {
-			killed = ", and the controller killed"
+			killed = ", and controller and webhook killed"
 		}
 		fmt.Fprintf(b, "| %g %%%s | %.1f s | %d | %d | %d | %.0f %% | %d | %d | %.1f |\n", 100*d.Rate, killed, d.SettledS, d.Requests, d.Events,
 			d.Most, 100*d.MostOfAllowed, d.Busiest, d.Goroutines, d.HeapMiB)
@@ -206,15 +222,28 @@ func (w *weatherReport) write(b *strings.Builder) {
 	}
 }
 
-// write writes the section of what was killed.
-func (k *killsReport) write(b *strings.Builder) {
-	b.WriteString("| killed | Functions, and edited of them | all Ready after | edits refused for | builds | failed requests | of the Service beside it |\n|---|---|---|---|---|---|---|\n")
+// write implements chapter. What was not killed this time keeps its row.
+func (k *killsReport) write(b *strings.Builder, earlier string) {
+	rows := map[string]string{}
+	for line := range strings.SplitSeq(earlier, "\n") {
+		if name, _, ok := strings.Cut(strings.TrimPrefix(line, "| "), " | "); ok {
+			rows[name] = line
+		}
+	}
 	for _, r := range k.Kills {
 		name := r.Victim
 		if r.Skipped != "" {
 			name += " (not killed: " + r.Skipped + ")"
 		}
-		fmt.Fprintf(b, "| %s | %d, %d | %.1f s | %.1f s | %d | %d of %d | %d of %d |\n", name, r.Functions, r.Edited, r.ReadyS, r.RefusedS, r.Builds, r.Failed, r.Calls, r.BareFailed, r.BareCalls)
+		rows[r.Victim] = fmt.Sprintf("| %s | %d, %d | %.1f s | %.1f s | %d | %d of %d | %d of %d |", name, r.Functions, r.Built, r.ReadyS, r.RefusedS,
+			r.Builds, r.Failed, r.Calls, r.BareFailed, r.BareCalls)
+	}
+	b.WriteString(killsIntro)
+	b.WriteString("| killed | Functions edited, and built of them | all Ready after | edits refused for | builds | failed requests | of the Service beside it |\n|---|---|---|---|---|---|---|\n")
+	for _, v := range victims {
+		if row, ok := rows[v.name]; ok {
+			fmt.Fprintln(b, row)
+		}
 	}
 }
 

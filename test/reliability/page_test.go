@@ -23,6 +23,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -53,7 +55,8 @@ func TestVerdict(t *testing.T) {
 		{"goroutines", func(w *weather) { w.rounds[1].after.goroutines += moreGoroutines + 1 }, "goroutines in the end"},
 		{"heap", func(w *weather) { w.rounds[1].after.heap *= 2 }, "uses 20.0 MiB in the end"},
 		{"ended", func(w *weather) { w.rounds[1].starts = 1 }, "the controller ended 1 times"},
-		{"killed", func(w *weather) { w.rounds[1].starts, w.rounds[1].killed = 1, true }, ""},
+		{"webhook ended", func(w *weather) { w.rounds[1].webhookStarts = 2 }, "the webhook ended 2 times"},
+		{"killed", func(w *weather) { w.rounds[1].starts, w.rounds[1].webhookStarts, w.rounds[1].killed = 1, 1, true }, ""},
 		{"two builds", func(w *weather) { w.judge.wrong = []string{"two TaskRuns"} }, "two TaskRuns"},
 	} {
 		w := newWeather(most)
@@ -62,6 +65,43 @@ func TestVerdict(t *testing.T) {
 		if (err != nil) != (test.want != "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: verdict() = %v, want %q", test.name, err, test.want)
 		}
+	}
+}
+
+// TestPage wants that the page keeps what was not looked for this time: the other
+// chapter, and the rows of what was not killed.
+func TestPage(t *testing.T) {
+	registry := killReport{Victim: "the registry", Functions: 20, Built: 8, ReadyS: 70, Builds: 8, Calls: 900, BareCalls: 901}
+	containerd := killReport{Victim: "containerd", Functions: 20, Built: 8, ReadyS: 80, Builds: 9, Calls: 800, BareCalls: 801}
+	wantRegistry := "| the registry | 20, 8 | 70.0 s | 0.0 s | 8 | 0 of 900 | 0 of 901 |"
+	page1 := page("", &killsReport{Kills: []killReport{containerd, registry}})
+	page2 := page(page1, newWeather(10).report())
+	containerd.ReadyS, containerd.Skipped = 90, errSkipped.Error()
+	page3 := page(page2, &killsReport{Kills: []killReport{containerd}})
+	for name, test := range map[string]struct {
+		page string
+		want []string
+	}{
+		"kills":                   {page1, []string{pageIntro, killsIntro, wantRegistry, "| containerd | 20, 8 | 80.0 s |"}},
+		"weather":                 {page2, []string{pageIntro, weatherIntro, "1 Functions, with `-seed=1`", killsIntro, wantRegistry, "| containerd | 20, 8 | 80.0 s |"}},
+		"one of them killed anew": {page3, []string{pageIntro, weatherIntro, "1 Functions, with `-seed=1`", killsIntro, wantRegistry, "| containerd (not killed: "}},
+	} {
+		rest := test.page
+		for _, want := range test.want {
+			_, after, ok := strings.Cut(rest, want)
+			if !ok {
+				t.Errorf("%s: the page lacks %q, or has it elsewhere:\n%s", name, want, test.page)
+			}
+			rest = after
+		}
+		for _, heading := range []string{weatherTitle, killsTitle} {
+			if n := strings.Count(test.page, "\n## "+heading+"\n"); n > 1 {
+				t.Errorf("%s: the page has the chapter %q %d times", name, heading, n)
+			}
+		}
+	}
+	if again := page(page3, newWeather(10).report()); again != page3 {
+		t.Errorf("The same found again is another page: %s", cmp.Diff(page3, again))
 	}
 }
 

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -156,7 +157,8 @@ func remove(ctx context.Context, c *test.Clients, key types.NamespacedName) erro
 	return nil
 }
 
-// tell has happen what the story tells.
+// tell has happen what the story tells. Who is refused since the webhook is away tries
+// again.
 func (s *story) tell(ctx context.Context, c *test.Clients) error {
 	for _, step := range s.steps {
 		select {
@@ -164,11 +166,22 @@ func (s *story) tell(ctx context.Context, c *test.Clients) error {
 			return context.Cause(ctx)
 		case <-time.After(step.after):
 		}
-		if err := step.do(ctx, c); err != nil {
+		err := step.do(ctx, c)
+		for isWebhookAway(err) && ctx.Err() == nil {
+			pause(ctx, again)
+			err = step.do(ctx, c)
+		}
+		if err != nil {
 			return fmt.Errorf("%s: %w", s.key, err)
 		}
 	}
 	return nil
+}
+
+// isWebhookAway says whether the API server has refused something since it could not ask
+// the webhook.
+func isWebhookAway(err error) bool {
+	return apierrs.IsInternalError(err) && strings.Contains(err.Error(), "failed calling webhook")
 }
 
 // hasGreeting says whether a container has the variable as it is to be.

@@ -71,6 +71,9 @@ func (j *judge) verdict(w *weather) error {
 		if r.starts > 0 && !r.killed {
 			wrong = append(wrong, fmt.Sprintf("at %g %%: the controller ended %d times", 100*r.rate, r.starts))
 		}
+		if r.webhookStarts > 0 && !r.killed {
+			wrong = append(wrong, fmt.Sprintf("at %g %%: the webhook ended %d times", 100*r.rate, r.webhookStarts))
+		}
 	}
 	// One that was killed begins anew.
 	first, last := w.rounds[0].after, w.rounds[0].after

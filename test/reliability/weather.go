@@ -62,8 +62,8 @@ type forecast struct {
 type day struct {
 	// rate is the share of the requests that something happens to.
 	rate float64
-	// killed says that the controller is killed when the day begins, so that it has to
-	// start in that weather.
+	// killed says that the controller and the webhook are killed when the day begins, so
+	// that they have to start in that weather.
 	killed bool
 }
 
@@ -84,12 +84,14 @@ type weather struct {
 // round is what was found in a round.
 type round struct {
 	day
-	took   time.Duration
-	worst  time.Duration
-	tally  tally
-	after  vitals
-	steps  int
-	starts int
+	took  time.Duration
+	worst time.Duration
+	tally tally
+	after vitals
+	steps int
+	// starts is how often the controller was started again, and webhookStarts how often
+	// the webhook was.
+	starts, webhookStarts int
 }
 
 // say tells the user how far it is.
@@ -256,6 +258,7 @@ func (w *weather) round(ctx context.Context, d day) (r round, err error) {
 	if d.killed {
 		w.mu.Lock()
 		w.Controller.Kill()
+		w.Webhook.Kill()
 		w.mu.Unlock()
 	}
 	if err := g.Wait(); err != nil {
@@ -285,7 +288,8 @@ func (w *weather) round(ctx context.Context, d day) (r round, err error) {
 	r.tally = w.proxy.ledger.take()
 	w.proxy.setRate(0)
 	w.mu.Lock()
-	r.starts, w.restarts["controller"] = w.restarts["controller"], 0
+	r.starts, r.webhookStarts = w.restarts["controller"], w.restarts["webhook"]
+	clear(w.restarts)
 	w.mu.Unlock()
 	if r.after, err = w.vitals(ctx); err != nil {
 		return r, err
@@ -308,8 +312,8 @@ func (w *weather) awaitQuiet(ctx context.Context) error {
 // tell tells what a round has found.
 func (w *weather) tell(r round) {
 	t := r.tally
-	w.say("  %.1f s; %d requests of Functions, %d Events, %d requests in all; the controller started %d times again",
-		r.took.Seconds(), t.work, t.events, t.all, r.starts)
+	w.say("  %.1f s; %d requests of Functions, %d Events, %d requests in all; started again: the controller %d times, the webhook %d",
+		r.took.Seconds(), t.work, t.events, t.all, r.starts, r.webhookStarts)
 	if len(t.faults) > 0 {
 		w.say("  what happened: %s", listed(t.faults))
 	}
