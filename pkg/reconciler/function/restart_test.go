@@ -289,7 +289,8 @@ func storeNothing(action clientgotesting.Action) (bool, runtime.Object, error) {
 	return true, nil, nil
 }
 
-// populate creates Functions and waits until they are ready.
+// populate creates Functions and waits until they are ready, and the registry knows
+// which of their images is of which version.
 func (w *world) populate() {
 	w.Helper()
 	for i := range teams {
@@ -308,7 +309,9 @@ func (w *world) populate() {
 	}
 	w.until("all Functions are ready", func() bool {
 		all, err := functioninformer.Get(w.ctx).Lister().List(labels.Everything())
-		return err == nil && len(all) == teams*teamSize && !slices.ContainsFunc(all, func(fn *v1alpha1.Function) bool { return !fn.IsReady() })
+		return err == nil && len(all) == teams*teamSize && !slices.ContainsFunc(all, func(fn *v1alpha1.Function) bool {
+			return !fn.IsReady() || fn.Status.VersionTag != versionTag(fn)
+		})
 	})
 }
 
