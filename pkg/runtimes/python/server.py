@@ -36,7 +36,7 @@ import time
 import traceback
 import types
 from bisect import bisect_left
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
 from datetime import datetime, timezone
 from urllib.parse import parse_qs, unquote
 
@@ -408,10 +408,10 @@ def read_structured(event, content_type, body):
 
 
 def require_attributes(event):
-    for name in ("id", "source", "type"):
-        if not event.get(f"ce-{name}"):
-            raise StatusError(400, f'the CloudEvent has no attribute "{name}"')
-    version = event.get("ce-specversion")
+    for name in ("ce-id", "ce-source", "ce-type"):
+        if not dict.get(event, name):
+            raise StatusError(400, f'the CloudEvent has no attribute "{name[3:]}"')
+    version = dict.get(event, "ce-specversion")
     if version != "1.0":
         raise StatusError(400, f"CloudEvents version {json.dumps(version)} is not supported, 1.0 is")
 
@@ -597,7 +597,7 @@ def give_up():
 
 async def run_in_thread(event):
     """Runs a main that may block. One that takes too long goes on, and nobody waits for it."""
-    result = await asyncio.get_running_loop().run_in_executor(threads, main, event, context)
+    result = await threads.run(main, event, context)
     return await result if inspect.iscoroutine(result) else result
 
 
@@ -719,9 +719,9 @@ async def pieces(source):
             yield chunk
         return
     # Each step may block.
-    loop, end = asyncio.get_running_loop(), object()
+    end = object()
     iterator = iter(lambda: source.read(CHUNK_BYTES) or end, end) if hasattr(source, "read") else iter(source)
-    while (chunk := await loop.run_in_executor(threads, next, iterator, end)) is not end:
+    while (chunk := await threads.run(next, iterator, end)) is not end:
         yield chunk
 
 
@@ -748,6 +748,113 @@ async def send_error(send, request, error):
 def log_error(request, error, status):
     stack = "".join(traceback.format_exception(error))
     log("ERROR", f"main failed: {summary(error)}", requestId=request.id, status=status, stack=stack)
+
+
+# --------------------------------------------------------------------- threads
+
+
+class Threads:
+    """Runs what may block, so many calls at once, and hands what comes of them back to the loop.
+
+    To wake a thread costs more than most calls. So one is woken for all calls that
+    came at once, and wakes another only if it finds more than one; it takes call
+    after call without having slept; and the loop is told of many in one go.
+    """
+
+    def __init__(self, loop, most):
+        self.loop = loop
+        self.most = most
+        self.count = 0
+        self.counting = threading.Lock()
+        self.calls = deque()  # that no thread has taken
+        self.outcomes = deque()  # that the loop has not been told
+        self.asleep = []  # a lock for each thread that sleeps, which wakes when it is released
+        self.beginning = False  # begin is about to run
+        self.waking = False  # a thread has been woken, and has not looked for calls yet
+        self.telling = False  # tell is about to run
+
+    async def run(self, function, *args):
+        """Returns what the function returns, or raises what it raises. It goes on if that is cancelled."""
+        future = self.loop.create_future()
+        self.calls.append((future, function, args))
+        if not self.beginning:
+            self.beginning = True
+            self.loop.call_soon(self.begin)
+        result, error = await future
+        try:
+            if error is not None:
+                raise error
+            return result
+        finally:
+            del error  # Else it would hold itself, by its traceback.
+
+    def begin(self):
+        self.beginning = False
+        if not self.waking:
+            self.wake()
+
+    def wake(self):
+        """Wakes a thread, or starts one. Where all are busy, the next that is not takes the call."""
+        try:
+            lock = self.asleep.pop()
+        except IndexError:
+            self.start()
+            return
+        self.waking = True
+        lock.release()
+
+    def start(self):
+        with self.counting:
+            if self.count == self.most:
+                return
+            self.count += 1
+            name = f"main_{self.count}"
+        self.waking = True
+        try:
+            threading.Thread(target=self.work, name=name, daemon=True).start()
+        except RuntimeError as error:  # The next call tries again.
+            self.waking = False
+            with self.counting:
+                self.count -= 1
+            log("WARNING", f"there is no thread for main: {summary(error)}")
+
+    def work(self):
+        """Takes calls and sleeps, in turns: what each thread does."""
+        lock = threading.Lock()
+        lock.acquire()
+        while True:
+            self.waking = False
+            self.take_calls()
+            self.asleep.append(lock)
+            # Whoever has just added a call may have found nobody asleep.
+            if self.calls and not self.waking:
+                self.wake()
+            lock.acquire()
+
+    def take_calls(self):
+        while True:
+            try:
+                future, function, args = self.calls.popleft()
+            except IndexError:
+                return
+            if self.calls and not self.waking:
+                self.wake()  # This call may take long.
+            try:
+                outcome = function(*args), None
+            except BaseException as error:
+                outcome = None, error
+            self.outcomes.append((future, outcome))
+            del future, function, args, outcome
+            if not self.telling:
+                self.telling = True
+                self.loop.call_soon_threadsafe(self.tell)
+
+    def tell(self):
+        self.telling = False
+        while self.outcomes:
+            future, outcome = self.outcomes.popleft()
+            if not future.done():  # Else its time was up.
+                future.set_result(outcome)
 
 
 # ------------------------------------------------------- metrics and telemetry
@@ -1026,13 +1133,13 @@ def run():
     is_async = inspect.iscoroutinefunction(main)
     # What is there by now stays: the garbage collector need not look at it again.
     gc.freeze()
-    threads = ThreadPoolExecutor(THREADS, "main")
     try:
         import uvloop
     except ImportError as error:
         end(f"the base image lacks a package of the wrapper's: {error}", error)
     loop = uvloop.new_event_loop()
     asyncio.set_event_loop(loop)
+    threads = Threads(loop, THREADS)
     loop.run_until_complete(serve(application))
     flush()
     sys.stdout.flush()

@@ -211,6 +211,57 @@ class TestMain(Test):
                                "http://h/p?a=1&a=2&b=3", None, True])
 
 
+class TestThreads(Test):
+    def test_as_many_calls_at_once_as_there_are_threads(self):
+        function = self.serve(
+            """
+            import threading
+            everybody = threading.Barrier(64)
+            def main(event, context):
+                everybody.wait()
+                return threading.active_count()
+            """)
+        connections = [function.connect() for _ in range(128)]
+        for connection in connections:
+            connection.request("GET", "/")
+        counts = [int(connection.getresponse().read()) for connection in connections]
+        self.assertLessEqual(max(counts), 65)
+        for connection in connections:
+            connection.close()
+
+    def test_one_that_takes_too_long_goes_on(self):
+        function = self.serve(
+            """
+            import sys
+            import threading
+            go = threading.Event()
+            def main(event, context):
+                if event["extensions"]["request"].path == "/go":
+                    go.set()
+                go.wait()
+                sys.stdout.write("went on\\n")
+            """, FUNC_TIMEOUT="0.4")
+        self.assertEqual(function.send()[0], 504)
+        self.assertEqual(function.send("/go")[0], 204)
+        function.until_printed("went on\n", "went on\n")
+
+    def test_whatever_is_raised_is_an_error_of_its_call(self):
+        function = self.serve(
+            """
+            import sys
+            def main(event, context):
+                path = event["extensions"]["request"].path
+                if path == "/exit":
+                    sys.exit(1)
+                if path == "/stop":
+                    next(iter([]))
+                return "on"
+            """)
+        for path in ("/exit", "/stop"):
+            self.assertEqual(function.send(path)[0], 500, path)
+        self.assertEqual(function.send()[2], "on")
+
+
 class TestErrors(Test):
     def test_are_told_in_the_log(self):
         function = self.serve("def main(event, context):\n    raise ValueError('secret')")
