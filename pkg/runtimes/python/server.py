@@ -633,8 +633,11 @@ async def whole(send, event, content_type, body):
     length = (b"content-length", b"%d" % len(body))
     response = event._response
     if event.plain and not draining and (response is None or response.headers is None and response.status == 200):
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", content_type), length]})
-        await send({"type": "http.response.body", "body": body})
+        headers = [(b"content-type", content_type), length]
+        if WHOLE in event.request.scope:
+            await send({"type": WHOLE, "headers": headers, "body": body})
+        else:
+            await respond(send, 200, headers, body)
     else:
         pairs = header_pairs(event, content_type)
         pairs.append(length)
@@ -1047,8 +1050,142 @@ def listen(port):
     return socket.create_server(("", port), backlog=2048)
 
 
+# What scopes have, and messages are called, where an answer of status 200 can be sent as one message.
+WHOLE = "kiln.whole"
+
+# The versions of uvicorn that the shortcut was tested with.
+SHORTCUT_VERSIONS = ("0.17.", "0.32.")
+
+
+def new_protocol():
+    """Makes a class of uvicorn's protocol with a shortcut for requests that come whole, as most do.
+
+    It is for them that ASGI costs most: a scope with all there may be to know, a task,
+    and messages to and fro for what is there at once. Here such a request gets a
+    scope with what is needed, is begun at once, and is answered in one go if there
+    is nothing special to it. Whatever is not that simple takes uvicorn's own way,
+    and connections are all uvicorn's.
+    """
+    from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+
+    class NoEvent:
+        """Stands for an event that nobody waits for."""
+
+        @staticmethod
+        def set():
+            pass
+
+    class Exchange(RequestResponseCycle):
+        """A request that came whole, and its answer."""
+
+        # What uvicorn gives to each: they are few that are not so.
+        disconnected = waiting_for_100_continue = response_started = response_complete = more_body = access_log = False
+        keep_alive = True
+        chunked_encoding = None
+        expected_content_length = 0
+        message_event = NoEvent
+
+        def __init__(self, protocol, method):
+            self.transport = protocol.transport
+            self.flow = protocol.flow
+            self.logger = protocol.logger
+            self.default_headers = protocol.server_state.default_headers
+            self.on_response = protocol.on_response_complete
+            self.body = protocol.body
+            path, _, query = protocol.url.partition(b"?")
+            path = path.decode("ascii")
+            self.scope = {
+                "type": "http", "method": method, "path": unquote(path) if "%" in path else path, "query_string": query,
+                "headers": protocol.headers, "client": protocol.client, WHOLE: True,
+            }
+
+        async def receive(self):
+            body, self.body = self.body, b""  # A connection that is kept must not keep it, too.
+            return {"type": "http.request", "body": body}
+
+        async def send(self, message):
+            if message["type"] != WHOLE:
+                await super().send(message)
+            elif self.flow.write_paused or self.disconnected or not self.keep_alive:
+                await respond(super().send, 200, message["headers"], message["body"])
+            else:
+                content = [STATUS_LINE[200]]
+                for name, value in self.default_headers + message["headers"]:
+                    content += (name, b": ", value, b"\r\n")
+                content += (b"\r\n", message["body"])
+                self.transport.write(b"".join(content))
+                self.response_started = self.response_complete = True
+                self.on_response()
+
+    class Protocol(HttpToolsProtocol):
+        """uvicorn's protocol with the shortcut."""
+
+        body = None  # of a request that may come whole, and has not yet
+
+        def on_message_begin(self):
+            self.url = b""
+            self.headers = []
+            self.expect_100_continue = False
+
+        def on_headers_complete(self):
+            before, parser, url = self.cycle, self.parser, self.url
+            if (
+                (before is None or before.response_complete) and url.startswith(b"/") and b"#" not in url and url.isascii()
+                and parser.get_http_version() == "1.1" and parser.get_method() != b"HEAD" and not parser.should_upgrade()
+                and not self.expect_100_continue and (b"connection", b"close") not in self.headers
+            ):
+                self.body = b""
+            else:
+                self.leave_to_uvicorn()
+
+        def on_body(self, body):
+            if self.body is None:
+                super().on_body(body)
+            else:
+                self.body += body
+
+        def on_message_complete(self):
+            if self.body is None:
+                super().on_message_complete()
+                return
+            exchange = self.cycle = Exchange(self, self.parser.get_method().decode("ascii"))
+            self.body = None
+            task = begin_task(self.loop, exchange.run_asgi(app))
+            if not task.done():
+                self.tasks.add(task)
+                task.add_done_callback(self.tasks.discard)
+
+        def data_received(self, data):
+            super().data_received(data)
+            if self.body is not None:  # It came in pieces.
+                body, self.body = self.body, None
+                if not self.transport.is_closing():
+                    self.leave_to_uvicorn()
+                    super().on_body(body)
+
+        def leave_to_uvicorn(self):
+            url, headers, expect_100_continue = self.url, self.headers, self.expect_100_continue
+            super().on_message_begin()
+            super().on_url(url)
+            self.headers += headers
+            self.expect_100_continue = expect_100_continue
+            super().on_headers_complete()
+
+    return Protocol
+
+
+def begin_task(loop, coroutine):
+    """Makes a task that runs at once up to where it first waits, where this Python can."""
+    if sys.version_info < (3, 12):
+        return loop.create_task(coroutine)
+    return asyncio.Task(coroutine, loop=loop, eager_start=True)
+
+
 def new_server(application):
     import uvicorn
+
+    # Middleware of OpenTelemetry's wants all of ASGI.
+    shortcut = application is app and uvicorn.__version__.startswith(SHORTCUT_VERSIONS)
 
     class Server(uvicorn.Server):
         """uvicorn's server, which here is ended by serve alone."""
@@ -1059,8 +1196,8 @@ def new_server(application):
         capture_signals = staticmethod(contextlib.nullcontext)
 
     return Server(uvicorn.Config(
-        application, loop="uvloop", http="httptools", ws="none", lifespan="off", log_config=None, access_log=False,
-        proxy_headers=False, server_header=False, timeout_keep_alive=KEEP_ALIVE_S,
+        application, loop="uvloop", http=new_protocol() if shortcut else "httptools", ws="none", lifespan="off",
+        log_config=None, access_log=False, proxy_headers=False, server_header=False, timeout_keep_alive=KEEP_ALIVE_S,
     ))
 
 

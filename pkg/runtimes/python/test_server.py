@@ -23,6 +23,7 @@ import json
 import os
 import pathlib
 import queue
+import re
 import signal
 import socket
 import subprocess
@@ -30,6 +31,7 @@ import sys
 import tempfile
 import textwrap
 import threading
+import time
 import unittest
 
 SERVER = pathlib.Path(__file__).with_name("server.py")
@@ -260,6 +262,127 @@ class TestThreads(Test):
         for path in ("/exit", "/stop"):
             self.assertEqual(function.send(path)[0], 500, path)
         self.assertEqual(function.send()[2], "on")
+
+
+class TestShortcut(Test):
+    """A request that comes whole takes a shortcut past ASGI. Nobody must notice."""
+
+    MAIN = """
+        import os
+        import uvicorn
+        uvicorn.__version__ = os.environ.get("UVICORN_VERSION", uvicorn.__version__)
+        async def later():
+            yield "one "
+            yield b"two"
+        async def main(event, context):
+            request = event["extensions"]["request"]
+            if request.path == "/way":
+                return "shortcut" if "kiln.whole" in request.scope else "ASGI"
+            if request.path == "/stream":
+                return later()
+            if request.path == "/nothing":
+                return None
+            if request.path == "/large":
+                return "x" * 2**21
+            if request.path == "/created":
+                event.setResponseStatus(201)
+                event.setResponseHeader("x-a", "1")
+            if request.path == "/throws":
+                raise ValueError("secret")
+            return [request.method, request.path, request.query_string, request.headers, request.url, event["data"], request.content_length]
+        """
+
+    LAST = b"GET /last HTTP/1.1\r\nConnection: close\r\n\r\n"
+
+    # By name, what is sent; of pieces, each when the one before was read.
+    REQUESTS = {
+        "plain": b"GET / HTTP/1.1\r\nHost: h\r\n\r\n",
+        "with a query": b"GET /a%20b/%C3%A9?c=%20d?e&f HTTP/1.1\r\nHost: h\r\n\r\n",
+        "with a fragment": b"GET /a#b HTTP/1.1\r\n\r\n",
+        "of a host": b"GET http://h/a?b HTTP/1.1\r\n\r\n",
+        "two slashes": b"GET //a/b HTTP/1.1\r\n\r\n",
+        "not ASCII": b"GET /\xc3\xa9 HTTP/1.1\r\n\r\n",
+        "of no path": b"OPTIONS * HTTP/1.1\r\n\r\n",
+        "a tunnel": b"CONNECT h:1 HTTP/1.1\r\n\r\n",
+        "no HTTP": b"hello\r\n\r\n",
+        "HTTP/1.0": b"GET / HTTP/1.0\r\n\r\n",
+        "HEAD": b"HEAD / HTTP/1.1\r\n\r\n",
+        "from a page": b"GET / HTTP/1.1\r\nOrigin: h\r\n\r\n",
+        "health": b"GET /healthz HTTP/1.1\r\n\r\n",
+        "header fields twice": b"GET / HTTP/1.1\r\nA: 1\r\nA: 2\r\n\r\n",
+        "a body": b"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello",
+        "an empty body": b"POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n",
+        "a body in chunks": b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n",
+        "no chunk": b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nno\r\n",
+        "a body in pieces": [b"POST / HT", b"TP/1.1\r\nContent-", b"Length: 5\r\n\r\n", b"he", b"llo"],
+        "a body begun with its headers": [b"POST /a?b HTTP/1.1\r\nContent-Length: 5\r\n\r\nhe", b"llo"],
+        "a body asked for": [b"POST / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n", b"hello"],
+        "a body asked for and there": b"POST / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\nhello",
+        "not JSON": b"POST / HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 1\r\n\r\n{",
+        "too large": b"POST / HTTP/1.1\r\nContent-Length: 102\r\n\r\n" + b"x" * 102,
+        "a stream": b"GET /stream HTTP/1.1\r\n\r\n",
+        "nothing": b"GET /nothing HTTP/1.1\r\n\r\n",
+        "a status and a header": b"GET /created HTTP/1.1\r\n\r\n",
+        "an error": b"GET /throws HTTP/1.1\r\nX-Request-Id: 1\r\n\r\n",
+        "many": b"GET /1 HTTP/1.1\r\n\r\nPOST /2 HTTP/1.1\r\nContent-Length: 2\r\n\r\nabGET /stream HTTP/1.1\r\n\r\nGET /3 HTTP/1.1\r\n\r\n",
+        "many that nobody reads yet": b"GET /large HTTP/1.1\r\n\r\n" * 4,
+    }
+
+    def exchange(self, function, pieces):
+        """Sends that and a last request, and returns all that comes, without dates."""
+        with socket.create_connection(("127.0.0.1", function.port), timeout=30) as connection:
+            for piece in pieces[:-1]:
+                connection.sendall(piece)
+                function.send("/healthz")  # When this is answered, the piece was read.
+            connection.sendall(pieces[-1] + self.LAST)
+            answer = b"".join(iter(lambda: connection.recv(65536), b""))
+        return re.sub(rb"\r\ndate: [^\r]*", b"", answer)
+
+    def test_answers_are_those_of_uvicorns_own_way(self):
+        limit = {"REQ_MB_LIMIT": str(100 / 2**20)}
+        shortcut = self.serve(self.MAIN, **limit)
+        own = self.serve(self.MAIN, UVICORN_VERSION="0.999.0", **limit)
+        self.assertEqual((shortcut.send("/way")[2], own.send("/way")[2]), ("shortcut", "ASGI"))
+        for name, request in self.REQUESTS.items():
+            with self.subTest(name):
+                pieces = request if isinstance(request, list) else [request]
+                got, want = self.exchange(shortcut, pieces), self.exchange(own, pieces)
+                self.assertTrue(want.startswith(b"HTTP/1.1 "), want)
+                self.assertEqual(got, want)
+        upgrade = {"Host": "h", "Connection": "Upgrade", "Upgrade": "h2c"}
+        self.assertEqual(shortcut.send(headers=upgrade)[::2], own.send(headers=upgrade)[::2])
+
+    def test_it_was_tested_with_what_images_have(self):
+        version = re.search(r"'uvicorn>=([0-9]+\.[0-9]+),", SERVER.with_name("Dockerfile").read_text())[1]
+        function = self.serve(self.MAIN, UVICORN_VERSION=f"{version}.9")
+        self.assertEqual(function.send("/way")[2], "shortcut")
+
+    def test_telemetry_gets_all_of_asgi(self):
+        middleware = """
+            def OpenTelemetryMiddleware(app):
+                async def traced(scope, receive, send):
+                    await app(scope, receive, send)
+                return traced
+            """
+        files = {**TestTelemetry.FILES, "opentelemetry/instrumentation/asgi.py": textwrap.dedent(middleware)}
+        function = self.serve(self.MAIN, files, OTEL_EXPORTER_OTLP_ENDPOINT="http://collector:4318")
+        self.assertEqual(function.send("/way")[2], "ASGI")
+
+    def test_idle_connections_are_closed(self):
+        function = self.serve(
+            """
+            import __main__
+            __main__.KEEP_ALIVE_S = 0.5
+            async def main(event, context):
+                return "on"
+            """)
+        with socket.create_connection(("127.0.0.1", function.port), timeout=30) as connection:
+            for _ in range(3):
+                connection.sendall(b"GET / HTTP/1.1\r\n\r\n")
+                self.assertTrue(connection.recv(65536).endswith(b"on"))
+                last = time.monotonic()
+            self.assertEqual(connection.recv(1), b"")
+            self.assertGreater(time.monotonic() - last, 0.4)
 
 
 class TestErrors(Test):
