@@ -23,9 +23,11 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -51,21 +53,28 @@ import (
 // its URL.
 func (e *env) startSources() string {
 	e.Helper()
-	if sourcesImage == "" {
-		e.Fatal("-sources-image is not set; make test-e2e sets it")
+	return e.startServer("sources", sourcesImage, 8080)
+}
+
+// startServer starts a pod in the test's namespace that is ready when it answers at
+// the port, and returns its URL.
+func (e *env) startServer(name, image string, port int32, args ...string) string {
+	e.Helper()
+	if image == "" {
+		e.Fatalf("-%s-image is not set; make test-e2e sets it", name)
 	}
 	pods := clients.Kube.CoreV1().Pods(e.namespace)
 	pod, err := pods.Create(e.ctx, &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "sources-"},
+		ObjectMeta: metav1.ObjectMeta{GenerateName: name + "-", Labels: map[string]string{"app": name}},
 		Spec: corev1.PodSpec{
 			AutomountServiceAccountToken:  new(false),
 			EnableServiceLinks:            new(false),
 			TerminationGracePeriodSeconds: new(int64(1)),
 			Containers: []corev1.Container{{
-				Name: "sources", Image: sourcesImage,
+				Name: name, Image: image, Args: args,
 				ReadinessProbe: &corev1.Probe{
 					PeriodSeconds: 1,
-					ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt32(8080)}},
+					ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt32(port)}},
 				},
 			}},
 		},
@@ -78,7 +87,7 @@ func (e *env) startSources() string {
 		for _, pod := range found {
 			for _, c := range pod.Status.Conditions {
 				if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
-					address = "http://" + pod.Status.PodIP + ":8080"
+					address = "http://" + net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(int(port)))
 					return nil
 				}
 			}
@@ -369,6 +378,80 @@ func TestArtifactRefused(t *testing.T) {
 		}
 	}
 	e.wantBuilds(len(refused))
+}
+
+// startStore starts a store that speaks S3, with an archive of each name in the bucket
+// code, and returns its endpoint, where buckets are in the path, and the one where
+// they are in the host, as the Service of that name.
+func (e *env) startStore(archives ...string) (inPath, inHost string) {
+	e.Helper()
+	const bucket, access, secret = "code", "kiln", "s3cret-key"
+	const port = 7070
+	domain := e.namespace + ".svc"
+	inPath = e.startServer("versitygw", versitygwImage, port, "-access="+access, "-secret="+secret, "-domain="+domain)
+	if _, err := clients.Kube.CoreV1().Services(e.namespace).Create(e.ctx, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: bucket},
+		Spec: corev1.ServiceSpec{
+			Selector: map[string]string{"app": "versitygw"},
+			Ports:    []corev1.ServicePort{{Port: port}},
+		},
+	}, metav1.CreateOptions{}); err != nil {
+		e.Fatal(err)
+	}
+	for name, keys := range map[string][2]string{"keys": {access, secret}, "wrong-keys": {access, "other"}} {
+		if _, err := clients.Kube.CoreV1().Secrets(e.namespace).Create(e.ctx, &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, StringData: map[string]string{"accessKeyId": keys[0], "secretAccessKey": keys[1]},
+		}, metav1.CreateOptions{}); err != nil {
+			e.Fatal(err)
+		}
+	}
+	server := e.startSources()
+	for _, archive := range archives {
+		query := url.Values{"endpoint": {inPath}, "bucket": {bucket}, "name": {archive}, "access": {access}, "secret": {secret}}
+		answer, err := relay.Call(e.ctx, api.Request{Method: http.MethodPost, URL: server + "/store?" + query.Encode()})
+		if err != nil || answer.Status != http.StatusOK {
+			e.Fatalf("failed to store %s: %+v, %v", archive, answer, err)
+		}
+	}
+	return inPath, fmt.Sprintf("http://%s:%d", domain, port)
+}
+
+// TestBucket has functions of archives in a bucket built, found by its path and by
+// its host, and what cannot be had told.
+func TestBucket(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	packed := sourcestest.Functions()
+	inPath, inHost := e.startStore("nodejs-1.zip", "python-1.tar.gz")
+	for name, tc := range map[string]struct {
+		archive v1alpha1.ArchiveSource
+		words   string
+	}{
+		"absent":     {v1alpha1.ArchiveSource{URL: "s3://code/absent.zip", SecretName: "keys"}, "404 Not Found, NoSuchKey"},
+		"nowhere":    {v1alpha1.ArchiveSource{URL: "s3://nowhere/nodejs-1.zip", SecretName: "keys"}, "404 Not Found, NoSuchBucket"},
+		"no-keys":    {v1alpha1.ArchiveSource{URL: "s3://code/nodejs-1.zip"}, "secretName"},
+		"wrong-keys": {v1alpha1.ArchiveSource{URL: "s3://code/nodejs-1.zip", SecretName: "wrong-keys"}, "403 Forbidden, SignatureDoesNotMatch"},
+	} {
+		fn := archived("nodejs24", tc.archive)
+		fn.Name, fn.Spec.Archive.S3 = name, &v1alpha1.S3Store{Endpoint: inPath}
+		_, condition := e.untilCondition(e.create(fn), apis.Condition{
+			Type: v1alpha1.FunctionConditionBuildReady, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonSourceUpdateFailed,
+		})
+		wantWords(t, condition.Message, tc.words)
+	}
+	fn := archived("nodejs24", v1alpha1.ArchiveSource{URL: "s3://code/nodejs-1.zip", SecretName: "keys", S3: &v1alpha1.S3Store{Endpoint: inPath}})
+	fn = e.create(fn)
+	python := archived("python313", v1alpha1.ArchiveSource{
+		URL: "s3://code/python-1.tar.gz", SecretName: "keys", S3: &v1alpha1.S3Store{Endpoint: inHost, PathStyle: new(false)},
+	})
+	python.Name = "python"
+	python = e.create(python)
+	for archive, fn := range map[string]*v1alpha1.Function{"nodejs-1.zip": fn, "python-1.tar.gz": python} {
+		fn = e.until(fn, test.Ready)
+		e.wantAnswer(fn, "{}", "1 7200000")
+		e.wantSource(fn, packed[archive])
+	}
+	e.wantBuilds(6)
 }
 
 // wantSource wants that the status tells which archive the image is made of.

@@ -52,7 +52,7 @@ func main() {
 // handler answers at /git as a repository, see serveGit; at /good/NAME and at
 // /hostile/NAME with archives; at /private/NAME with good ones, to those who have the token that was posted to /token; and at
 // /flaky/COUNT/NAME after COUNT requests that it fails. At /push it brings them
-// to a registry, see servePush.
+// to a registry, see servePush, and at /store to a bucket, see serveStore.
 func handler() http.Handler {
 	good := sourcestest.Functions()
 	hostile := map[string][]byte{}
@@ -86,6 +86,7 @@ func handler() http.Handler {
 	all := maps.Clone(good)
 	maps.Copy(all, hostile)
 	servePush(mux, all)
+	serveStore(mux, all)
 	return mux
 }
 
