@@ -80,6 +80,10 @@ type Failure struct {
 	// Log is the end of the log of the step that failed; "" if there is none.
 	Log string
 
+	// DependencyFile is the file that lists the dependencies where they come with the
+	// source, and which source that is; "" where they are in the Function.
+	DependencyFile string
+
 	// Secrets are values that nobody is to see.
 	Secrets []string
 }
@@ -280,6 +284,9 @@ func (f Failure) readLog(log string, explain func(string) string) (why verdict, 
 	if why = judgeInstallation(log, last); why == failed {
 		if words := explain(log); words != "" {
 			why = judgePackages(words)
+			if why == dependencyMissing && f.DependencyFile != "" {
+				why.advice = "A dependency was not found. Correct it in " + f.DependencyFile + "."
+			}
 			return why, strings.TrimSpace(why.advice + "\n" + words)
 		}
 		why = judgeBase(last)

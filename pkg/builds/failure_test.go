@@ -195,6 +195,13 @@ func failureCases() map[string]failureCase {
 			install("error building image: error building stage: failed to get filesystem from image: write /usr/bin/node: no space left on device\n"),
 			v1alpha1.ReasonTaskRunFailed, true, []string{"no room on its disk", "/usr/bin/node"},
 		},
+		"a dependency of a source that is fetched is not found": {
+			Failure{
+				Cause: StepFailed, Message: stepMessage, DependencyFile: "package.json of the archive",
+				Log: "npm error code ETARGET\nnpm error notarget No matching version found for ms@99.0.0.\n" + exited,
+			},
+			v1alpha1.ReasonTaskRunFailed, false, []string{"Correct it in package.json of the archive.\ncode ETARGET", "ms@99.0.0"},
+		},
 		"a script of a dependency fails": {
 			install("npm error code 1\nnpm error path /function/node_modules/native\nnpm error command failed\nnpm error command sh -c node-gyp rebuild\n" + exited),
 			v1alpha1.ReasonTaskRunFailed, false, []string{"command sh -c node-gyp rebuild"},

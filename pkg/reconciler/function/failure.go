@@ -19,6 +19,7 @@ package function
 import (
 	"context"
 	"fmt"
+	"path"
 	"time"
 
 	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
@@ -35,6 +36,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/observe"
 	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
 	"github.com/kiln-dev/kiln/pkg/redact"
+	"github.com/kiln-dev/kiln/pkg/runtimes"
 )
 
 const (
@@ -60,9 +62,21 @@ func (r *Reconciler) followFailure(ctx context.Context, fn *v1alpha1.Function, w
 			return controller.NewRequeueAfter(logRetry)
 		}
 	}
-	failure.Secrets = secretsOf(fn)
+	failure.Secrets, failure.DependencyFile = secretsOf(fn), fetchedDependencies(fn, want.runtime)
 	fn.Status.Build.Failure = failure.Describe(want.runtime.ExplainBuildFailure)
 	return markBuildFailed(fn)
+}
+
+// fetchedDependencies tells which file of a source that is fetched lists the
+// dependencies. There is none in the Function, then.
+func fetchedDependencies(fn *v1alpha1.Function, runtime runtimes.Runtime) string {
+	switch {
+	case fn.Spec.Git != nil:
+		return path.Join(fn.Spec.Git.ContextDir, runtime.DependencyFile) + " of the repository"
+	case fn.Spec.Archive != nil:
+		return runtime.DependencyFile + " of the archive"
+	}
+	return ""
 }
 
 // markBuildFailed says that the build has failed, and whether it is started

@@ -102,3 +102,23 @@ func TestPlanOfArchive(t *testing.T) {
 		t.Errorf("there is a plan of two sources: %v", fn.Status.Conditions)
 	}
 }
+
+func TestFetchedDependencies(t *testing.T) {
+	for name, tc := range map[string]struct {
+		edit func(*v1alpha1.FunctionSpec)
+		want string
+	}{
+		"in the Function": {func(*v1alpha1.FunctionSpec) {}, ""},
+		"of an archive":   {func(fs *v1alpha1.FunctionSpec) { fs.Archive = &v1alpha1.ArchiveSource{} }, "package.json of the archive"},
+		"of a repository": {func(fs *v1alpha1.FunctionSpec) { fs.Git = &v1alpha1.GitSource{} }, "package.json of the repository"},
+		"of a folder in a repository": {
+			func(fs *v1alpha1.FunctionSpec) { fs.Git = &v1alpha1.GitSource{ContextDir: "functions/a"} }, "functions/a/package.json of the repository",
+		},
+	} {
+		fn := function()
+		tc.edit(&fn.Spec)
+		if got := fetchedDependencies(fn, planOf(function()).runtime); got != tc.want {
+			t.Errorf("%s: fetchedDependencies() = %q, want %q", name, got, tc.want)
+		}
+	}
+}
