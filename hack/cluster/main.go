@@ -36,20 +36,22 @@ import (
 	"github.com/kiln-dev/kiln/hack/cluster/internal/progress"
 )
 
-const usage = `usage: go run ./hack/cluster up|down|status|control-plane
+const usage = `usage: go run ./hack/cluster up|down|status|control-plane|git-image
 
   up             make the cluster, or repair it; does nothing to one that is healthy
   down           remove everything that up has made, but for the cache
   status         tell how the cluster is
   control-plane  build etcd and Kubernetes, to be run without a cluster, and print
                  their paths, and that of the definitions of Tekton and Serving
+  git-image      push an image with Debian's Git and SSH server below KO_DOCKER_REPO,
+                 unless it is there, and print its reference
 
 NODE_IMAGE, if set, is the node image to use.
 `
 
 func main() {
 	commands := map[string]func(context.Context, *env.Host) error{
-		"up": up, "down": down, "status": status, "control-plane": controlPlane,
+		"up": up, "down": down, "status": status, "control-plane": controlPlane, "git-image": gitImage,
 	}
 	if len(os.Args) != 2 || commands[os.Args[1]] == nil {
 		fmt.Fprint(os.Stderr, usage)

@@ -45,6 +45,8 @@ type userland struct {
 	include string
 	// public is the image that has the same, where Debian's tools do not run.
 	public string
+	// hooks are commands that end the making of it, with its folder in "$1".
+	hooks []string
 }
 
 // nodeUserland is Debian with what Node.js needs.
@@ -167,6 +169,9 @@ func (u userland) rootfsArgs(arch string) []string {
 		`--customize-hook=echo node:x:1000: >> "$1/etc/group"`,
 		`--customize-hook=echo node:x:1000:1000::/home/node:/bin/bash >> "$1/etc/passwd"`,
 		`--customize-hook=install -d -o 1000 -g 1000 "$1/home/node"`,
+	}
+	for _, hook := range u.hooks {
+		args = append(args, "--customize-hook="+hook)
 	}
 	for _, dir := range []string{"doc", "info", "locale", "man"} {
 		args = append(args, "--dpkgopt=path-exclude=/usr/share/"+dir+"/*")

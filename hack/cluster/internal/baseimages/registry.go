@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -51,7 +52,7 @@ func (b *builder) ensure(ctx context.Context, repo, key, tag string, build func(
 	if err != nil {
 		return stored{}, fmt.Errorf("failed to name image: %w", err)
 	}
-	desc, err := remote.Get(keyed, remote.WithContext(ctx))
+	desc, err := remote.Get(keyed, options(ctx)...)
 	if notFound(err) {
 		desc, err = push(ctx, keyed, build)
 	} else if err == nil {
@@ -60,7 +61,7 @@ func (b *builder) ensure(ctx context.Context, repo, key, tag string, build func(
 	if err != nil {
 		return stored{}, fmt.Errorf("failed to ensure image %s: %w", repo, err)
 	}
-	if err := remote.Tag(keyed.Context().Tag(tag), desc, remote.WithContext(ctx)); err != nil {
+	if err := remote.Tag(keyed.Context().Tag(tag), desc, options(ctx)...); err != nil {
 		return stored{}, fmt.Errorf("failed to tag image %s:%s: %w", repo, tag, err)
 	}
 	digest := keyed.Context().Digest(desc.Digest.String())
@@ -73,19 +74,25 @@ func push(ctx context.Context, tag name.Tag, build func() (v1.Image, error)) (*r
 		return nil, err
 	}
 	progress.Note(ctx, "") // What it was built from may have been cached.
-	if err := remote.Write(tag, img, remote.WithContext(ctx)); err != nil {
+	if err := remote.Write(tag, img, options(ctx)...); err != nil {
 		return nil, fmt.Errorf("failed to push image: %w", err)
 	}
-	return remote.Get(tag, remote.WithContext(ctx))
+	return remote.Get(tag, options(ctx)...)
 }
 
 // pull returns an image of the registry, to build on.
 func (s stored) pull(ctx context.Context) (v1.Image, error) {
-	img, err := remote.Image(s.digest, remote.WithContext(ctx))
+	img, err := remote.Image(s.digest, options(ctx)...)
 	if err != nil {
 		return nil, fmt.Errorf("failed to pull image %s: %w", s.ref, err)
 	}
 	return img, nil
+}
+
+// options are those of each request: a registry that is not the cluster's own may want
+// the user's credentials.
+func options(ctx context.Context) []remote.Option {
+	return []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
 }
 
 func notFound(err error) bool {

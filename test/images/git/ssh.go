@@ -1,0 +1,97 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+)
+
+const (
+	// user is who Git is reached as.
+	user = "git"
+
+	// sshAddress is where OpenSSH listens.
+	sshAddress = "127.0.0.1:22"
+
+	// keysFile has the keys of those who are let in.
+	keysFile = "/etc/ssh/authorized_keys"
+
+	// hostKeyFile has the key that is told of: known_hosts need not have all, nor the
+	// one that the server would rather show.
+	hostKeyFile = "/etc/ssh/ssh_host_rsa_key.pub"
+)
+
+// prepareSSH makes what OpenSSH needs: its keys, and a user who may do nothing but use
+// Git. It is for a container, of which it is the only program.
+func prepareSSH(ctx context.Context) error {
+	if err := os.MkdirAll("/run/sshd", 0o755); err != nil {
+		return fmt.Errorf("failed to make folder: %w", err)
+	}
+	for _, command := range [][]string{
+		{"ssh-keygen", "-A"},
+		// An account without a password is locked, for OpenSSH. Nothing matches this one.
+		{"useradd", "--password", "*", "--home-dir", "/", "--shell", "/usr/bin/git-shell", user},
+		// The repository is another user's.
+		{"git", "config", "--system", "safe.directory", "*"},
+	} {
+		if _, err := run(exec.CommandContext(ctx, command[0], command[1:]...)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// serveSSH runs OpenSSH until the context is done.
+func serveSSH(ctx context.Context) error {
+	// It wants to be called by its path, by which it calls itself again.
+	_, err := run(exec.CommandContext(ctx, "/usr/sbin/sshd", "-D", "-e",
+		"-o", "AuthorizedKeysFile="+keysFile, "-o", "PasswordAuthentication=no", "-o", "KbdInteractiveAuthentication=no", "-o", "UsePAM=no"))
+	if err == nil {
+		err = errors.New("sshd has ended")
+	}
+	return err
+}
+
+// greetSSH fails unless OpenSSH can be reached.
+func greetSSH(ctx context.Context) error {
+	connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", sshAddress)
+	if err != nil {
+		return fmt.Errorf("failed to reach sshd: %w", err)
+	}
+	return connection.Close()
+}
+
+// authorize lets in who has the key, and nobody else.
+func authorize(key string) error {
+	if err := os.WriteFile(keysFile, []byte(key+"\n"), 0o644); err != nil {
+		return fmt.Errorf("failed to write keys: %w", err)
+	}
+	return nil
+}
+
+func hostKey() (string, error) {
+	key, err := os.ReadFile(hostKeyFile)
+	if err != nil {
+		return "", fmt.Errorf("failed to read key: %w", err)
+	}
+	return string(key), nil
+}
