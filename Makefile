@@ -50,6 +50,8 @@ build_registries = registries=$$(ko build $(ko_flags) ./test/images/registries 2
 build_sources = sources=$$(ko build $(ko_flags) ./test/images/sources 2>build/sources.log) || { cat build/sources.log; exit 1; };
 # Sets the shell's variable versitygw to the image of a store that speaks S3.
 build_versitygw = versitygw=$$(ko build $(ko_flags) github.com/kiln-dev/kiln/third_party/versitygw 2>build/versitygw.log) || { cat build/versitygw.log; exit 1; };
+# Sets the shell's variable git to the image of a Git server, or to nothing where there is no image to base it on.
+build_git = { git=$$(go run ./hack/cluster git-image 2>build/git.log) && { [[ -z "$$git" ]] || git=$$(KO_DEFAULTBASEIMAGE="$$git" ko build $(ko_flags) ./test/images/git 2>>build/git.log); }; } || { cat build/git.log; exit 1; };
 wait = kubectl wait --timeout=3m
 
 ##@ Try it
@@ -138,7 +140,7 @@ FUZZTIME := 2m
 
 .PHONY: test-e2e
 test-e2e: install kubectl-fn ## Run the end-to-end tests on the cluster. TEST=Name runs one.
-	@$(on_cluster) $(build_relay) $(build_registries) $(build_sources) $(build_versitygw) go test -tags=e2e -count=1 -v -timeout=75m -parallel=$(E2E_PARALLEL) $(if $(TEST),-run='$(TEST)') ./test/e2e/... -relay-image="$$relay" -registries-image="$$registries" -htpasswd-image="$$htpasswd" -sources-image="$$sources" -versitygw-image="$$versitygw"
+	@$(on_cluster) $(build_relay) $(build_registries) $(build_sources) $(build_versitygw) $(build_git) go test -tags=e2e -count=1 -v -timeout=75m -parallel=$(E2E_PARALLEL) $(if $(TEST),-run='$(TEST)') ./test/e2e/... -relay-image="$$relay" -registries-image="$$registries" -htpasswd-image="$$htpasswd" -sources-image="$$sources" -versitygw-image="$$versitygw" -git-image="$$git"
 
 # Builds share the node's cores: more at once only wait for each other.
 E2E_PARALLEL := 4

@@ -47,8 +47,9 @@ var (
 	// registriesImage and htpasswdImage are of a pod that the tests of credentials
 	// start.
 	registriesImage, htpasswdImage string
-	// sourcesImage and versitygwImage are of pods that the tests of sources start.
-	sourcesImage, versitygwImage string
+	// sourcesImage, versitygwImage and gitImage are of pods that the tests of sources
+	// start.
+	sourcesImage, versitygwImage, gitImage string
 	// toolNamespace is where the relay runs, and what else the tests need. It
 	// admits privileged pods.
 	toolNamespace string
@@ -59,6 +60,7 @@ func TestMain(m *testing.M) {
 	flag.StringVar(&htpasswdImage, "htpasswd-image", "", "the image of third_party/htpasswd, as ko build prints it")
 	flag.StringVar(&registriesImage, "registries-image", "", "the image of test/images/registries, as ko build prints it")
 	flag.StringVar(&sourcesImage, "sources-image", "", "the image of test/images/sources, as ko build prints it")
+	flag.StringVar(&gitImage, "git-image", "", "the image of test/images/git, as ko build prints it on a base with Git and OpenSSH")
 	flag.StringVar(&versitygwImage, "versitygw-image", "", "the image of third_party/versitygw, as ko build prints it")
 	flag.Parse()
 

@@ -49,8 +49,8 @@ func main() {
 	log.Println(server.ListenAndServe())
 }
 
-// handler answers at /git as a repository, see serveGit; at /good/NAME and at
-// /hostile/NAME with archives; at /private/NAME with good ones, to those who have the token that was posted to /token; and at
+// handler answers at /good/NAME and at /hostile/NAME with archives; at /private/NAME
+// with good ones, to those who have the token that was posted to /token; and at
 // /flaky/COUNT/NAME after COUNT requests that it fails. At /push it brings them
 // to a registry, see servePush, and at /store to a bucket, see serveStore.
 func handler() http.Handler {
@@ -78,10 +78,6 @@ func handler() http.Handler {
 			return
 		}
 		send(w, good, r.PathValue("name"))
-	})
-	serveGit(mux, newRepository(), func(r *http.Request) bool {
-		_, password, _ := r.BasicAuth()
-		return state.mayRead("Bearer " + password)
 	})
 	all := maps.Clone(good)
 	maps.Copy(all, hostile)
