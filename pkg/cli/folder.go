@@ -39,6 +39,7 @@ import (
 
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
@@ -99,8 +100,9 @@ func (c *cli) applyFolder(ctx context.Context, clients *Clients, source *sourceF
 		return fmt.Errorf("failed to make artifact: %w", err)
 	}
 	if push {
-		fmt.Fprintf(c.ErrOut, "Pushing it to %s.\n", repository)
-		if err := pushArtifact(ctx, repository.Tag(tagPrefix+layer.Digest.Hex[:16]), artifact); err != nil {
+		outside := clients.outside(ctx, repository)
+		fmt.Fprintf(c.ErrOut, "Pushing it to %s.\n", outside)
+		if err := pushArtifact(ctx, outside.Tag(tagPrefix+layer.Digest.Hex[:16]), artifact); err != nil {
 			return err
 		}
 	}
@@ -176,6 +178,35 @@ func (c *Clients) registry(ctx context.Context) (*config.Registry, error) {
 		return &config.Registry{}, err
 	}
 	return registry, nil
+}
+
+// What a cluster on the user's own machine tells of its registry: KEP-1755 says how.
+const (
+	hostingNamespace = "kube-public"
+	hostingName      = "local-registry-hosting"
+	hostingKey       = "localRegistryHosting.v1"
+)
+
+// outside returns the repository as this machine reaches it, where the cluster tells
+// that its registry has another address inside.
+func (c *Clients) outside(ctx context.Context, repository name.Repository) name.Repository {
+	// Few clusters have it, and not all users may read it.
+	configMap, err := c.Kube.CoreV1().ConfigMaps(hostingNamespace).Get(ctx, hostingName, metav1.GetOptions{})
+	if err != nil {
+		return repository
+	}
+	var hosting struct {
+		Host                   string `json:"host"`
+		HostFromClusterNetwork string `json:"hostFromClusterNetwork"`
+	}
+	if err := yaml.Unmarshal([]byte(configMap.Data[hostingKey]), &hosting); err != nil || hosting.Host == "" || repository.RegistryStr() != hosting.HostFromClusterNetwork {
+		return repository
+	}
+	outside, err := name.NewRepository(hosting.Host+"/"+repository.RepositoryStr(), name.Insecure)
+	if err != nil {
+		return repository
+	}
+	return outside
 }
 
 // sourceRepository returns the repository that the Function's source is in, or nil.

@@ -190,6 +190,37 @@ func TestDeployFolder(t *testing.T) {
 	}
 }
 
+// TestPushOutside wants a folder to be pushed to where this machine reaches the registry,
+// and the Function to have it from where the cluster does.
+func TestPushOutside(t *testing.T) {
+	host := newRegistry(t, "")
+	files(t, map[string]string{"handler.js": "one"})
+	hosting := func(text string) *corev1.ConfigMap {
+		return &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-public", Name: "local-registry-hosting"},
+			Data:       map[string]string{"localRegistryHosting.v1": text},
+		}
+	}
+	w := newWorld(t, registryConfig("registry.invalid:5000"), hosting("host: "+host+"\nhostFromClusterNetwork: registry.invalid:5000\n"))
+	w.want("function.serverless.kiln.dev/fn created\n", "create", "fn", "--dir=.")
+	archive := w.function("fn").Spec.Archive
+	if prefix := "oci://registry.invalid:5000/fns/default/fn@sha256:"; !strings.HasPrefix(archive.URL, prefix) {
+		t.Errorf("the URL is %s, want %s…", archive.URL, prefix)
+	}
+	archive.URL = strings.Replace(archive.URL, "registry.invalid:5000", host, 1)
+	if got := fetched(t, &v1alpha1.Function{Spec: v1alpha1.FunctionSpec{Archive: archive}}); string(got) != "one" {
+		t.Errorf("the source that was pushed is %q", got)
+	}
+	if want := "Pushing it to " + host + "/fns/default/fn.\n"; !strings.Contains(w.errOut.String(), want) {
+		t.Errorf("it says %q, want %q", w.errOut, want)
+	}
+	// It says nothing of another registry, nor where it cannot be read.
+	for _, text := range []string{"host: nowhere.invalid\nhostFromClusterNetwork: registry.invalid:5000\n", "host: nowhere.invalid\n", "- x", ""} {
+		w := newWorld(t, registryConfig(host), hosting(text))
+		w.want("function.serverless.kiln.dev/fn created\n", "create", "fn", "--dir=.")
+	}
+}
+
 // TestPushCredentials wants those that docker login has left.
 func TestPushCredentials(t *testing.T) {
 	host := newRegistry(t, "s3cret")

@@ -223,6 +223,14 @@ func TestFiles(t *testing.T) {
 	}
 }
 
+func TestHosting(t *testing.T) {
+	got := hostingOf(env.Registry{Push: "localhost:5001", Pods: "registry.local:5000", Nodes: "registry.local:5000"})
+	want := "host: \"localhost:5001\"\nhostFromContainerRuntime: \"registry.local:5000\"\nhostFromClusterNetwork: \"registry.local:5000\"\n"
+	if text := text(got, "data", "localRegistryHosting.v1"); text != want {
+		t.Errorf("the registry is told of as %q, want %q", text, want)
+	}
+}
+
 func TestRetry(t *testing.T) {
 	calls := 0
 	if err := retry(t.Context(), func() error {

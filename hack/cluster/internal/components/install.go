@@ -73,6 +73,7 @@ func Install(ctx context.Context, cluster *env.Cluster, built *Built) error {
 		}
 	}
 	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return i.apply(ctx, io.Discard, []object{hostingOf(cluster.Registry)}) })
 	for _, m := range built.manifests {
 		g.Go(func() error {
 			return cluster.Reporter.Part(ctx, m.component.name, func(ctx context.Context, log io.Writer) error {
@@ -81,6 +82,17 @@ func Install(ctx context.Context, cluster *env.Cluster, built *Built) error {
 		})
 	}
 	return g.Wait()
+}
+
+// hostingOf returns the ConfigMap that tells tools outside of the cluster where its
+// registry is, as KEP-1755 wants it.
+func hostingOf(registry env.Registry) object {
+	return object{
+		"apiVersion": "v1", "kind": "ConfigMap",
+		"metadata": map[string]any{"name": "local-registry-hosting", "namespace": "kube-public"},
+		"data": map[string]any{"localRegistryHosting.v1": fmt.Sprintf(
+			"host: %q\nhostFromContainerRuntime: %q\nhostFromClusterNetwork: %q\n", registry.Push, registry.Nodes, registry.Pods)},
+	}
 }
 
 // install applies a component unless it is current, and waits until it is Ready.
