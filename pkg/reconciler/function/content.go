@@ -29,6 +29,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
+
+	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
 )
 
 // digestKey is the only key of the data of a ConfigMap in the cache, where its
@@ -65,8 +68,17 @@ func digestOfContent(cm *corev1.ConfigMap) string {
 	return hex.EncodeToString(hash.Sum(nil))
 }
 
+// withoutTemplate keeps of a Service a hash in place of its revision template.
+func withoutTemplate(obj any) (any, error) {
+	if svc, ok := obj.(*servingv1.Service); ok {
+		resources.ShortenTemplate(svc)
+	}
+	return withoutManagedFields(obj)
+}
+
 // withoutTask keeps of a TaskRun how it fares, and the volumes of Secrets, which its
-// pod may wait for: what it does is in it twice, and Kiln has written it.
+// pod may wait for: what it does is in it twice, and Kiln has written it. Of its steps
+// it keeps which have failed, and where their logs are.
 func withoutTask(obj any) (any, error) {
 	tr, ok := obj.(*pipelinev1.TaskRun)
 	if !ok {
@@ -76,6 +88,12 @@ func withoutTask(obj any) (any, error) {
 	if task := tr.Spec.TaskSpec; task != nil {
 		secrets := slices.DeleteFunc(task.Volumes, func(v corev1.Volume) bool { return v.Secret == nil })
 		tr.Spec.TaskSpec = &pipelinev1.TaskSpec{Volumes: slices.Clone(secrets)}
+	}
+	for i, step := range tr.Status.Steps {
+		tr.Status.Steps[i] = pipelinev1.StepState{Name: step.Name, Container: step.Container}
+		if step.Terminated != nil {
+			tr.Status.Steps[i].Terminated = &corev1.ContainerStateTerminated{ExitCode: step.Terminated.ExitCode}
+		}
 	}
 	tr.Status.TaskSpec, tr.Status.Provenance = nil, nil
 	return tr, nil

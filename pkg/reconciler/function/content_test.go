@@ -29,8 +29,12 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
+	"knative.dev/pkg/apis"
+	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
+	servinglisters "knative.dev/serving/pkg/client/listers/serving/v1"
 
 	"github.com/kiln-dev/kiln/pkg/builds"
+	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
 )
 
 // cachedConfigMaps lists ConfigMaps as the controller's cache has them.
@@ -47,6 +51,14 @@ type cachedTaskRuns struct{ pipelinelisters.TaskRunLister }
 // TaskRuns implements pipelinelisters.TaskRunLister.
 func (c cachedTaskRuns) TaskRuns(namespace string) pipelinelisters.TaskRunNamespaceLister {
 	return cachedNamespace[*pipelinev1.TaskRun]{c.TaskRunLister.TaskRuns(namespace), withoutTask}
+}
+
+// cachedServices lists Services as the controller's cache has them.
+type cachedServices struct{ servinglisters.ServiceLister }
+
+// Services implements servinglisters.ServiceLister.
+func (c cachedServices) Services(namespace string) servinglisters.ServiceNamespaceLister {
+	return cachedNamespace[*servingv1.Service]{c.ServiceLister.Services(namespace), withoutTemplate}
 }
 
 // cachedNamespace lists the objects of a namespace as a cache of that transform
@@ -102,6 +114,63 @@ func TestWithoutTask(t *testing.T) {
 	}
 	if diff := cmp.Diff(live.Status.Status, kept.Status.Status); diff != "" {
 		t.Errorf("how it fares (-want, +got): %s", diff)
+	}
+}
+
+// TestWithoutTaskSteps wants to be kept of steps which has failed, and where its log is.
+func TestWithoutTaskSteps(t *testing.T) {
+	ended := func(code int32) corev1.ContainerState {
+		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Message: "results", ContainerID: "containerd://1"}}
+	}
+	live := taskRun(function(), builds.ReasonFirstBuild)
+	live.Status.Steps = []pipelinev1.StepState{
+		{Name: "a", Container: "step-a", ImageID: "image", ContainerState: ended(0)},
+		{Name: "b", Container: "step-b", ImageID: "image", ContainerState: ended(2)},
+		{Name: "c", Container: "step-c", ContainerState: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
+	}
+	kept := cached(live, withoutTask)
+	container, code := failedContainer(kept)
+	if container != "step-b" || code != 2 {
+		t.Errorf("container %q has failed with code %d", container, code)
+	}
+	for i, step := range kept.Status.Steps {
+		if want := live.Status.Steps[i]; step.Name != want.Name || step.Container != want.Container {
+			t.Errorf("step %q of container %q is kept in place of %q of %q", step.Name, step.Container, want.Name, want.Container)
+		}
+		if step.ImageID != "" || step.Terminated != nil && (step.Terminated.Message != "" || step.Terminated.ContainerID != "") {
+			t.Errorf("of step %s is kept: %+v", step.Name, step)
+		}
+	}
+}
+
+// TestWithoutTemplate wants of a Service to be kept what there is to be known of its
+// revision template, also when it is kept again.
+func TestWithoutTemplate(t *testing.T) {
+	live := svc1.DeepCopy()
+	live.SetDefaults(apis.WithinCreate(t.Context()))
+	edited := live.DeepCopy()
+	edited.Spec.Template.Spec.Containers[0].Image += "0"
+	remembered := resources.Remember(live)
+	for name, test := range map[string]struct {
+		svc  *servingv1.Service
+		want bool
+	}{"as it was written": {live, false}, "edited": {edited, true}} {
+		kept := cached(test.svc, withoutTemplate)
+		for range 2 {
+			if resources.HasTemplate(kept) || !resources.HasTemplate(test.svc) {
+				t.Errorf("%s: the template is kept: %v", name, kept.Spec.Template)
+			}
+			if got := resources.IsTemplateEdited(kept, remembered); got != test.want {
+				t.Errorf("%s: IsTemplateEdited() = %v", name, got)
+			}
+			if got, want := resources.Remember(kept), resources.Remember(test.svc); got != want {
+				t.Errorf("%s: Remember() = %s, want %s", name, got, want)
+			}
+			kept = cached(kept, withoutTemplate)
+		}
+		if diff := cmp.Diff(test.svc.Spec.RouteSpec, kept.Spec.RouteSpec); diff != "" {
+			t.Errorf("%s: the routes (-want, +got): %s", name, diff)
+		}
 	}
 }
 

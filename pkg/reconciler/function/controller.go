@@ -114,7 +114,7 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 	watch(ctx, functions.Informer(), withoutApplied, releaseDeleted(r.queue.Release, follower.Forget))
 	watch(ctx, taskRuns.Informer(), withoutTask, countBuilds(r.queue, enqueueFunctionOf(fair.Add)))
 	watch(ctx, configMaps.Informer(), withoutContent, controller.HandleAll(enqueueFunctionOf(fair.Add)))
-	watch(ctx, services.Informer(), withoutManagedFields, controller.HandleAll(enqueueFunctionOf(fair.Add)))
+	watch(ctx, services.Informer(), withoutTemplate, controller.HandleAll(enqueueFunctionOf(fair.Add)))
 	watch(ctx, pods.Informer(), withoutPodSpec, cache.FilteringResourceEventHandler{
 		FilterFunc: isTelling(functions.Lister()),
 		Handler:    controller.HandleAll(enqueueFunctionOfLabel(fair.Add)),

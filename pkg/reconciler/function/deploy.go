@@ -192,7 +192,17 @@ func (r *Reconciler) getOrCreateService(ctx context.Context, fn *v1alpha1.Functi
 	return svc, from, nil
 }
 
+// updateService updates the Service. Where its revision template is to stay as it is,
+// the cache knows it by its hash only: if somebody has changed it meanwhile, the
+// versions of the Service are in conflict.
 func (r *Reconciler) updateService(ctx context.Context, svc *servingv1.Service) (*servingv1.Service, error) {
+	if !resources.HasTemplate(svc) {
+		live, err := r.serving.ServingV1().Services(svc.Namespace).Get(ctx, svc.Name, metav1.GetOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("failed to get Service: %w", err)
+		}
+		svc.Spec.Template = live.Spec.Template
+	}
 	updated, err := r.serving.ServingV1().Services(svc.Namespace).Update(ctx, svc, metav1.UpdateOptions{})
 	if err != nil {
 		return nil, retryService(fmt.Errorf("failed to update Service: %w", err))

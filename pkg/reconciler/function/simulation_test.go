@@ -283,7 +283,7 @@ func (s *simulation) connect(p *process) {
 	p.queue = queue.New(s.limits, p.wake)
 	r := &Reconciler{
 		kiln: clients.Kiln, kube: clients.Kube, tekton: clients.Tekton, serving: clients.Serving,
-		configMapLister: cachedConfigMaps{p.caches.ConfigMapLister()}, taskRunLister: cachedTaskRuns{p.caches.TaskRunLister()}, serviceLister: p.caches.ServiceLister(),
+		configMapLister: cachedConfigMaps{p.caches.ConfigMapLister()}, taskRunLister: cachedTaskRuns{p.caches.TaskRunLister()}, serviceLister: cachedServices{p.caches.ServiceLister()},
 		podLister: p.caches.PodLister(), mountEventLister: p.caches.EventLister(),
 		logs:     simulatedLogs{s},
 		secrets:  simulatedSecrets{p.caches},

@@ -93,7 +93,7 @@ func MakeService(fn *v1alpha1.Function, image string, pullSecrets ...string) *se
 		svc.Labels[netapi.VisibilityLabelKey] = serving.VisibilityClusterLocal
 	}
 	svc.Annotations = map[string]string{
-		serverless.WishHashAnnotationKey: hash(svc.Spec.Template),
+		serverless.WishHashAnnotationKey: hashOfTemplate(svc),
 	}
 	return svc
 }
@@ -102,7 +102,7 @@ func MakeService(fn *v1alpha1.Function, image string, pullSecrets ...string) *se
 // what that changes. Labels and annotations that others have put on the Service
 // stay: Serving does not allow its own to change. Its revision template is
 // Kiln's alone: it has to be written where it is not as remembered of the last
-// time.
+// time. Else it stays, and is shortened where the existing one is.
 func MergeService(desired, existing *servingv1.Service, remembered string) (*servingv1.Service, Change) {
 	merged, change := MergeRoute(desired, existing)
 	if wishOf(existing) != wishOf(desired) || Remember(existing) != remembered {
@@ -147,7 +147,33 @@ func wishOf(svc *servingv1.Service) string {
 // that Kiln has just written: a hash of what was wished for, and one of what is
 // stored, in which Serving has filled in what was left out.
 func Remember(stored *servingv1.Service) string {
-	return wishOf(stored) + "." + hash(stored.Spec.Template)
+	return wishOf(stored) + "." + hashOfTemplate(stored)
+}
+
+// templateHashKey is the only key of the annotations of a revision template that
+// ShortenTemplate has shortened.
+const templateHashKey = ""
+
+// ShortenTemplate leaves of the Service's revision template a hash, which is all that
+// has to be known of it: it is most of a Service, and each Function has one.
+func ShortenTemplate(svc *servingv1.Service) {
+	annotations := map[string]string{templateHashKey: hashOfTemplate(svc)}
+	svc.Spec.Template = servingv1.RevisionTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}}
+}
+
+// HasTemplate says whether the Service has its revision template, and not what
+// ShortenTemplate has left: Serving takes none without a container.
+func HasTemplate(svc *servingv1.Service) bool {
+	return len(svc.Spec.Template.Spec.Containers) > 0
+}
+
+// hashOfTemplate returns a hash of the Service's revision template, be it shortened or
+// not.
+func hashOfTemplate(svc *servingv1.Service) string {
+	if hash, ok := svc.Spec.Template.Annotations[templateHashKey]; ok && !HasTemplate(svc) {
+		return hash
+	}
+	return hash(svc.Spec.Template)
 }
 
 // IsTemplateEdited says whether somebody else has changed the Service's revision
@@ -155,7 +181,7 @@ func Remember(stored *servingv1.Service) string {
 // the remembered one: Kiln may have lost the memory of that.
 func IsTemplateEdited(svc *servingv1.Service, remembered string) bool {
 	wish, stored, ok := strings.Cut(remembered, ".")
-	return ok && (wishOf(svc) == wish || wishOf(svc) == "") && hash(svc.Spec.Template) != stored
+	return ok && (wishOf(svc) == wish || wishOf(svc) == "") && hashOfTemplate(svc) != stored
 }
 
 // RestoreTemplate gives the Service the revision template that is remembered, if
