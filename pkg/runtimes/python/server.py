@@ -777,7 +777,7 @@ class Threads:
         self.telling = False  # tell is about to run
 
     async def run(self, function, *args):
-        """Returns what the function returns, or raises what it raises. It goes on if that is cancelled."""
+        """Returns what the function returns, or raises what it raises. Once begun it goes on, if that is cancelled."""
         future = self.loop.create_future()
         self.calls.append((future, function, args))
         if not self.beginning:
@@ -840,6 +840,8 @@ class Threads:
                 future, function, args = self.calls.popleft()
             except IndexError:
                 return
+            if future.cancelled():
+                continue  # Its time was up before its turn came.
             if self.calls and not self.waking:
                 self.wake()  # This call may take long.
             try:

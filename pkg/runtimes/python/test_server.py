@@ -17,6 +17,7 @@
 What all runtimes have in common is in test/conformance.
 """
 
+import asyncio
 import http.client
 import http.server
 import json
@@ -33,6 +34,8 @@ import textwrap
 import threading
 import time
 import unittest
+
+import server
 
 SERVER = pathlib.Path(__file__).with_name("server.py")
 
@@ -246,6 +249,28 @@ class TestThreads(Test):
         self.assertEqual(function.send()[0], 504)
         self.assertEqual(function.send("/go")[0], 204)
         function.until_printed("went on\n", "went on\n")
+
+    def test_one_whose_time_is_up_before_its_turn_is_not_called(self):
+        begun, go, called = threading.Event(), threading.Event(), []
+
+        def block():
+            begun.set()
+            go.wait()
+
+        async def calls():
+            threads = server.Threads(asyncio.get_running_loop(), 1)
+            blocked = asyncio.create_task(threads.run(block))
+            while not begun.is_set():
+                await asyncio.sleep(0)
+            late = asyncio.create_task(threads.run(called.append, "late"))
+            await asyncio.sleep(0)
+            late.cancel()
+            await asyncio.wait([late])
+            go.set()
+            await asyncio.gather(blocked, threads.run(called.append, "next"))
+
+        asyncio.run(calls())
+        self.assertEqual(called, ["next"])
 
     def test_whatever_is_raised_is_an_error_of_its_call(self):
         function = self.serve(
