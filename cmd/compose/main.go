@@ -36,6 +36,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -87,7 +88,7 @@ func main() {
 		return
 	}
 	o := order{labels: map[string]string{}}
-	flag.StringVar(&o.base, "base", "", "the image to build upon")
+	flag.StringVar(&o.base, "base", "", "the image to build upon; left out, the layers are all there is")
 	flag.StringVar(&o.dependencies, "dependencies", "", "an image that an earlier build has kept: that of the base image with the layers")
 	flag.StringVar(&o.destination, "destination", "", "where to push the image")
 	flag.StringVar(&o.keep, "keep", "", "where to push the base image with the layers, for the next build to build upon")
@@ -186,20 +187,24 @@ func (o *order) report(destination name.Reference, image v1.Image, origin origin
 	if err != nil {
 		return fmt.Errorf("failed to tell the digest of the image: %w", err)
 	}
+	say("Pushed", destination.Context().Digest(digest.String()))
+	results := errors.Join(writeResult(o.urlFile, destination.String()), writeResult(o.digestFile, digest.String()))
+	if o.base == "" {
+		return results
+	}
 	input, err := json.Marshal(map[string]string{"uri": "oci://" + origin.repository, "digest": origin.digest})
 	if err != nil {
 		return fmt.Errorf("failed to encode the base image: %w", err)
 	}
-	say("Pushed", destination.Context().Digest(digest.String()))
-	return errors.Join(
-		writeResult(o.urlFile, destination.String()),
-		writeResult(o.digestFile, digest.String()),
-		writeResult(o.baseFile, string(input)),
-	)
+	return errors.Join(results, writeResult(o.baseFile, string(input)))
 }
 
 // source returns the image to build upon.
 func (o *order) source(options []remote.Option) (*source, error) {
+	if o.base == "" {
+		nothing, err := compose.Nothing(runtime.GOARCH)
+		return &source{Image: nothing}, err
+	}
 	if o.dependencies != "" {
 		ref, err := o.reference(o.dependencies)
 		if err != nil {
@@ -300,6 +305,9 @@ func (o *order) finish(image v1.Image) (v1.Image, error) {
 		if err := readJSON(o.config, made); err != nil {
 			return nil, err
 		}
+		if err := checkStart(made.Config); err != nil {
+			return nil, err
+		}
 		return compose.Configure(image, made.Config)
 	}
 	layout := runtimes.Layout{}
@@ -307,6 +315,24 @@ func (o *order) finish(image v1.Image) (v1.Image, error) {
 		return nil, err
 	}
 	return compose.AddFiles(image, o.contextFolder, layout)
+}
+
+// checkStart refuses what Kubernetes would not start as a function, whose pods may
+// not run as root: now, it is told while the last image serves.
+func checkStart(config v1.Config) error {
+	user, _, _ := strings.Cut(config.User, ":")
+	const advice = "end the Dockerfile with a user by number, such as USER 1000:1000"
+	number, err := strconv.ParseUint(user, 10, 32)
+	switch {
+	case user == "", user == "root", err == nil && number == 0:
+		return errors.New("the image runs as root, which no function may: " + advice)
+	case err != nil:
+		return fmt.Errorf("the image runs as user %q, of which Kubernetes cannot tell whether it is root: %s", user, advice)
+	case len(config.Entrypoint) == 0 && len(config.Cmd) == 0:
+		return errors.New("the image does not say what to start: add an ENTRYPOINT to the Dockerfile")
+	default:
+		return nil
+	}
 }
 
 // readJSON reads a file that may be from the step that is not to be trusted.

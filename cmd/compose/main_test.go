@@ -28,6 +28,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -317,6 +318,75 @@ func TestCarryOutWithoutList(t *testing.T) {
 	}
 	if found, err := listed(t.Context(), ref, nil); err == nil {
 		t.Errorf("the packages are listed as %v, which nobody knows", found)
+	}
+}
+
+// madeBy puts the configuration of an image where the step before would, and returns
+// the order that takes it.
+func (w *workshop) madeBy(t *testing.T, config v1.Config) *order {
+	t.Helper()
+	o := w.order()
+	o.layout, o.layers, o.config = "", w.layers, filepath.Join(w.layers, "config.json")
+	writeFile(t, o.config, encode(t, v1.ConfigFile{Config: config}))
+	return o
+}
+
+// TestCarryOutUponNothing wants an image of nothing but the layers, whatever the step
+// before says that they are upon: it may name what only this one may read.
+func TestCarryOutUponNothing(t *testing.T) {
+	w := newWorkshop(t)
+	first := w.addLayer(t, "0000.tar.gz")
+	w.addPackages(t, "0001.tar.gz")
+	o := w.madeBy(t, v1.Config{User: "1000", Entrypoint: []string{"server"}, Labels: map[string]string{"a": "b"}})
+	o.base = ""
+	if err := o.carryOut(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	pushed := w.config(t, "/ns/fn:tag")
+	if diffs := pushed.RootFS.DiffIDs; len(diffs) != 2 || diffs[0] != first {
+		t.Errorf("the layers are %v", diffs)
+	}
+	want := v1.Config{User: "1000", Entrypoint: []string{"server"}, Labels: map[string]string{"a": "b", "serverless.kiln.dev/runtime": "nodejs24"}}
+	if diff := cmp.Diff(want, pushed.Config); diff != "" {
+		t.Errorf("configuration (-want, +got):\n%s", diff)
+	}
+	if pushed.OS != "linux" || pushed.Architecture != runtime.GOARCH {
+		t.Errorf("the image is of %s/%s", pushed.OS, pushed.Architecture)
+	}
+	if _, err := os.Stat(o.baseFile); err == nil {
+		t.Errorf("the base image is told: %s", readFile(t, o.baseFile))
+	}
+	digest := readFile(t, o.digestFile)
+	w.wantPackages(t, "/ns/fn@"+digest, "pkg:npm/ms@2.1.3")
+	if err := o.carryOut(t.Context()); err != nil || readFile(t, o.digestFile) != digest {
+		t.Errorf("carryOut() = %v; the image is %s, and was %s", err, readFile(t, o.digestFile), digest)
+	}
+}
+
+// TestCheckStart wants that an image which no pod would start is told of before it
+// takes the place of another.
+func TestCheckStart(t *testing.T) {
+	start := []string{"server"}
+	for name, tc := range map[string]struct {
+		config v1.Config
+		want   string
+	}{
+		"by number":       {v1.Config{User: "1000", Cmd: start}, ""},
+		"and group":       {v1.Config{User: "65532:0", Entrypoint: start}, ""},
+		"nobody said":     {v1.Config{Entrypoint: start}, "the image runs as root, which no function may: end the Dockerfile with a user by number, such as USER 1000:1000"},
+		"root":            {v1.Config{User: "root:1000", Entrypoint: start}, "the image runs as root"},
+		"root, by number": {v1.Config{User: "00:1000", Entrypoint: start}, "the image runs as root"},
+		"by name":         {v1.Config{User: "node", Entrypoint: start}, `the image runs as user "node", of which Kubernetes cannot tell whether it is root: end the Dockerfile with a user by number`},
+		"below root":      {v1.Config{User: "-1", Entrypoint: start}, `the image runs as user "-1"`},
+		"nothing to run":  {v1.Config{User: "1000"}, "the image does not say what to start: add an ENTRYPOINT"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorkshop(t)
+			err := w.madeBy(t, tc.config).carryOut(t.Context())
+			if (err == nil) != (tc.want == "") || err != nil && !strings.HasPrefix(err.Error(), tc.want) {
+				t.Errorf("carryOut() = %v, want %q", err, tc.want)
+			}
+		})
 	}
 }
 

@@ -18,7 +18,7 @@ package main
 
 import "strings"
 
-// origin is the base image of an image.
+// origin is the base image of an image; it is empty where that is not known.
 type origin struct {
 	// name is what it is called, in full; repository is where it is.
 	name, repository string
@@ -30,6 +30,9 @@ type origin struct {
 // origin tells which base image the image was built upon. Who has kept
 // dependencies knows its digest, and names it.
 func (o *order) origin(from *source) (origin, error) {
+	if o.base == "" {
+		return origin{}, nil
+	}
 	called, digest, pinned := strings.Cut(o.base, "@")
 	if !pinned && o.dependencies == "" {
 		digest = from.digest.String()
@@ -48,6 +51,9 @@ func (o *order) origin(from *source) (origin, error) {
 
 // labels are those that OCI has for what an image is built upon.
 func (o origin) labels() map[string]string {
+	if o.name == "" {
+		return nil
+	}
 	return map[string]string{
 		"org.opencontainers.image.base.name":   o.name,
 		"org.opencontainers.image.base.digest": o.digest,

@@ -33,6 +33,7 @@ import (
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
@@ -111,6 +112,15 @@ func Describe(image v1.Image, labels map[string]string) (v1.Image, error) {
 		return nil, errors.New("failed to annotate image")
 	}
 	return annotated, nil
+}
+
+// Nothing returns an image without layers, to put all of an image upon.
+func Nothing(architecture string) (v1.Image, error) {
+	image, err := mutate.ConfigFile(empty.Image, &v1.ConfigFile{OS: "linux", Architecture: architecture, RootFS: v1.RootFS{Type: "layers"}})
+	if err != nil {
+		return nil, fmt.Errorf("failed to make image: %w", err)
+	}
+	return mutate.ConfigMediaType(mutate.MediaType(image, types.OCIManifestSchema1), types.OCIConfigJSON), nil
 }
 
 // LayerMediaType returns the media type of layers that go with those of the image:

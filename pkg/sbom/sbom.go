@@ -142,11 +142,15 @@ func readPython(file io.Reader) ([]Package, error) {
 	return []Package{{URL: "pkg:pypi/" + normal + "@" + url.PathEscape(version), Name: name, Version: version}}, nil
 }
 
-// Encode returns the document of an image, of what it is built upon, and of the
-// packages in it. The same arguments, in any order, make the same document.
+// Encode returns the document of an image, of what it is built upon, if that is
+// known, and of the packages in it. The same arguments, in any order, make the same
+// document.
 func Encode(image, base Image, packages []Package) ([]byte, error) {
 	about := component(image)
-	components := []cyclonedx.Component{component(base)}
+	components := []cyclonedx.Component{}
+	if base.Repository != "" {
+		components = append(components, component(base))
+	}
 	for _, p := range sorted(packages) {
 		components = append(components, cyclonedx.Component{
 			BOMRef: p.URL, Type: cyclonedx.ComponentTypeLibrary, Name: p.Name, Version: p.Version, PackageURL: p.URL,

@@ -23,6 +23,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"crypto/x509"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -46,6 +47,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/moby/buildkit/frontend/dockerfile/parser"
 )
 
 // youth is how old the container may be when Kaniko starts: what was made for it,
@@ -54,7 +57,7 @@ const youth = time.Minute
 
 func main() {
 	var insecure []string
-	base := flag.String("base", "", "the image that the Dockerfile begins with")
+	base := flag.String("base", "", "the image that the Dockerfile begins with; left out, it begins with what it likes, and all layers are kept")
 	context := flag.String("context", "", "the folder that the Dockerfile copies from")
 	dockerfile := flag.String("dockerfile", "", "the Dockerfile")
 	layers := flag.String("layers", "", "the folder that the layers are written to")
@@ -78,21 +81,53 @@ func run(base, context, dockerfile, layers string, insecure []string) error {
 	if err := os.Chdir("/"); err != nil {
 		return fmt.Errorf("failed to change to the root folder: %w", err)
 	}
-	resolved, err := resolve(base, insecure)
-	if err != nil {
+	// So do the certificates of registries, unless they were read before.
+	if _, err := x509.SystemCertPool(); err != nil {
+		return fmt.Errorf("failed to read certificates: %w", err)
+	}
+	if err := check(dockerfile); err != nil {
 		return err
 	}
-	pinned := filepath.Join(constants.DefaultKanikoPath, "Dockerfile")
-	if err := pinFile(dockerfile, pinned, resolved); err != nil {
-		return err
+	var resolved *baseImage
+	if base != "" {
+		var err error
+		if resolved, err = resolve(base, insecure); err != nil {
+			return err
+		}
+		pinned := filepath.Join(constants.DefaultKanikoPath, "Dockerfile")
+		if err := pinFile(dockerfile, pinned, resolved); err != nil {
+			return err
+		}
+		dockerfile = pinned
 	}
 	began := time.Now()
-	image, err := executor.DoBuild(options(context, pinned, insecure))
+	image, err := executor.DoBuild(options(context, dockerfile, insecure))
 	if err != nil {
 		return err
 	}
 	// Some times are told in whole seconds.
 	return keep(image, resolved, layers, began.Add(-youth).Truncate(time.Second))
+}
+
+// check refuses what Kaniko would pass over: of a heredoc it runs, and copies,
+// nothing.
+func check(dockerfile string) error {
+	file, err := os.Open(dockerfile)
+	if err != nil {
+		return fmt.Errorf("failed to read Dockerfile: %w", err)
+	}
+	defer file.Close()
+	parsed, err := parser.Parse(file)
+	if err != nil {
+		return fmt.Errorf("failed to parse Dockerfile: %w", err)
+	}
+	for _, instruction := range parsed.AST.Children {
+		if len(instruction.Heredocs) > 0 {
+			return fmt.Errorf("line %d of the Dockerfile has a heredoc, <<%s, which Kaniko does not know: have its lines in a file to COPY, or joined by && and \\",
+				instruction.StartLine, instruction.Heredocs[0].Name)
+		}
+	}
+	return nil
 }
 
 // options are those of Kaniko's own command line, as far as they matter.
@@ -193,21 +228,27 @@ func digestsOf(manifest *v1.Manifest) []v1.Hash {
 
 // keep writes the layers that an image has beyond its base image, its
 // configuration, and which base image that is. What was written since then has no
-// time.
+// time. Where no base image was said, the layers are all that the image has.
 func keep(image v1.Image, base *baseImage, folder string, since time.Time) error {
-	manifest, err := image.Manifest()
-	if err != nil {
-		return fmt.Errorf("failed to read layers: %w", err)
-	}
-	digests, known := digestsOf(manifest), base.layers
-	if len(digests) < len(known) || !slices.Equal(digests[:len(known)], known) {
-		return errors.New("the Dockerfile does not build upon the base image: its last FROM must be {{.BaseImage}}")
-	}
 	layers, err := image.Layers()
 	if err != nil {
 		return fmt.Errorf("failed to read layers: %w", err)
 	}
-	for i, layer := range layers[len(known):] {
+	if base != nil {
+		manifest, err := image.Manifest()
+		if err != nil {
+			return fmt.Errorf("failed to read layers: %w", err)
+		}
+		digests, known := digestsOf(manifest), base.layers
+		if len(digests) < len(known) || !slices.Equal(digests[:len(known)], known) {
+			return errors.New("the Dockerfile does not build upon the base image: its last FROM must be {{.BaseImage}}")
+		}
+		layers = layers[len(known):]
+		if err := writeJSON(filepath.Join(folder, "base.json"), base.digest); err != nil {
+			return err
+		}
+	}
+	for i, layer := range layers {
 		if err := writeLayer(layer, filepath.Join(folder, fmt.Sprintf("%04d.tar.gz", i)), since); err != nil {
 			return err
 		}
@@ -216,10 +257,7 @@ func keep(image v1.Image, base *baseImage, folder string, since time.Time) error
 	if err != nil {
 		return fmt.Errorf("failed to read configuration: %w", err)
 	}
-	return errors.Join(
-		writeJSON(filepath.Join(folder, "config.json"), configuration),
-		writeJSON(filepath.Join(folder, "base.json"), base.digest),
-	)
+	return writeJSON(filepath.Join(folder, "config.json"), configuration)
 }
 
 func writeJSON(file string, value any) error {
@@ -233,9 +271,23 @@ func writeJSON(file string, value any) error {
 	return nil
 }
 
+// isPulled says whether a layer is that of an image in a registry. It stays as it is
+// there: nodes may have it already.
+func isPulled(layer v1.Layer) bool {
+	if _, ok := layer.(*remote.MountableLayer); !ok {
+		return false
+	}
+	mediaType, err := layer.MediaType()
+	return err == nil && (mediaType == types.DockerLayer || mediaType == types.OCILayer)
+}
+
 // writeLayer writes a layer, compressed.
 func writeLayer(layer v1.Layer, file string, since time.Time) (err error) {
-	content, err := layer.Uncompressed()
+	open, pulled := layer.Uncompressed, isPulled(layer)
+	if pulled {
+		open = layer.Compressed
+	}
+	content, err := open()
 	if err != nil {
 		return fmt.Errorf("failed to read layer: %w", err)
 	}
@@ -245,6 +297,12 @@ func writeLayer(layer v1.Layer, file string, since time.Time) (err error) {
 		return fmt.Errorf("failed to write layer: %w", err)
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
+	if pulled {
+		if _, err := io.Copy(out, content); err != nil {
+			return fmt.Errorf("failed to write layer: %w", err)
+		}
+		return nil
+	}
 	// As Kaniko compresses: what counts is how soon the function runs.
 	compressed, err := gzip.NewWriterLevel(out, gzip.BestSpeed)
 	if err != nil {

@@ -21,11 +21,25 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
+	"fmt"
 	"io"
+	"log"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/random"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
 func TestPin(t *testing.T) {
@@ -122,5 +136,86 @@ func TestUndated(t *testing.T) {
 		if want := cmp.Or(tc.after, tc.before); err != nil || string(got) != want {
 			t.Errorf("%s: undated() = %q, %v; want %q", name, got, err, want)
 		}
+	}
+}
+
+// TestCheck wants that what Kaniko passes over is told of, with its line.
+func TestCheck(t *testing.T) {
+	for dockerfile, want := range map[string]string{
+		"FROM a\nRUN x <<EOF\nmore\nEOF\n":                    "line 2 of the Dockerfile has a heredoc, <<EOF",
+		"# x\nFROM a\nCOPY --chmod=755 <<-'E F' /x\nE F\n":    "line 3 of the Dockerfile has a heredoc, <<E F",
+		"FROM a\nRUN test 1 -lt 2 && cat < x && echo '<<x'\n": "",
+		"FROM a\nRUNN x\n":                                    "",
+		"":                                                    "failed to parse Dockerfile: ",
+	} {
+		file := filepath.Join(t.TempDir(), "Dockerfile")
+		if err := os.WriteFile(file, []byte(dockerfile), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := check(file); (err == nil) != (want == "") || err != nil && !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("check(%q) = %v, want %q", dockerfile, err, want)
+		}
+	}
+}
+
+// TestKeepAll wants that of an image without a known base all layers are kept: those
+// of a registry as they are there.
+func TestKeepAll(t *testing.T) {
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	defer server.Close()
+	ref, err := name.ParseReference(strings.TrimPrefix(server.URL, "http://") + "/base:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, err := random.Image(1024, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := remote.Write(ref, base); err != nil {
+		t.Fatal(err)
+	}
+	pulled, err := remote.Image(ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	written := &bytes.Buffer{}
+	archive := tar.NewWriter(written)
+	if err := errors.Join(archive.WriteHeader(&tar.Header{Name: "x", ModTime: time.Unix(2, 0)}), archive.Close()); err != nil {
+		t.Fatal(err)
+	}
+	made := static.NewLayer(written.Bytes(), types.DockerUncompressedLayer)
+	image, err := mutate.AppendLayers(pulled, made)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if image, err = mutate.Config(image, v1.Config{User: "7"}); err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	if err := keep(image, nil, folder, time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := image.Manifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, layer := range manifest.Layers {
+		content, err := os.ReadFile(filepath.Join(folder, fmt.Sprintf("%04d.tar.gz", i)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		digest, _, err := v1.SHA256(bytes.NewReader(content))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if same := digest == layer.Digest; same != (i < 2) {
+			t.Errorf("layer %d is as in the registry: %t", i, same)
+		}
+	}
+	if config, err := os.ReadFile(filepath.Join(folder, "config.json")); err != nil || !strings.Contains(string(config), `"User":"7"`) {
+		t.Errorf("config.json has %s, %v", config, err)
+	}
+	if _, err := os.Stat(filepath.Join(folder, "base.json")); err == nil {
+		t.Error("a base image is told of")
 	}
 }
