@@ -216,7 +216,10 @@ func (o *fetchOrder) clone(ctx context.Context, work *os.Root) (found fetched, t
 	if err != nil {
 		return found, "", err
 	}
-	return found, unpackedName, sources.Has(files, o.sourceFile)
+	if err = sources.Has(files, o.sourceFile); err != nil && o.git.Folder != "" {
+		err = fmt.Errorf("its folder %s is no function: %w", o.git.Folder, err)
+	}
+	return found, unpackedName, err
 }
 
 // makeContext makes the build context of the source, and of what the runtime adds.

@@ -120,6 +120,11 @@ func TestFetch(t *testing.T) {
 			[]string{"--language=custom", "--source-file=handler.pl", "--dependency-file="},
 			map[string]string{"handler.pl": "code", "Dockerfile": "Kiln's Dockerfile", "server.cjs": "Kiln's server.cjs"},
 		},
+		"what has its own Dockerfile, to which nothing is added": {
+			[]sourcestest.Entry{sourcestest.File("Dockerfile", "the author's"), sourcestest.File(".dockerignore", "x"), sourcestest.File("package.json", "[]")},
+			[]string{"--language=dockerfile", "--source-file=Dockerfile", "--dependency-file=", "--files=" + t.TempDir()},
+			map[string]string{"Dockerfile": "the author's", ".dockerignore": "x", "package.json": "[]"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			archive := sourcestest.TarGz(tc.entries...)
@@ -228,7 +233,11 @@ func TestFetchTellsCommit(t *testing.T) {
 	}
 	git("init", "-q", "-b", "main")
 	writeFile(t, filepath.Join(repository, "README.md"), []byte("no function"))
-	git("add", "README.md")
+	if err := os.Mkdir(filepath.Join(repository, "sub"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(repository, "sub", "main.go"), []byte("package main"))
+	git("add", ".")
 	git("commit", "-qm", "x")
 
 	result := filepath.Join(t.TempDir(), "result")
@@ -236,6 +245,11 @@ func TestFetchTellsCommit(t *testing.T) {
 	err := fetchSource(t.Context(), args)
 	if err == nil || !strings.Contains(err.Error(), "handler.js") || sources.ExitCode(err) != sources.ExitRefused {
 		t.Errorf("fetchSource() = %v (exit code %d)", err, sources.ExitCode(err))
+	}
+	below, _ := fetching(t, nil, "--git="+repository, "--revision=main", "--folder=sub", "--source-file=Dockerfile")
+	const want = `its folder sub is no function: it must have the file Dockerfile at its top, where there is: "main.go"`
+	if err := fetchSource(t.Context(), below); err == nil || !strings.HasSuffix(err.Error(), want) || sources.ExitCode(err) != sources.ExitRefused {
+		t.Errorf("of a folder: fetchSource() = %v (exit code %d), want %q", err, sources.ExitCode(err), want)
 	}
 	if got, want := readFile(t, result), "sha1:"+git("rev-parse", "HEAD"); !strings.Contains(got, want) {
 		t.Errorf("the result is %s, want %s", got, want)
