@@ -186,7 +186,7 @@ func TestValidation(t *testing.T) {
 
 	fn.Spec.Runtime = "cobol"
 	response := ac.Admit(ctx, request(t, admissionv1.Create, functionKind, fn, nil))
-	const want = `validation failed: unknown runtime "cobol": choose one of nodejs22, nodejs24, python313: spec.runtime`
+	const want = `validation failed: unknown runtime "cobol": choose one of dockerfile, nodejs22, nodejs24, python313: spec.runtime`
 	if response.Allowed || response.Result.Message != want {
 		t.Errorf("got %v, want %q", response.Result, want)
 	}

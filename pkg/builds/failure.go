@@ -74,6 +74,10 @@ type Failure struct {
 	// Unscheduled says that no step was started: no node would have the build.
 	Unscheduled bool
 
+	// OwnDockerfile says that what the build runs, and upon which image, is in a
+	// Dockerfile of the author's.
+	OwnDockerfile bool
+
 	// Message holds the words of what ran the build.
 	Message string
 
@@ -140,6 +144,12 @@ var (
 		"The source was not to be had.", true}
 	outOfMemoryFetching = verdict{v1alpha1.ReasonBuildOutOfMemory,
 		"The step that fetches the source was killed for want of memory. For an archive it needs little, for a repository some times its largest files: have these elsewhere, or see to the memory of the node.", true}
+	ownBaseMissing = verdict{v1alpha1.ReasonImagePullFailed,
+		"An image that the Dockerfile builds upon could not be pulled. Correct its FROM; builds pull without credentials.", false}
+	ownBaseUnavailable = verdict{v1alpha1.ReasonImagePullFailed,
+		"The registry of an image that the Dockerfile builds upon was not reached, or failed. See its FROM, and whether builds reach it.", true}
+	ownDependencyMissing = verdict{v1alpha1.ReasonTaskRunFailed,
+		"A dependency was not found. Correct it where the source lists it.", false}
 	evicted = verdict{v1alpha1.ReasonPodEvicted,
 		"The build's pod was evicted from its node.", true}
 	tooMuchStorage = verdict{v1alpha1.ReasonPodEvicted,
@@ -283,15 +293,33 @@ func (f Failure) readLog(log string, explain func(string) string) (why verdict, 
 	}
 	if why = judgeInstallation(log, last); why == failed {
 		if words := explain(log); words != "" {
-			why = judgePackages(words)
+			why = f.own(judgePackages(words))
 			if why == dependencyMissing && f.DependencyFile != "" {
 				why.advice = "A dependency was not found. Correct it in " + f.DependencyFile + "."
 			}
 			return why, strings.TrimSpace(why.advice + "\n" + words)
 		}
-		why = judgeBase(last)
+		why = f.own(judgeBase(last))
 	}
 	return why, advise(why.advice, last)
+}
+
+// own returns the verdict in words for the author of a Dockerfile, who has neither
+// spec.deps nor a base image of the runtime's.
+func (f Failure) own(why verdict) verdict {
+	if !f.OwnDockerfile {
+		return why
+	}
+	switch why {
+	case baseMissing:
+		return ownBaseMissing
+	case baseUnavailable:
+		return ownBaseUnavailable
+	case dependencyMissing:
+		return ownDependencyMissing
+	default:
+		return why
+	}
 }
 
 // judgeInstallation tells what the package manager has no words for.

@@ -60,6 +60,10 @@ func failureCases() map[string]failureCase {
 	fetch := func(code int32, log string) Failure {
 		return Failure{Cause: StepFailed, Fetching: code, Message: stepMessage, Log: "Fetching https://example.com/a.zip\n" + log}
 	}
+	own := func(failure Failure) Failure {
+		failure.OwnDockerfile = true
+		return failure
+	}
 	const pushed = "failed to push image r.example.com/x:1: "
 	return map[string]failureCase{
 		"timeout": {
@@ -225,6 +229,22 @@ func failureCases() map[string]failureCase {
 		"layer of the base image that the registry shows to nobody": {
 			install("error building image: error building stage: failed to get filesystem from image: GET https://r.example.com/v2/node/blobs/sha256:0: unexpected status code 401 Unauthorized\n"),
 			v1alpha1.ReasonImagePullFailed, false, []string{"config-runtimes", "401"},
+		},
+		"image that a Dockerfile of the author's names": {
+			own(install("error building image: GET https://r.example.com/v2/golang/manifests/99: MANIFEST_UNKNOWN: manifest unknown; unknown tag=99\n")),
+			v1alpha1.ReasonImagePullFailed, false, []string{"Correct its FROM", "without credentials", "golang/manifests/99: MANIFEST_UNKNOWN"},
+		},
+		"registry that a Dockerfile of the author's names": {
+			own(install("error building image: Get \"https://r.example.com/v2/\": dial tcp: lookup r.example.com on 10.96.0.10:53: no such host\n")),
+			v1alpha1.ReasonImagePullFailed, true, []string{"See its FROM", "no such host"},
+		},
+		"a dependency that a Dockerfile of the author's installs": {
+			own(install("npm error code E404\nnpm error 404 Not Found - GET https://npm.example.com/no-such-package - Not found\n" + exited)),
+			v1alpha1.ReasonTaskRunFailed, false, []string{"Correct it where the source lists it", "no-such-package"},
+		},
+		"image that runs as root": {
+			own(push("the image runs as root, which no function may: end the Dockerfile with a user by number, such as USER 1000:1000\n")),
+			v1alpha1.ReasonTaskRunFailed, false, []string{"the image runs as root", "USER 1000:1000"},
 		},
 		"base image whose registry is not there": {
 			install("error building image: Get \"https://r.example.com/v2/\": dial tcp: lookup r.example.com on 10.96.0.10:53: no such host\n"),

@@ -59,7 +59,7 @@ type Lookup struct {
 	Tag string
 
 	// Base is the name of the base image, and BaseInsecure says that its registry
-	// may speak plain HTTP.
+	// may speak plain HTTP. It is "" where only the build knows what it is.
 	Base         string
 	BaseInsecure bool
 
@@ -160,6 +160,10 @@ type resolved struct {
 // resolve finds out the digest of the base image meanwhile.
 func resolve(want Lookup, options []remote.Option) <-chan resolved {
 	answer := make(chan resolved, 1)
+	if want.Base == "" {
+		answer <- resolved{}
+		return answer
+	}
 	var insecure []name.Option
 	if want.BaseInsecure {
 		insecure = append(insecure, name.Insecure)

@@ -346,3 +346,16 @@ func TestInsecure(t *testing.T) {
 		t.Error("open() of a bad name succeeds")
 	}
 }
+
+// TestFindWithoutKnownBase wants that an image of which only its build knows the base is
+// found, and that nobody looks for an image without a name.
+func TestFindWithoutKnownBase(t *testing.T) {
+	r := newRegistry(t)
+	client := NewClient(anonymous)
+	for tag, want := range map[string]Found{"two": {Image: digestOf(t, r.images[1])}, "absent": {}, "": {}} {
+		got, err := client.Find(t.Context(), Lookup{Repository: r.Repository, Tag: tag})
+		if err != nil || got != want {
+			t.Errorf("Find(%q) = %+v, %v, want %+v", tag, got, err, want)
+		}
+	}
+}

@@ -205,9 +205,13 @@ type Function struct {
 // fits a ConfigMap's data and is all that a build reads: the same context from
 // the same base image makes the same function. It has a Dockerfile where there
 // is something to run, and a Layout unless the Dockerfile is the administrator's
-// own. An error is never transient: it tells what is wrong with the dependency
-// file or the Dockerfile template.
+// own. Of DockerfileLanguage it is empty: all of it is fetched. An error is never
+// transient: it tells what is wrong with the dependency file or the Dockerfile
+// template.
 func (r Runtime) BuildContext(fn Function) (map[string]string, error) {
+	if r.IsOwnDockerfile() {
+		return r.ownBuildContext(fn)
+	}
 	dependencies, install, err := r.dependencies(fn.Dependencies)
 	if err != nil {
 		return nil, err
@@ -270,10 +274,14 @@ func (r Runtime) CheckDependencies(text string) error {
 // is anything to install.
 func (r Runtime) dependencies(text string) (normal string, install bool, err error) {
 	if r.DependencyFile == "" {
-		if strings.TrimSpace(text) != "" {
+		switch {
+		case strings.TrimSpace(text) == "":
+			return "", false, nil
+		case r.IsOwnDockerfile():
+			return "", false, errors.New("the runtime takes no dependencies: the Dockerfile installs them")
+		default:
 			return "", false, errors.New("the runtime takes no dependencies: its entry in config-runtimes has no dependencyFile")
 		}
-		return "", false, nil
 	}
 	if normal, install, err = r.readDependencies(text); err != nil {
 		return "", false, fmt.Errorf("%s %w", r.DependencyFile, err)

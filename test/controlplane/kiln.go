@@ -270,7 +270,7 @@ func configure(name string, data map[string]string, registry string) {
 				continue
 			}
 			var runtime map[string]any
-			if yaml.Unmarshal([]byte(value), &runtime) == nil {
+			if yaml.Unmarshal([]byte(value), &runtime) == nil && runtime["baseImage"] != nil {
 				runtime["baseImage"] = registry + "/" + baseImage
 				if edited, err := yaml.Marshal(runtime); err == nil {
 					data[key] = string(edited)

@@ -70,11 +70,12 @@ func TestShippedBuild(t *testing.T) {
 }
 
 func TestShippedRuntimes(t *testing.T) {
-	shipped, example := ConfigMapsFromTestFile(t, RuntimesConfigName, "nodejs22", "nodejs24", "python313")
+	shipped, example := ConfigMapsFromTestFile(t, RuntimesConfigName, "dockerfile", "nodejs22", "nodejs24", "python313")
 	want := Runtimes{
-		"nodejs22":  {BaseImage: "node:22-bookworm-slim", Language: "nodejs"},
-		"nodejs24":  {BaseImage: "node:24-bookworm-slim", Language: "nodejs"},
-		"python313": {BaseImage: "python:3.13-slim-trixie", Language: "python"},
+		"dockerfile": {Language: "dockerfile"},
+		"nodejs22":   {BaseImage: "node:22-bookworm-slim", Language: "nodejs"},
+		"nodejs24":   {BaseImage: "node:24-bookworm-slim", Language: "nodejs"},
+		"python313":  {BaseImage: "python:3.13-slim-trixie", Language: "python"},
 	}
 	for name, configMap := range map[string]*corev1.ConfigMap{"shipped": shipped, "example": example} {
 		got, err := NewRuntimesFromConfigMap(configMap)
@@ -188,11 +189,13 @@ func TestRuntimesFromMap(t *testing.T) {
 		"nodejs25":  "baseImage: node:25\nlanguage: nodejs\ndockerfile: |\n  FROM {{ .BaseImage }}\n",
 		"bash":      "baseImage: bash\nlanguage: custom\ndockerfile: FROM bash\n",
 		"go":        "baseImage: golang\nlanguage: custom\ndockerfile: FROM golang\nsourceFile: main.go\ndependencyFile: go.mod\nfiles: {a.go: package main}\n",
+		"anything":  "language: dockerfile\ndeprecated: true\n",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := Runtimes{
+		"anything": {Language: "dockerfile", Deprecated: true},
 		"nodejs24": {BaseImage: "localhost:5000/node:24", Language: "nodejs", Deprecated: true},
 		"nodejs25": {BaseImage: "node:25", Language: "nodejs", Dockerfile: "FROM {{ .BaseImage }}\n"},
 		"bash":     {BaseImage: "bash", Language: "custom", Dockerfile: "FROM bash"},
@@ -204,7 +207,7 @@ func TestRuntimesFromMap(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"bash", "go", "nodejs24", "nodejs25"}, got.Names()); diff != "" {
+	if diff := cmp.Diff([]string{"anything", "bash", "go", "nodejs24", "nodejs25"}, got.Names()); diff != "" {
 		t.Errorf("Names (-want +got):\n%s", diff)
 	}
 	if got, err := NewRuntimesFromMap(nil); err != nil || got == nil || len(got) != 0 {
@@ -222,6 +225,7 @@ func TestFindRuntime(t *testing.T) {
 		"known":     {Runtime{Language: "nodejs"}, "handler.js", "package.json", true},
 		"custom":    {Runtime{Language: "custom"}, "handler", "", true},
 		"its own":   {Runtime{Language: "custom", SourceFile: "main.go", DependencyFile: "go.mod"}, "main.go", "go.mod", true},
+		"bring it":  {Runtime{Language: "dockerfile"}, "Dockerfile", "", true},
 		"not known": {Runtime{Language: "cobol"}, "", "", false},
 	}
 	for name, tc := range tests {
@@ -248,7 +252,7 @@ func TestLanguageOfANewerKiln(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	want := []string{`config-runtimes: this version of Kiln does not know the language "cobol" of runtime "cobol85" ` +
-		"and builds no Function of it; it knows nodejs, python, custom"}
+		"and builds no Function of it; it knows nodejs, python, custom, dockerfile"}
 	if diff := cmp.Diff(want, got.Warnings()); diff != "" {
 		t.Errorf("Warnings (-want +got):\n%s", diff)
 	}
@@ -315,6 +319,9 @@ func TestErrors(t *testing.T) {
 		"custom file taken":  {runtimesOf, RuntimesConfigName, "bash", custom + "dockerfile: x\nfiles: {handler: x}", nil, []string{"files", `"handler"`, "sourceFile"}},
 		"source file":        {runtimesOf, RuntimesConfigName, "nodejs24", node + "sourceFile: index.js", nil, []string{"sourceFile", "custom", "nodejs"}},
 		"files":              {runtimesOf, RuntimesConfigName, "nodejs24", node + "files: {a: b}", nil, []string{"files", "custom", "nodejs"}},
+		"base of none":       {runtimesOf, RuntimesConfigName, "any", "baseImage: bash\nlanguage: dockerfile", nil, []string{"baseImage", "dockerfile", "Dockerfiles of its Functions"}},
+		"template of none":   {runtimesOf, RuntimesConfigName, "any", "dockerfile: FROM bash\nlanguage: dockerfile", nil, []string{"Dockerfiles of its Functions"}},
+		"file of none":       {runtimesOf, RuntimesConfigName, "any", "sourceFile: Containerfile\nlanguage: dockerfile", nil, []string{"sourceFile", "Dockerfiles of its Functions"}},
 		"empty value":        {runtimesOf, RuntimesConfigName, "nodejs24", "", nil, []string{"baseImage", "required"}},
 
 		"blank image":     {build, BuildConfigName, "kaniko-image", " ", nil, []string{"required"}},

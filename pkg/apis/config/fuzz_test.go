@@ -36,7 +36,7 @@ func FuzzConfigMaps(f *testing.F) {
 		FunctionsConfigName: nil,
 		BuildConfigName:     {kanikoImageKey, composeImageKey},
 		RegistryConfigName:  nil,
-		RuntimesConfigName:  {"nodejs22", "nodejs24", "python313"},
+		RuntimesConfigName:  {"dockerfile", "nodejs22", "nodejs24", "python313"},
 	} {
 		shipped, example := ConfigMapsFromTestFile(f, name, keys...)
 		for _, configMap := range []*corev1.ConfigMap{shipped, example} {
@@ -50,6 +50,7 @@ func FuzzConfigMaps(f *testing.F) {
 	f.Add("timeout: 1ms")
 	f.Add("memory-limit: 9e99\nmax-memory: -1")
 	f.Add("runtimes: {language: custom, dockerfile: \"FROM {{.BaseImage}\\n\"}")
+	f.Add("x: |\n  language: dockerfile\n  deprecated: true")
 	f.Add("x: |\n  language: nodejs\n  baseImage: \"a b\\nRUN c\"")
 	f.Fuzz(func(t *testing.T, text string) {
 		configMap := &corev1.ConfigMap{}

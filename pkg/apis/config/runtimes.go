@@ -38,12 +38,14 @@ type Runtimes map[string]Runtime
 
 // Runtime tells how functions of one language and version are built.
 type Runtime struct {
-	// BaseImage is the image that functions' images are built upon.
-	BaseImage string `json:"baseImage"`
+	// BaseImage is the image that functions' images are built upon. There is none
+	// where the language is dockerfile: functions say it themselves.
+	BaseImage string `json:"baseImage,omitempty"`
 
 	// Language picks the wrapper that calls the function, the name of the file
 	// that holds its deps, and the Dockerfile. It is runtimes.CustomLanguage where
-	// the fields below say all that.
+	// the fields below say all that, and runtimes.DockerfileLanguage where the
+	// functions do.
 	Language string `json:"language"`
 
 	// Dockerfile replaces the Dockerfile template of the language.
@@ -67,10 +69,14 @@ type Runtime struct {
 // Find returns what Kiln knows of how functions of the runtime are built; nothing
 // if it does not know the language.
 func (r Runtime) Find() (runtimes.Runtime, bool) {
-	if r.Language == runtimes.CustomLanguage {
+	switch r.Language {
+	case runtimes.CustomLanguage:
 		return r.custom().Runtime(), true
+	case runtimes.DockerfileLanguage:
+		return runtimes.OwnDockerfile(), true
+	default:
+		return runtimes.For(r.Language)
 	}
-	return runtimes.For(r.Language)
 }
 
 func (r Runtime) custom() runtimes.Custom {
@@ -83,7 +89,7 @@ func (r Runtimes) Warnings() (warnings []string) {
 	for _, name := range r.Names() {
 		if language := r[name].Language; !isKnown(language) {
 			warnings = append(warnings, fmt.Sprintf("%s: this version of Kiln does not know the language %q of runtime %q and builds no Function of it; it knows %s",
-				RuntimesConfigName, language, name, knownLanguages()))
+				RuntimesConfigName, language, name, KnownLanguages()))
 		}
 	}
 	return warnings
@@ -134,6 +140,9 @@ func parseRuntime(key, value string) (Runtime, error) {
 	if err := yaml.UnmarshalStrict([]byte(value), &r); err != nil {
 		return r, err
 	}
+	if r.Language == runtimes.DockerfileLanguage {
+		return r, r.checkBare()
+	}
 	image, err := parseImage(r.BaseImage)
 	if err != nil {
 		return r, fmt.Errorf("baseImage: %w", err)
@@ -153,9 +162,19 @@ func isKnown(language string) bool {
 	return known
 }
 
-// knownLanguages is what can be said instead of a language that is not known.
-func knownLanguages() string {
-	return strings.Join(append(runtimes.Languages(), runtimes.CustomLanguage), ", ")
+// KnownLanguages returns the languages that there are, for who has named another.
+func KnownLanguages() string {
+	return strings.Join(append(runtimes.Languages(), runtimes.CustomLanguage, runtimes.DockerfileLanguage), ", ")
+}
+
+// checkBare wants that nothing is said which is for the Dockerfiles of functions to
+// say: whoever has said it expects it to count.
+func (r Runtime) checkBare() error {
+	if r.BaseImage != "" || r.Dockerfile != "" || r.SourceFile != "" || r.DependencyFile != "" || len(r.Files) > 0 {
+		return fmt.Errorf("baseImage, dockerfile, sourceFile, dependencyFile and files are not for language %s: what is built, and upon what, is in the Dockerfiles of its Functions",
+			runtimes.DockerfileLanguage)
+	}
+	return nil
 }
 
 // checkLanguage says whether the entry has what its language needs, and nothing
@@ -168,7 +187,7 @@ func (r Runtime) checkLanguage() error {
 		return r.custom().Validate()
 	}
 	if r.Language == "" {
-		return fmt.Errorf("language: it is required: one of %s", knownLanguages())
+		return fmt.Errorf("language: it is required: one of %s", KnownLanguages())
 	}
 	if r.SourceFile != "" || r.DependencyFile != "" || len(r.Files) > 0 {
 		return fmt.Errorf("sourceFile, dependencyFile and files are for language %s only: those of %s are Kiln's",

@@ -35,7 +35,7 @@ func TestStore(t *testing.T) {
 	store := NewStore(logtesting.TestLogger(t), func(name string, _ any) { seen = append(seen, name) })
 
 	functions := ConfigMapFromTestFile(t, FunctionsConfigName)
-	runtimes := ConfigMapFromTestFile(t, RuntimesConfigName, "nodejs22", "nodejs24", "python313")
+	runtimes := ConfigMapFromTestFile(t, RuntimesConfigName, "dockerfile", "nodejs22", "nodejs24", "python313")
 	registry := ConfigMapFromTestFile(t, RegistryConfigName)
 	build := ConfigMapFromTestFile(t, BuildConfigName, kanikoImageKey, composeImageKey)
 	build.Data[kanikoImageKey], build.Data[composeImageKey] = kanikoImage, composeImage

@@ -190,7 +190,7 @@ func runtimeOf(cfg *config.Config, fn *v1alpha1.Function) (config.Runtime, runti
 	if !ok {
 		fn.Status.MarkConfigurationFailed(v1alpha1.ReasonRuntimeUnknown,
 			"Runtime %q in config-runtimes is of language %q, which Kiln does not know; it knows: %s.",
-			fn.Spec.Runtime, configured.Language, strings.Join(runtimes.Languages(), ", "))
+			fn.Spec.Runtime, configured.Language, config.KnownLanguages())
 	}
 	return configured, runtime, ok
 }

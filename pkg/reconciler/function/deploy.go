@@ -23,24 +23,28 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	netapi "knative.dev/networking/pkg/apis/networking"
 	"knative.dev/pkg/apis"
+	"knative.dev/pkg/controller"
 	servingconfig "knative.dev/serving/pkg/apis/config"
 	"knative.dev/serving/pkg/apis/serving"
 	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
 
+	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
+	"github.com/kiln-dev/kiln/pkg/runtimes"
 )
 
 // deploy sees to it that the Function's image runs as the Function says, and
 // says in the status how it is doing.
 func (r *Reconciler) deploy(ctx context.Context, fn *v1alpha1.Function) error {
-	desired := resources.MakeService(fn, fn.Status.Image, pullSecrets(ctx)...)
+	desired := makeService(ctx, fn)
 	missing, err := r.missingRevisions(ctx, fn, desired)
 	if err != nil {
 		return err
@@ -88,11 +92,26 @@ func (r *Reconciler) deploy(ctx context.Context, fn *v1alpha1.Function) error {
 	return r.markService(ctx, fn, svc)
 }
 
+// makeService returns the Service that is to run the Function's image.
+func makeService(ctx context.Context, fn *v1alpha1.Function) *servingv1.Service {
+	if hasOwnDockerfile(ctx, fn) {
+		return resources.MakeListeningService(fn, fn.Status.Image, pullSecrets(ctx)...)
+	}
+	return resources.MakeService(fn, fn.Status.Image, pullSecrets(ctx)...)
+}
+
+// hasOwnDockerfile says whether the Function's image is made by a Dockerfile of its
+// author: what is in it need know nothing of Kiln.
+func hasOwnDockerfile(ctx context.Context, fn *v1alpha1.Function) bool {
+	runtime, _ := config.FromContextOrDefaults(ctx).Runtimes[fn.Spec.Runtime].Find()
+	return runtime.IsOwnDockerfile()
+}
+
 // keepServing keeps the last image there was serving while the next is built,
 // or cannot be. Requests reach it as the Function says, unless the spec is
 // refused; of how the Service is doing otherwise it says nothing.
 func (r *Reconciler) keepServing(ctx context.Context, fn *v1alpha1.Function) error {
-	desired := resources.MakeService(fn, fn.Status.Image, pullSecrets(ctx)...)
+	desired := makeService(ctx, fn)
 	if !isAccepted(fn) {
 		return r.hold(ctx, fn, desired, "")
 	}
@@ -293,7 +312,7 @@ func (r *Reconciler) markService(ctx context.Context, fn *v1alpha1.Function, svc
 		// Serving starts one pod at least.
 		markShort(fn, svc, state, max(want, 1))
 	default:
-		return r.markUnready(ctx, fn, svc)
+		return r.markUnready(ctx, fn, svc, state)
 	}
 	return nil
 }
@@ -344,8 +363,16 @@ func isLocal(svc *servingv1.Service) bool {
 		svc.Status.URL.Host == svc.Status.Address.URL.Host
 }
 
+// portPatience is how long an image runs before it is told that nothing in it
+// listens: to start takes some of them a while.
+const portPatience = 30 * time.Second
+
+// noPort is what to do about an image in which nothing listens. Serving waits for
+// that until its progress deadline, and says nothing of it then, either.
+var noPort = fmt.Sprintf("Have what the Dockerfile starts listen on $PORT, which is %d.", runtimes.Port)
+
 // markUnready says why the Service is not ready.
-func (r *Reconciler) markUnready(ctx context.Context, fn *v1alpha1.Function, svc *servingv1.Service) error {
+func (r *Reconciler) markUnready(ctx context.Context, fn *v1alpha1.Function, svc *servingv1.Service, state podState) error {
 	ready, failed := svc.Status.GetCondition(servingv1.ServiceConditionReady), failureOf(svc)
 	if failed != nil && failed.Reason == revisionFailed {
 		excused, err := r.excuse(ctx, fn, svc.Status.LatestCreatedRevisionName)
@@ -356,13 +383,39 @@ func (r *Reconciler) markUnready(ctx context.Context, fn *v1alpha1.Function, svc
 	switch {
 	case failed != nil && failed.Reason == v1alpha1.ReasonRevisionMissing:
 		fn.Status.MarkRunningFailed(v1alpha1.ReasonRevisionMissing, "%s Requests go where they went before.", failed.Message)
+	case failed != nil && isTooLate(failed) && hasOwnDockerfile(ctx, fn):
+		fn.Status.MarkRunningFailed(v1alpha1.ReasonServiceFailed, "%s: %s. %s", failed.Reason, strings.TrimSuffix(failed.Message, "."), noPort)
 	case failed != nil:
 		fn.Status.MarkRunningFailed(v1alpha1.ReasonServiceFailed, "%s: %s", failed.Reason, failed.Message)
+	case hasOwnDockerfile(ctx, fn):
+		return awaitPort(fn, svc, state.waiting)
 	case ready.GetReason() == "" || ready.IsTrue():
 		fn.Status.MarkRunningUnknown(v1alpha1.ReasonServiceWaiting, "Service %s is not ready yet.", svc.Name)
 	default:
 		fn.Status.MarkRunningUnknown(v1alpha1.ReasonServiceWaiting, "%s: %s", ready.Reason, ready.Message)
 	}
+	return nil
+}
+
+// isTooLate says whether a revision failed since none of its pods was ready in time,
+// of which Serving has no other words.
+func isTooLate(failed *apis.Condition) bool {
+	return strings.Contains(failed.Message, "Initial scale was never achieved")
+}
+
+// awaitPort says what an image waits for that runs since then, if at all. The error
+// has the Function looked at when it has run for so long that it need be told.
+func awaitPort(fn *v1alpha1.Function, svc *servingv1.Service, since time.Time) error {
+	if runs := time.Since(since); since.IsZero() || runs < portPatience {
+		fn.Status.MarkRunningUnknown(v1alpha1.ReasonServiceWaiting, "Service %s is not ready yet.", svc.Name)
+		if since.IsZero() {
+			runs = 0
+		}
+		return controller.NewRequeueAfter(portPatience - runs)
+	}
+	fn.Status.MarkRunningUnknown(v1alpha1.ReasonServiceWaiting,
+		"Revision %s: its image runs, and nothing in it listens on port %d yet. %s The log of its pod tells what it does.",
+		svc.Status.LatestCreatedRevisionName, runtimes.Port, noPort)
 	return nil
 }
 

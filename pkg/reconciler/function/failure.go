@@ -63,6 +63,7 @@ func (r *Reconciler) followFailure(ctx context.Context, fn *v1alpha1.Function, w
 		}
 	}
 	failure.Secrets, failure.DependencyFile = secretsOf(fn), fetchedDependencies(fn, want.runtime)
+	failure.OwnDockerfile = want.runtime.IsOwnDockerfile()
 	fn.Status.Build.Failure = failure.Describe(want.runtime.ExplainBuildFailure)
 	return markBuildFailed(fn)
 }

@@ -169,9 +169,9 @@ func TestReconcileConfiguration(t *testing.T) {
 		Objects:       []runtime.Object{function()},
 		OtherTestData: map[string]any{configKey: testConfig(func(cfg *config.Config) { cfg.Runtimes["nodejs24"] = config.Runtime{Language: "cobol"} })},
 		WantStatusUpdates: statusUpdate(function(observed(marked(func(fs *v1alpha1.FunctionStatus) {
-			fs.MarkConfigurationFailed(v1alpha1.ReasonRuntimeUnknown, `Runtime "nodejs24" in config-runtimes is of language "cobol", which Kiln does not know; it knows: nodejs, python.`)
+			fs.MarkConfigurationFailed(v1alpha1.ReasonRuntimeUnknown, `Runtime "nodejs24" in config-runtimes is of language "cobol", which Kiln does not know; it knows: nodejs, python, custom, dockerfile.`)
 		})))),
-		WantEvents: []string{`Warning RuntimeUnknown Runtime "nodejs24" in config-runtimes is of language "cobol", which Kiln does not know; it knows: nodejs, python.`},
+		WantEvents: []string{`Warning RuntimeUnknown Runtime "nodejs24" in config-runtimes is of language "cobol", which Kiln does not know; it knows: nodejs, python, custom, dockerfile.`},
 	}, {
 		Name:    "a new generation keeps nothing of an earlier one",
 		Key:     key,

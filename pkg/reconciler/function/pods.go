@@ -18,6 +18,7 @@ package function
 
 import (
 	"cmp"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,6 +48,10 @@ type podState struct {
 
 	// unscheduled says why there is no node for some, or is empty.
 	unscheduled string
+
+	// waiting is since when the function runs in the one of them that takes no
+	// requests, and has run the longest; zero if there is none.
+	waiting time.Time
 }
 
 // stateOfPods looks at the pods of a revision, and at what happened to them. The
@@ -59,11 +64,24 @@ func stateOfPods(pods []*corev1.Pod, events []*corev1.Event) podState {
 		}
 		if c := observe.PodCondition(pod, corev1.PodReady); c.Status == corev1.ConditionTrue {
 			state.ready++
+		} else if since := runningSince(pod); !since.IsZero() && (state.waiting.IsZero() || since.Before(state.waiting)) {
+			state.waiting = since
 		}
 		state.trouble = least(state.trouble, cmp.Or(troubleOf(pod), mountTroubleOf(pod, events)))
 		state.unscheduled = least(state.unscheduled, observe.Unscheduled(pod))
 	}
 	return state
+}
+
+// runningSince tells since when the pod's function runs; zero if it does not.
+func runningSince(pod *corev1.Pod) time.Time {
+	for i := range pod.Status.ContainerStatuses {
+		status := &pod.Status.ContainerStatuses[i]
+		if status.Name == resources.FunctionContainerName && status.State.Running != nil {
+			return status.State.Running.StartedAt.Time
+		}
+	}
+	return time.Time{}
 }
 
 // least returns the lesser of two texts that is not empty.

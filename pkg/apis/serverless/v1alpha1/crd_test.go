@@ -149,6 +149,8 @@ var webhookOnly = []string{
 	"no runtime",
 	"node selector key",
 	"node selector value",
+	"own Dockerfile as the source",
+	"own Dockerfile with dependencies",
 	"request above limit",
 	"toleration key",
 	"toleration value",

@@ -73,7 +73,7 @@ func (fs *FunctionSpec) Validate(ctx context.Context) *apis.FieldError {
 	cfg := config.FromContextOrDefaults(ctx)
 	return fs.validateRuntime(ctx, cfg.Runtimes).
 		Also(fs.validateSource(cfg.Functions.MaxSourceBytes)).
-		Also(fs.validateDeps(cfg.Runtimes)).
+		Also(fs.validateInline(cfg.Runtimes)).
 		Also(validateEnv(fs.Env).ViaField("env")).
 		Also(validateEnvFrom(fs.EnvFrom).ViaField("envFrom")).
 		Also(validateSecretMounts(fs.SecretMounts).ViaField("secretMounts")).
@@ -247,16 +247,20 @@ func isBlank(r rune) bool {
 	return unicode.IsSpace(r) || r == '\ufeff'
 }
 
-// validateDeps takes everything where the runtime's language is not known.
-func (fs *FunctionSpec) validateDeps(known config.Runtimes) *apis.FieldError {
+// validateInline wants that the runtime can be given what is in the Function. It
+// takes everything where the runtime's language is not known.
+func (fs *FunctionSpec) validateInline(known config.Runtimes) (errs *apis.FieldError) {
 	runtime, ok := known[fs.Runtime].Find()
 	if !ok {
 		return nil
 	}
-	if err := runtime.CheckDependencies(fs.Deps); err != nil {
-		return apis.ErrGeneric(err.Error(), "deps")
+	if err := runtime.CheckSource(fs.Source); err != nil {
+		errs = errs.Also(apis.ErrGeneric(err.Error(), "source"))
 	}
-	return nil
+	if err := runtime.CheckDependencies(fs.Deps); err != nil {
+		errs = errs.Also(apis.ErrGeneric(err.Error(), "deps"))
+	}
+	return errs
 }
 
 func (fs *FunctionSpec) validateReplicas() *apis.FieldError {

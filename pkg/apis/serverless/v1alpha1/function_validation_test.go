@@ -40,6 +40,7 @@ var knownRuntimes = config.Runtimes{
 	"nodejs18": {Language: "nodejs", Deprecated: true},
 	"nodejs24": {Language: "nodejs"},
 	"python3":  {Language: "python"},
+	"any":      {Language: "dockerfile"},
 }
 
 func withConfig(t testing.TB) context.Context {
@@ -110,6 +111,16 @@ func repository(g GitSource) func(*Function) {
 	return func(fn *Function) { fn.Spec.Source, fn.Spec.Git = "", &g }
 }
 
+const noFiles = "the runtime builds a Dockerfile with the files that are beside it: have them in spec.git or spec.archive; kubectl fn deploy --dir packs a folder: spec."
+
+// ownDockerfile edits a Function of a runtime that takes no source in it.
+func ownDockerfile(edit func(*Function)) func(*Function) {
+	return func(fn *Function) {
+		fn.Spec.Runtime = "any"
+		edit(fn)
+	}
+}
+
 // validationCase is an edit of a valid Function.
 type validationCase struct {
 	edit func(*Function)
@@ -136,8 +147,16 @@ func validationCases() map[string]validationCase {
 		"name with a dot": {func(fn *Function) { fn.Name = "a.b" }, "invalid value: a.b: metadata.name\n"},
 
 		"no runtime":      {func(fn *Function) { fn.Spec.Runtime = "" }, "missing field(s): spec.runtime"},
-		"unknown runtime": {func(fn *Function) { fn.Spec.Runtime = "cobol" }, `unknown runtime "cobol": choose one of nodejs18, nodejs24, python3: spec.runtime`},
+		"unknown runtime": {func(fn *Function) { fn.Spec.Runtime = "cobol" }, `unknown runtime "cobol": choose one of any, nodejs18, nodejs24, python3: spec.runtime`},
 		"deprecated":      {func(fn *Function) { fn.Spec.Runtime = "nodejs18" }, ""},
+
+		"own Dockerfile in an archive": {ownDockerfile(archive(ArchiveSource{URL: "https://example.com/a.zip"})), ""},
+		"own Dockerfile in Git":        {ownDockerfile(repository(GitSource{URL: "https://example.com/a.git", ContextDir: "b"})), ""},
+		"own Dockerfile as the source": {ownDockerfile(func(fn *Function) { fn.Spec.Source = "FROM scratch" }), noFiles + "source"},
+		"own Dockerfile with dependencies": {
+			ownDockerfile(func(fn *Function) { fn.Spec.Deps = "{}" }),
+			noFiles + "source\nthe runtime takes no dependencies: the Dockerfile installs them: spec.deps",
+		},
 
 		"blank source":                {func(fn *Function) { fn.Spec.Source = " \n\t" }, "must not be blank: spec.source"},
 		"no source":                   {func(fn *Function) { fn.Spec.Source = "" }, "expected exactly one, got neither: spec.archive, spec.git, spec.source"},

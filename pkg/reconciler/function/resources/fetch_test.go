@@ -208,3 +208,68 @@ func TestFetchedForOwnDockerfile(t *testing.T) {
 		}
 	}
 }
+
+// TestOwnDockerfile wants that the Dockerfile of the source is run with nothing that
+// one of an administrator is not, and that no step is told of an image to build upon:
+// the one that pushes has credentials, and only the Dockerfile could tell.
+func TestOwnDockerfile(t *testing.T) {
+	fn := function(func(fn *v1alpha1.Function) {
+		fn.Spec.Source, fn.Spec.Runtime = "", "dockerfile"
+		fn.Spec.Git = &v1alpha1.GitSource{URL: "https://example.com/a.git", SecretName: "store"}
+		fn.Spec.Build = &v1alpha1.BuildSpec{SecretName: "packages", Env: []v1alpha1.BuildEnvVar{{Name: "A", Value: "b"}}}
+	})
+	build := testBuild()
+	build.Credentials = &corev1.Secret{}
+	build.Runtime, build.BaseImage = runtimes.OwnDockerfile(), ""
+	build.Files, build.InstallFiles = map[string]string{}, map[string]string{}
+	spec := MakeTaskRun(fn, testConfig(), build).Spec.TaskSpec
+
+	args, mounts := map[string][]string{}, map[string][]string{}
+	for _, step := range spec.Steps {
+		args[step.Name] = step.Args
+		for _, mount := range step.VolumeMounts {
+			mounts[step.Name] = append(mounts[step.Name], mount.Name)
+		}
+	}
+	insecure := []string{"--insecure-registry=push.example.com", "--insecure-registry=10.0.0.1:5000"}
+	want := append([]string{"--context=/kiln-work/context", "--dockerfile=/kiln-work/context/Dockerfile", "--layers=/kiln-layers"}, insecure...)
+	if diff := cmp.Diff(want, args["install"]); diff != "" {
+		t.Errorf("args of install (-want, +got):\n%s", diff)
+	}
+	want = append([]string{
+		"--context=/kiln-work/context",
+		"--destination=push.example.com/fn/default/greeter:" + tag,
+		"--image-digest-file=$(results.IMAGE_DIGEST.path)",
+		"--image-url-file=$(results.IMAGE_URL.path)",
+		"--label=org.opencontainers.image.title=greeter",
+		"--label=serverless.kiln.dev/function-namespace=default",
+		"--label=serverless.kiln.dev/function-name=greeter",
+		"--label=serverless.kiln.dev/image-tag=" + tag,
+		"--label=serverless.kiln.dev/runtime=dockerfile",
+		"--source=/kiln-work/source.json", "--layers=/kiln-layers", "--config=/kiln-layers/config.json",
+	}, insecure...)
+	if diff := cmp.Diff(want, args["push"]); diff != "" {
+		t.Errorf("args of push (-want, +got):\n%s", diff)
+	}
+	for _, arg := range []string{"--language=dockerfile", "--source-file=Dockerfile", "--dependency-file="} {
+		if !slices.Contains(args["fetch"], arg) {
+			t.Errorf("fetch has no %s: %v", arg, args["fetch"])
+		}
+	}
+	if slices.ContainsFunc(args["fetch"], func(arg string) bool { return strings.HasPrefix(arg, "--tree") }) {
+		t.Errorf("the source is not the build context: %v", args["fetch"])
+	}
+	wantMounts := map[string][]string{
+		"fetch": {"context", "work", "source-credentials"}, "install": {"kaniko", "layers", "work", "packages", "env"}, "push": {"work", "layers", "credentials"},
+	}
+	if diff := cmp.Diff(wantMounts, mounts); diff != "" {
+		t.Errorf("volumes that are mounted (-want, +got):\n%s", diff)
+	}
+	var results []string
+	for _, result := range spec.Results {
+		results = append(results, result.Name)
+	}
+	if diff := cmp.Diff([]string{"IMAGE_URL", "IMAGE_DIGEST", "SOURCE_ARTIFACT_INPUTS"}, results); diff != "" {
+		t.Errorf("results (-want, +got):\n%s", diff)
+	}
+}

@@ -36,6 +36,7 @@ import (
 	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds"
 )
@@ -150,10 +151,10 @@ func TestMakeTaskRun(t *testing.T) {
 					Image:   "registry.example.com/kaniko@sha256:123",
 					Command: []string{"/ko-app/kaniko"},
 					Args: []string{
-						"--base=node:24",
 						"--context=/kiln-build",
 						"--dockerfile=/kiln-build/Dockerfile",
 						"--layers=/kiln-layers",
+						"--base=node:24",
 						"--insecure-registry=push.example.com",
 						"--insecure-registry=10.0.0.1:5000",
 					},
@@ -361,6 +362,7 @@ func TestPushStep(t *testing.T) {
 	results := []string{
 		"--image-digest-file=$(results.IMAGE_DIGEST.path)",
 		"--image-url-file=$(results.IMAGE_URL.path)",
+		"--base=node:24",
 		"--base-image-file=$(results.BASE_IMAGE_ARTIFACT_INPUTS.path)",
 		"--label=org.opencontainers.image.title=greeter",
 		"--label=serverless.kiln.dev/function-namespace=default",
@@ -370,7 +372,6 @@ func TestPushStep(t *testing.T) {
 		"--label=serverless.kiln.dev/source-hash=sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
 	}
 	common := append([]string{
-		"--base=node:24",
 		"--context=/kiln-build",
 		"--destination=push.example.com/fn/default/greeter:" + tag,
 	}, results...)
@@ -878,5 +879,20 @@ func TestRestoreTemplate(t *testing.T) {
 	}
 	if Remember(edited) != remembered {
 		t.Error("The restored Service is not as remembered")
+	}
+}
+
+// TestMakeListeningService wants that an image which need not know of Kiln is asked
+// for nothing that Kiln's wrappers answer, as often as they are.
+func TestMakeListeningService(t *testing.T) {
+	want, got := MakeService(function(), image, "registry"), MakeListeningService(function(), image, "registry")
+	probe := want.Spec.Template.Spec.Containers[0].ReadinessProbe
+	probe.HTTPGet, probe.TCPSocket = nil, &corev1.TCPSocketAction{Port: intstr.FromInt32(0)}
+	if want.Annotations[serverless.WishHashAnnotationKey] == got.Annotations[serverless.WishHashAnnotationKey] {
+		t.Error("nobody would see that the probe is another")
+	}
+	want.Annotations = got.Annotations
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("MakeListeningService() (-want, +got):\n%s", diff)
 	}
 }

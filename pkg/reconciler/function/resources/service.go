@@ -67,6 +67,16 @@ const (
 // digest, as the Function says. pullSecrets are the names of the Secrets that
 // nodes pull it with.
 func MakeService(fn *v1alpha1.Function, image string, pullSecrets ...string) *servingv1.Service {
+	return makeService(fn, image, corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: runtimes.HealthPath, Port: intstr.FromInt32(0)}}, pullSecrets)
+}
+
+// MakeListeningService is MakeService for an image that need not know of Kiln: it is
+// ready when it listens.
+func MakeListeningService(fn *v1alpha1.Function, image string, pullSecrets ...string) *servingv1.Service {
+	return makeService(fn, image, corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(0)}}, pullSecrets)
+}
+
+func makeService(fn *v1alpha1.Function, image string, ready corev1.ProbeHandler, pullSecrets []string) *servingv1.Service {
 	svc := &servingv1.Service{
 		ObjectMeta: objectMeta(fn, names.Service(fn)),
 		Spec: servingv1.ServiceSpec{
@@ -80,7 +90,7 @@ func MakeService(fn *v1alpha1.Function, image string, pullSecrets ...string) *se
 						Annotations: kmap.Union(fn.Spec.Annotations, scaleAnnotations(fn)),
 					},
 					Spec: servingv1.RevisionSpec{
-						PodSpec:              podSpec(fn, image, pullSecrets),
+						PodSpec:              podSpec(fn, image, ready, pullSecrets),
 						ContainerConcurrency: fn.Spec.Concurrency,
 						TimeoutSeconds:       fn.Spec.TimeoutSeconds,
 					},
@@ -238,11 +248,9 @@ func scaleAnnotations(fn *v1alpha1.Function) map[string]string {
 // its queue proxy, or the function, is still about to start. A function that
 // computes for long keeps its pod as long as with Kubernetes' defaults, though:
 // three probes of ten seconds each.
-func readinessProbe() *corev1.Probe {
+func readinessProbe(ready corev1.ProbeHandler) *corev1.Probe {
 	return &corev1.Probe{
-		ProbeHandler: corev1.ProbeHandler{
-			HTTPGet: &corev1.HTTPGetAction{Path: runtimes.HealthPath, Port: intstr.FromInt32(0)},
-		},
+		ProbeHandler:     ready,
 		SuccessThreshold: 1,
 		PeriodSeconds:    1,
 		TimeoutSeconds:   1,
@@ -253,7 +261,7 @@ func readinessProbe() *corev1.Probe {
 // podSpec returns a pod that satisfies the restricted Pod Security Standard.
 // All of it is said of the container, since Serving allows nothing of that kind
 // to be said of the pod.
-func podSpec(fn *v1alpha1.Function, image string, pullSecrets []string) corev1.PodSpec {
+func podSpec(fn *v1alpha1.Function, image string, ready corev1.ProbeHandler, pullSecrets []string) corev1.PodSpec {
 	var references []corev1.LocalObjectReference
 	for _, name := range pullSecrets {
 		references = append(references, corev1.LocalObjectReference{Name: name})
@@ -274,7 +282,7 @@ func podSpec(fn *v1alpha1.Function, image string, pullSecrets []string) corev1.P
 			Env:             env(fn),
 			EnvFrom:         fn.Spec.EnvFrom,
 			Resources:       fn.Spec.Resources,
-			ReadinessProbe:  readinessProbe(),
+			ReadinessProbe:  readinessProbe(ready),
 			SecurityContext: restricted(),
 			VolumeMounts:    append([]corev1.VolumeMount{{Name: tmpVolumeName, MountPath: tmpPath}}, secretVolumeMounts(mounts)...),
 		}},

@@ -109,7 +109,8 @@ type Build struct {
 	// Attempt counts how often this build was started.
 	Attempt int32
 
-	// BaseImage is the image to build upon: by digest, where that is known.
+	// BaseImage is the image to build upon: by digest, where that is known. It is ""
+	// where the function's own Dockerfile says it.
 	BaseImage string
 
 	// Files is the build context, by file name.
@@ -142,7 +143,7 @@ type Dependencies struct {
 // installs says whether the build runs anything.
 func (b *Build) installs() bool {
 	_, ok := b.Files[runtimes.DockerfileName]
-	return ok && b.Dependencies.Digest == ""
+	return b.Runtime.IsOwnDockerfile() || ok && b.Dependencies.Digest == ""
 }
 
 // MakeTaskRun returns the TaskRun that builds the Function's image and pushes it.
@@ -162,7 +163,7 @@ func MakeTaskRun(fn *v1alpha1.Function, cfg *config.Config, build Build) *pipeli
 				},
 			},
 			TaskSpec: &pipelinev1.TaskSpec{
-				Results: buildResults(fn),
+				Results: buildResults(fn, build),
 				Steps:   buildSteps(fn, cfg, build),
 				Volumes: buildVolumes(fn, cfg, build),
 			},
@@ -192,13 +193,18 @@ func MakeTaskRun(fn *v1alpha1.Function, cfg *config.Config, build Build) *pipeli
 	return tr
 }
 
-// buildResults returns what the build tells.
-func buildResults(fn *v1alpha1.Function) []pipelinev1.TaskResult {
+// buildResults returns what the build tells. What an own Dockerfile builds upon, only
+// that tells, and who runs it may lie.
+func buildResults(fn *v1alpha1.Function, build Build) []pipelinev1.TaskResult {
 	input := map[string]pipelinev1.PropertySpec{"uri": {Type: pipelinev1.ParamTypeString}, "digest": {Type: pipelinev1.ParamTypeString}}
 	results := []pipelinev1.TaskResult{
 		{Name: ImageURLResult, Type: pipelinev1.ResultsTypeString, Description: "The image that was pushed."},
 		{Name: ImageDigestResult, Type: pipelinev1.ResultsTypeString, Description: "The digest of the image that was pushed."},
-		{Name: BaseImageResult, Type: pipelinev1.ResultsTypeObject, Description: "The image that it is built upon.", Properties: input},
+	}
+	if !build.Runtime.IsOwnDockerfile() {
+		results = append(results, pipelinev1.TaskResult{
+			Name: BaseImageResult, Type: pipelinev1.ResultsTypeObject, Description: "The image that it is built upon.", Properties: input,
+		})
 	}
 	if isFetched(fn) {
 		results = append(results, pipelinev1.TaskResult{
@@ -256,13 +262,8 @@ func installStep(fn *v1alpha1.Function, cfg *config.Config, build Build) pipelin
 		Name:  InstallStepName,
 		Image: cfg.Build.KanikoImage,
 		// Said here, so that Tekton need not ask the registry for it.
-		Command: []string{kanikoBinary},
-		Args: append([]string{
-			"--base=" + build.BaseImage,
-			"--context=" + contextPath,
-			"--dockerfile=" + path.Join(contextPath, runtimes.DockerfileName),
-			"--layers=" + layersPath,
-		}, insecureRegistries(cfg)...),
+		Command:          []string{kanikoBinary},
+		Args:             append(installArgs(contextPath, build), insecureRegistries(cfg)...),
 		ComputeResources: buildResources(fn, cfg.Build),
 		VolumeMounts:     mounts,
 		SecurityContext: &corev1.SecurityContext{
@@ -281,17 +282,33 @@ func installStep(fn *v1alpha1.Function, cfg *config.Config, build Build) pipelin
 	}
 }
 
+// installArgs tells the step what to run. Where no base image is said, it keeps all
+// layers of what the Dockerfile makes, and not only those upon the base image: the
+// step that pushes must not pull, with its credentials, what this one names.
+func installArgs(contextPath string, build Build) []string {
+	args := []string{
+		"--context=" + contextPath,
+		"--dockerfile=" + path.Join(contextPath, runtimes.DockerfileName),
+		"--layers=" + layersPath,
+	}
+	if !build.Runtime.IsOwnDockerfile() {
+		args = append(args, "--base="+build.BaseImage)
+	}
+	return args
+}
+
 // pushStep returns the step that puts what was installed, and the function's
 // files, upon the base image and pushes the result.
 func pushStep(fn *v1alpha1.Function, cfg *config.Config, build Build) pipelinev1.Step {
 	contextPath := contextPathOf(fn)
 	args := []string{
-		"--base=" + build.BaseImage,
 		"--context=" + contextPath,
 		"--destination=" + cfg.Registry.PushImage(fn.Namespace, fn.Name, build.Tag),
 		"--image-digest-file=$(results." + ImageDigestResult + ".path)",
 		"--image-url-file=$(results." + ImageURLResult + ".path)",
-		"--base-image-file=$(results." + BaseImageResult + ".path)",
+	}
+	if !build.Runtime.IsOwnDockerfile() {
+		args = append(args, "--base="+build.BaseImage, "--base-image-file=$(results."+BaseImageResult+".path)")
 	}
 	for _, label := range imageLabels(fn, build) {
 		args = append(args, "--label="+label)
