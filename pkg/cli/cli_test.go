@@ -251,9 +251,10 @@ func runtimesConfig() *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: config.RuntimesConfigName, Namespace: SystemNamespace},
 		Data: map[string]string{
-			"nodejs24":  "baseImage: node:24\nlanguage: nodejs\n",
-			"python313": "baseImage: python:3.13\nlanguage: python\ndeprecated: true\n",
-			"_example":  "not read",
+			"dockerfile": "language: dockerfile\n",
+			"nodejs24":   "baseImage: node:24\nlanguage: nodejs\n",
+			"python313":  "baseImage: python:3.13\nlanguage: python\ndeprecated: true\n",
+			"_example":   "not read",
 		},
 	}
 }

@@ -311,9 +311,10 @@ func TestRebuildAndDelete(t *testing.T) {
 func TestDescribeRuntime(t *testing.T) {
 	w := newWorld(t, runtimesConfig())
 	w.want(`
-RUNTIME     LANGUAGE   DEPRECATED   SOURCE FILE   DEPENDENCY FILE    BASE IMAGE
-nodejs24    nodejs     false        handler.js    package.json       node:24
-python313   python     true         handler.py    requirements.txt   python:3.13
+RUNTIME      LANGUAGE     DEPRECATED   SOURCE FILE   DEPENDENCY FILE    BASE IMAGE
+dockerfile   dockerfile   false        Dockerfile    <none>             <none>
+nodejs24     nodejs       false        handler.js    package.json       node:24
+python313    python       true         handler.py    requirements.txt   python:3.13
 `, "describe-runtime")
 	w.want(`
 Runtime       python313
@@ -326,8 +327,18 @@ Health        GET /healthz
 
 Next: kubectl fn init DIR --runtime=python313
 `, "describe-runtime", "python313")
+	w.want(`
+Runtime       dockerfile
+Language      dockerfile
+Base image    what the Dockerfile says
+Source        Dockerfile, and what is beside it, in spec.git or spec.archive
+Dependencies  what the Dockerfile installs
+Health        listens on $PORT, which is 8080
+
+Next: kubectl fn init DIR --runtime=dockerfile
+`, "describe-runtime", "dockerfile")
 	w.want("python", "describe-runtime", "python313", "-o", "jsonpath={.language}")
-	w.wantError("there is no runtime cobol; there are nodejs24, python313", "kubectl fn describe-runtime", "describe-runtime", "cobol")
+	w.wantError("there is no runtime cobol; there are dockerfile, nodejs24, python313", "kubectl fn describe-runtime", "describe-runtime", "cobol")
 	newWorld(t).wantError("it seems that Kiln is not installed", "kubectl config current-context", "describe-runtime")
 }
 

@@ -86,7 +86,7 @@ func (c *cli) applyFolder(ctx context.Context, clients *Clients, source *sourceF
 		return fmt.Errorf("failed to make file: %w", err)
 	}
 	defer os.Remove(file.Name())
-	count, err := pack.Folder(file, source.dir)
+	count, err := pack.Folder(file, source.dir, needed(runtime)...)
 	if err := errors.Join(err, file.Close()); err != nil {
 		return try(err, "a .dockerignore in folder %s that names what is not to be packed", source.dir)
 	}
@@ -116,6 +116,15 @@ func (c *cli) applyFolder(ctx context.Context, clients *Clients, source *sourceF
 	return nil
 }
 
+// needed returns the files of a folder that are packed whatever its .dockerignore
+// names: Docker reads a Dockerfile that is not among the files it can copy, too.
+func needed(runtime string) []string {
+	if language, err := languageOf(runtime); err == nil && language.IsOwnDockerfile() {
+		return []string{language.SourceFile}
+	}
+	return nil
+}
+
 // checkFolder wants that the folder has what the runtime begins with, as far as
 // that is known here.
 func checkFolder(dir, runtime string) error {
@@ -123,6 +132,8 @@ func checkFolder(dir, runtime string) error {
 	if runtime == "" {
 		language, err := languageIn(dir)
 		switch {
+		case err != nil && hasDockerfile(dir):
+			return try(fmt.Errorf("name the runtime of folder %s, which has a Dockerfile", dir), "--runtime=dockerfile")
 		case err != nil:
 			return try(err, advice)
 		case language.SourceFile != "handler.js":

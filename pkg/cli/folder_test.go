@@ -251,6 +251,10 @@ func TestFolderErrors(t *testing.T) {
 	w.wantError("failed to push to "+gone, pushTo+", where this machine and the cluster both reach it", "create", "fn", "--dir=.", "--push-to="+gone)
 	files(t, map[string]string{"handler.py": "one"})
 	w.wantError("name the runtime of folder .", "kubectl fn describe-runtime, and then --runtime=NAME", "create", "fn", "--dir=.")
+	files(t, map[string]string{"Dockerfile": "one"})
+	w.wantError("name the runtime of folder ., which has a Dockerfile", "--runtime=dockerfile", "create", "fn", "--dir=.")
+	files(t, map[string]string{"handler.py": "one"})
+	w.wantError("runtime dockerfile begins with Dockerfile in folder .", begin, "create", "fn", "--dir=.", "--runtime=dockerfile")
 	if err := os.Symlink("/etc/passwd", "out"); err != nil {
 		t.Fatal(err)
 	}

@@ -68,7 +68,11 @@ func (c *cli) runCommand() *cobra.Command {
 			return fmt.Errorf("failed to find folder: %w", err)
 		}
 		language, err := languageIn(dir)
-		if err != nil {
+		switch {
+		case err != nil && hasDockerfile(dir):
+			return try(fmt.Errorf("failed to run %s: only Docker and the like can build it", filepath.Join(dir, runtimes.DockerfileName)),
+				"docker build -t fn %[1]s && docker run --rm -e PORT=%[2]d -p %[2]d:%[2]d fn, or kubectl fn deploy NAME --runtime=dockerfile --dir=%[1]s", dir, port)
+		case err != nil:
 			return try(err, "kubectl fn init DIR --runtime=nodejs24")
 		}
 		wrapper, err := os.MkdirTemp("", "kubectl-fn-")

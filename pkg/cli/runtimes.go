@@ -36,7 +36,7 @@ import (
 type runtimeReport struct {
 	Name           string `json:"name"`
 	Language       string `json:"language"`
-	BaseImage      string `json:"base_image"`
+	BaseImage      string `json:"base_image,omitempty"`
 	Deprecated     bool   `json:"deprecated"`
 	OwnDockerfile  bool   `json:"own_dockerfile"`
 	SourceFile     string `json:"source_file"`
@@ -97,7 +97,7 @@ func (c *cli) describeRuntimeCommand() *cobra.Command {
 				return err
 			}
 			reports = append(reports, r)
-			rows = append(rows, []any{r.Name, r.Language, r.Deprecated, r.SourceFile, cmp.Or(r.DependencyFile, none), r.BaseImage})
+			rows = append(rows, []any{r.Name, r.Language, r.Deprecated, r.SourceFile, cmp.Or(r.DependencyFile, none), cmp.Or(r.BaseImage, none)})
 		}
 		if !out.forHumans() {
 			return out.report(c.Out, "RuntimesReport", map[string]any{"runtimes": reports})
@@ -123,18 +123,22 @@ func describeRuntime(known config.Runtimes, name string) (runtimeReport, error) 
 }
 
 func (c *cli) printRuntime(r runtimeReport) {
-	fmt.Fprintf(c.Out, "Runtime       %s\nLanguage      %s\nBase image    %s\n", r.Name, r.Language, r.BaseImage)
+	fmt.Fprintf(c.Out, "Runtime       %s\nLanguage      %s\nBase image    %s\n", r.Name, r.Language, cmp.Or(r.BaseImage, "what the Dockerfile says"))
 	if r.Deprecated {
 		fmt.Fprint(c.Out, "Deprecated    yes: choose another one\n")
 	}
 	if r.OwnDockerfile {
 		fmt.Fprint(c.Out, "Dockerfile    of this cluster's administrator\n")
 	}
-	dependencies := "none"
-	if r.DependencyFile != "" {
+	source, dependencies, health := r.SourceFile+", in spec.source", "none", "GET "+runtimes.HealthPath
+	switch {
+	case r.Language == runtimes.DockerfileLanguage:
+		source, dependencies = r.SourceFile+", and what is beside it, in spec.git or spec.archive", "what the Dockerfile installs"
+		health = fmt.Sprintf("listens on $PORT, which is %d", runtimes.Port)
+	case r.DependencyFile != "":
 		dependencies = r.DependencyFile + ", in spec.deps"
 	}
-	fmt.Fprintf(c.Out, "Source        %s, in spec.source\nDependencies  %s\nHealth        GET %s\n", r.SourceFile, dependencies, runtimes.HealthPath)
+	fmt.Fprintf(c.Out, "Source        %s\nDependencies  %s\nHealth        %s\n", source, dependencies, health)
 	if _, ok := starters[r.Language]; ok {
 		fmt.Fprintf(c.Out, "\nNext: kubectl fn init DIR --runtime=%s\n", r.Name)
 	}

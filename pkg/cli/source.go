@@ -17,6 +17,7 @@ limitations under the License.
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -63,6 +64,10 @@ func (s *sourceFlags) check() error {
 
 // applyFile has the Function made of a file, and its dependencies.
 func (s *sourceFlags) applyFile(fn *v1alpha1.Function) error {
+	runtime := cmp.Or(s.runtime, fn.Spec.Runtime)
+	if language, err := languageOf(runtime); err == nil && language.IsOwnDockerfile() {
+		return try(fmt.Errorf("runtime %s builds a folder with a Dockerfile", runtime), "--dir=.")
+	}
 	file := s.file
 	if file == "" {
 		language, err := languageIn(".")
@@ -75,7 +80,7 @@ func (s *sourceFlags) applyFile(fn *v1alpha1.Function) error {
 	if err != nil {
 		return try(fmt.Errorf("failed to read source: %w", err), "--file=FILE, or begin with: kubectl fn init DIR --runtime=nodejs24")
 	}
-	if s.runtime == "" && fn.Spec.Runtime == "" && filepath.Ext(file) != ".js" {
+	if runtime == "" && filepath.Ext(file) != ".js" {
 		return try(fmt.Errorf("name the runtime of %s", file), "kubectl fn describe-runtime, and then --runtime=NAME")
 	}
 	deps, err := s.readDeps(file)
@@ -126,6 +131,12 @@ func languages() (all []runtimes.Runtime) {
 	return all
 }
 
+// hasDockerfile says whether a folder has a Dockerfile.
+func hasDockerfile(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, runtimes.DockerfileName))
+	return err == nil
+}
+
 // languageIn returns the language of the function in a folder.
 func languageIn(dir string) (runtimes.Runtime, error) {
 	var found []runtimes.Runtime
@@ -145,77 +156,10 @@ func languageIn(dir string) (runtimes.Runtime, error) {
 // languageOf returns the language that a runtime is named for, such as nodejs of
 // nodejs24.
 func languageOf(runtime string) (runtimes.Runtime, error) {
-	all := languages()
+	all := append(languages(), runtimes.OwnDockerfile())
 	i := slices.IndexFunc(all, func(language runtimes.Runtime) bool { return strings.HasPrefix(runtime, language.Language) })
 	if i < 0 {
 		return runtimes.Runtime{}, try(fmt.Errorf("there is nothing to begin with for runtime %q", runtime), "--runtime=nodejs24 or --runtime=python313")
 	}
 	return all[i], nil
-}
-
-// starters are functions to begin with, by language.
-var starters = map[string]struct{ source, deps string }{
-	"nodejs": {
-		source: "module.exports = {\n  main: async function (event, context) {\n    return `hello ${event.data.name ?? 'world'}`;\n  },\n};\n",
-		deps:   "{\n  \"dependencies\": {}\n}\n",
-	},
-	"python": {
-		source: "def main(event, context):\n    return f\"hello {event['data'].get('name', 'world')}\"\n",
-		deps:   "",
-	},
-}
-
-func (c *cli) initCommand() *cobra.Command {
-	var runtime string
-	command := &cobra.Command{
-		Use:     "init DIR",
-		Short:   "Write a function to begin with into a folder",
-		Long:    "Write a function to begin with into a folder. What is there already is left alone.",
-		Example: "  kubectl fn init greeter --runtime=nodejs24",
-	}
-	command.Args = func(_ *cobra.Command, args []string) error {
-		if len(args) != 1 {
-			return try(fmt.Errorf("name one folder; there are %d", len(args)), "kubectl fn init greeter --runtime=nodejs24")
-		}
-		return nil
-	}
-	command.Flags().StringVar(&runtime, "runtime", "nodejs24", "The runtime.")
-	must(command.RegisterFlagCompletionFunc("runtime", c.completeRuntimes))
-	command.RunE = func(_ *cobra.Command, args []string) error {
-		language, err := languageOf(runtime)
-		if err != nil {
-			return err
-		}
-		dir := args[0]
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return fmt.Errorf("failed to make folder: %w", err)
-		}
-		for name, text := range map[string]string{
-			language.SourceFile: starters[language.Language].source, language.DependencyFile: starters[language.Language].deps,
-		} {
-			if err := writeNew(filepath.Join(dir, name), text); err != nil {
-				return err
-			}
-		}
-		fmt.Fprintf(c.Out, "wrote %s and %s\n", filepath.Join(dir, language.SourceFile), filepath.Join(dir, language.DependencyFile))
-		fmt.Fprintf(c.ErrOut, "Next: cd %s, kubectl fn run, and kubectl fn deploy NAME --runtime=%s\n", dir, runtime)
-		return nil
-	}
-	return command
-}
-
-// writeNew writes a file that must not be there yet.
-func writeNew(path, text string) error {
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	switch {
-	case errors.Is(err, fs.ErrExist):
-		return try(fmt.Errorf("%s is there already", path), "another folder")
-	case err != nil:
-		return fmt.Errorf("failed to write %s: %w", path, err)
-	}
-	_, err = file.WriteString(text)
-	if err := errors.Join(err, file.Close()); err != nil {
-		return fmt.Errorf("failed to write %s: %w", path, err)
-	}
-	return nil
 }

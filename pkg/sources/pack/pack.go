@@ -26,6 +26,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 
 	"github.com/kiln-dev/kiln/pkg/sources"
 	"github.com/kiln-dev/kiln/pkg/tarfile"
@@ -33,8 +34,8 @@ import (
 
 // Folder writes a .tar.gz of what is in a folder, and returns of how many files. What
 // its .dockerignore names is left out, or, where there is none, what Git ignores; and
-// so is Git's own.
-func Folder(to io.Writer, dir string) (files int, err error) {
+// so is Git's own. What is needed at its top is packed in any case, if it is there.
+func Folder(to io.Writer, dir string, needed ...string) (files int, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return 0, fmt.Errorf("failed to open folder: %w", err)
@@ -54,6 +55,7 @@ func Folder(to io.Writer, dir string) (files int, err error) {
 		switch {
 		case err != nil:
 			return err
+		case slices.Contains(needed, name):
 		case without && entry.IsDir() && !ignored.mayHave(name):
 			return fs.SkipDir
 		case without:

@@ -144,6 +144,22 @@ func TestFolder(t *testing.T) {
 	}
 }
 
+// TestFolderNeeded wants that what is needed is packed though it is ignored, as Docker
+// reads a Dockerfile that its .dockerignore names.
+func TestFolderNeeded(t *testing.T) {
+	for _, ignore := range []string{".dockerignore", ".gitignore"} {
+		dir := t.TempDir()
+		files(t, dir, map[string]string{"Dockerfile": "FROM x", "lib/Dockerfile": "FROM y", "a": "", ignore: "Dockerfile\n**/Dockerfile\n.*ignore\n"})
+		archive := &bytes.Buffer{}
+		if _, err := pack.Folder(archive, dir, "Dockerfile", "absent"); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{"Dockerfile", "a", "lib/"}, unpack(t, archive.Bytes())); diff != "" {
+			t.Errorf("%s: packed (-want, +got):\n%s", ignore, diff)
+		}
+	}
+}
+
 // TestFolderOfRepository wants that what is ignored above the folder is ignored in it.
 func TestFolderOfRepository(t *testing.T) {
 	top := t.TempDir()
