@@ -655,6 +655,10 @@ async def begin(send, status, headers):
     await send({"type": "http.response.start", "status": status, "headers": headers})
 
 
+HEADER_NAME = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
+HEADER_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+
+
 def header_pairs(event, content_type):
     """The header fields of an answer."""
     fields = event.response.headers or Headers()
@@ -664,6 +668,10 @@ def header_pairs(event, content_type):
     if not event.plain and "access-control-allow-origin" not in fields:
         # Pages of any origin may see answers, as with all of this function's predecessors.
         fields["access-control-allow-origin"] = "*"
+    for name, value in fields.items():
+        # uvicorn would say nothing at all to the caller.
+        if not HEADER_NAME.fullmatch(name) or HEADER_CONTROL.search(value):
+            raise ValueError(f"{json.dumps(name)}: {json.dumps(value)} is no header field")
     return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in fields.items()]
 
 

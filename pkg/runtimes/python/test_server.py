@@ -420,6 +420,12 @@ class TestErrors(Test):
         self.assertEqual(entry["requestId"], json.loads(body)["id"])
         self.assertIn('handler.py", line 2, in main', entry["stack"])
 
+    def test_a_header_that_is_none(self):
+        function = self.serve("def main(event, context): event.setResponseHeader(*event['data'])")
+        for name, value in (("x-a", "a\r\nb"), ("x a", "b"), ("", "b"), ("x-a", "\u20ac")):
+            self.assertEqual(function.send(body=json.dumps([name, value]), headers={"content-type": "application/json"})[0], 500)
+            self.assertIn("Error", function.entry("main failed")["message"])
+
     def test_half_an_answer_is_cut_off(self):
         function = self.serve("def main(event, context):\n    yield 'half'\n    raise ValueError('broken')")
         with self.assertRaises(http.client.IncompleteRead):
