@@ -1100,7 +1100,7 @@ def new_protocol():
             self.flow = protocol.flow
             self.logger = protocol.logger
             self.default_headers = protocol.server_state.default_headers
-            self.on_response = protocol.on_response_complete
+            self.on_response = protocol.on_whole_answer
             self.body = protocol.body
             path, _, query = protocol.url.partition(b"?")
             path = path.decode("ascii")
@@ -1131,6 +1131,7 @@ def new_protocol():
         """uvicorn's protocol with the shortcut."""
 
         body = None  # of a request that may come whole, and has not yet
+        idle_since = idle_timer = None
 
         def on_message_begin(self):
             self.url = b""
@@ -1172,6 +1173,30 @@ def new_protocol():
                 if not self.transport.is_closing():
                     self.leave_to_uvicorn()
                     super().on_body(body)
+
+        def on_whole_answer(self):
+            """Lets the timer of an idle connection run on, and does not set one for each answer."""
+            if self.pipeline or self.flow.read_paused or self.transport.is_closing():
+                self.on_response_complete()
+                return
+            self.idle_since = self.loop.time()
+            if self.idle_timer is None:
+                self.idle_timer = self.loop.call_later(self.timeout_keep_alive, self.end_idle)
+
+        def end_idle(self):
+            self.idle_timer = None
+            if not self.cycle.response_complete or self.timeout_keep_alive_task is not None:
+                return  # It is busy, or uvicorn has set a timer.
+            left = self.idle_since + self.timeout_keep_alive - self.loop.time()
+            if left > 0:
+                self.idle_timer = self.loop.call_later(left, self.end_idle)
+            else:
+                self.timeout_keep_alive_handler()
+
+        def connection_lost(self, error):
+            super().connection_lost(error)
+            if self.idle_timer is not None:
+                self.idle_timer.cancel()
 
         def leave_to_uvicorn(self):
             url, headers, expect_100_continue = self.url, self.headers, self.expect_100_continue
