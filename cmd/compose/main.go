@@ -33,6 +33,7 @@ import (
 	"maps"
 	"os"
 	"os/signal"
+	"path"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -317,12 +318,20 @@ func (o *order) finish(image v1.Image) (v1.Image, error) {
 	return compose.AddFiles(image, o.contextFolder, layout)
 }
 
+// hidden are the folders that the step which runs a Dockerfile has for itself, some
+// by Tekton: of what a command writes there nothing gets into a layer.
+var hidden = []string{"/workspace", "/tekton", "/kaniko", "/ko-app"}
+
+func isHidden(folder string) bool {
+	return slices.ContainsFunc(hidden, func(h string) bool { return path.Clean(folder) == h || strings.HasPrefix(folder, h+"/") })
+}
+
 // checkStart refuses what Kubernetes would not start as a function, whose pods may
 // not run as root: now, it is told while the last image serves.
 func checkStart(config v1.Config) error {
 	user, _, _ := strings.Cut(config.User, ":")
 	const advice = "end the Dockerfile with a user by number, such as USER 1000:1000"
-	number, err := strconv.ParseUint(user, 10, 32)
+	number, err := strconv.ParseUint(user, 10, 31)
 	switch {
 	case user == "", user == "root", err == nil && number == 0:
 		return errors.New("the image runs as root, which no function may: " + advice)
@@ -330,6 +339,8 @@ func checkStart(config v1.Config) error {
 		return fmt.Errorf("the image runs as user %q, of which Kubernetes cannot tell whether it is root: %s", user, advice)
 	case len(config.Entrypoint) == 0 && len(config.Cmd) == 0:
 		return errors.New("the image does not say what to start: add an ENTRYPOINT to the Dockerfile")
+	case isHidden(config.WorkingDir):
+		return fmt.Errorf("the image starts in %s, of which builds keep nothing: they have that folder for themselves. Use another one, such as WORKDIR /app", config.WorkingDir)
 	default:
 		return nil
 	}

@@ -384,17 +384,31 @@ func (r *Reconciler) markUnready(ctx context.Context, fn *v1alpha1.Function, svc
 	case failed != nil && failed.Reason == v1alpha1.ReasonRevisionMissing:
 		fn.Status.MarkRunningFailed(v1alpha1.ReasonRevisionMissing, "%s Requests go where they went before.", failed.Message)
 	case failed != nil && isTooLate(failed) && hasOwnDockerfile(ctx, fn):
-		fn.Status.MarkRunningFailed(v1alpha1.ReasonServiceFailed, "%s: %s. %s", failed.Reason, strings.TrimSuffix(failed.Message, "."), noPort)
+		fn.Status.MarkRunningFailed(v1alpha1.ReasonServiceFailed, "%s: %s. If its pods did start: %s", failed.Reason, strings.TrimSuffix(failed.Message, "."), noPort)
 	case failed != nil:
 		fn.Status.MarkRunningFailed(v1alpha1.ReasonServiceFailed, "%s: %s", failed.Reason, failed.Message)
-	case hasOwnDockerfile(ctx, fn):
-		return awaitPort(fn, svc, state.waiting)
-	case ready.GetReason() == "" || ready.IsTrue():
-		fn.Status.MarkRunningUnknown(v1alpha1.ReasonServiceWaiting, "Service %s is not ready yet.", svc.Name)
+	case hasOwnDockerfile(ctx, fn) && isStarting(svc) && state.ready == 0:
+		markWaiting(fn, ready, svc.Name)
+		return awaitPort(fn, svc.Status.LatestCreatedRevisionName, state.waiting)
 	default:
-		fn.Status.MarkRunningUnknown(v1alpha1.ReasonServiceWaiting, "%s: %s", ready.Reason, ready.Message)
+		markWaiting(fn, ready, svc.Name)
 	}
 	return nil
+}
+
+// markWaiting says what Serving says of a Service that is not ready yet.
+func markWaiting(fn *v1alpha1.Function, ready *apis.Condition, service string) {
+	if ready.GetReason() == "" || ready.IsTrue() {
+		fn.Status.MarkRunningUnknown(v1alpha1.ReasonServiceWaiting, "Service %s is not ready yet.", service)
+		return
+	}
+	fn.Status.MarkRunningUnknown(v1alpha1.ReasonServiceWaiting, "%s: %s", ready.Reason, ready.Message)
+}
+
+// isStarting says whether the Service waits for pods of its last revision, until they
+// are ready or Serving's progress deadline.
+func isStarting(svc *servingv1.Service) bool {
+	return svc.Status.GetCondition(servingv1.ServiceConditionConfigurationsReady).IsUnknown()
 }
 
 // isTooLate says whether a revision failed since none of its pods was ready in time,
@@ -403,19 +417,20 @@ func isTooLate(failed *apis.Condition) bool {
 	return strings.Contains(failed.Message, "Initial scale was never achieved")
 }
 
-// awaitPort says what an image waits for that runs since then, if at all. The error
-// has the Function looked at when it has run for so long that it need be told.
-func awaitPort(fn *v1alpha1.Function, svc *servingv1.Service, since time.Time) error {
-	if runs := time.Since(since); since.IsZero() || runs < portPatience {
-		fn.Status.MarkRunningUnknown(v1alpha1.ReasonServiceWaiting, "Service %s is not ready yet.", svc.Name)
-		if since.IsZero() {
-			runs = 0
-		}
-		return controller.NewRequeueAfter(portPatience - runs)
+// awaitPort says what an image waits for that has run since then for long, if at all.
+// Till then the error has the Function looked at again: of pods that run, and are not
+// ready, nothing else tells.
+func awaitPort(fn *v1alpha1.Function, revision string, since time.Time) error {
+	left := portPatience
+	if !since.IsZero() {
+		left -= time.Since(since)
+	}
+	if left > 0 {
+		return controller.NewRequeueAfter(left)
 	}
 	fn.Status.MarkRunningUnknown(v1alpha1.ReasonServiceWaiting,
 		"Revision %s: its image runs, and nothing in it listens on port %d yet. %s The log of its pod tells what it does.",
-		svc.Status.LatestCreatedRevisionName, runtimes.Port, noPort)
+		revision, runtimes.Port, noPort)
 	return nil
 }
 

@@ -107,16 +107,17 @@ func TestRunningSince(t *testing.T) {
 	}
 	ready := pod(running1, "greeter-00001", runs("function", time.Hour))
 	ready.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-	first, second := pod(running1, "greeter-00001", runs("queue-proxy", time.Hour), runs("function", time.Minute)), pod(running1, "greeter-00001", runs("function", time.Second))
+	first, second := pod(running1, "greeter-00001", runs("queue-proxy", time.Minute), runs("function", time.Hour)), pod(running1, "greeter-00001", runs("function", time.Second))
 	for name, tc := range map[string]struct {
 		pods []*corev1.Pod
 		want time.Time
 	}{
-		"no pod":       {nil, time.Time{}},
-		"a ready one":  {[]*corev1.Pod{ready}, time.Time{}},
-		"not started":  {[]*corev1.Pod{pod(running1, "greeter-00001", crashed1)}, time.Time{}},
-		"the eldest":   {[]*corev1.Pod{ready, second, first}, now.Add(-time.Minute)},
-		"in any order": {[]*corev1.Pod{first, second, ready}, now.Add(-time.Minute)},
+		"no pod":        {nil, time.Time{}},
+		"a ready one":   {[]*corev1.Pod{ready}, time.Time{}},
+		"not started":   {[]*corev1.Pod{pod(running1, "greeter-00001", crashed1)}, time.Time{}},
+		"not all of it": {[]*corev1.Pod{pod(running1, "greeter-00001", runs("function", time.Hour), corev1.ContainerStatus{Name: "queue-proxy"})}, time.Time{}},
+		"the eldest":    {[]*corev1.Pod{ready, second, first}, now.Add(-time.Minute)},
+		"in any order":  {[]*corev1.Pod{first, second, ready}, now.Add(-time.Minute)},
 	} {
 		if got := stateOfPods(tc.pods, nil).waiting; !got.Equal(tc.want) {
 			t.Errorf("%s: waits since %v, want %v", name, got, tc.want)
@@ -137,10 +138,13 @@ func TestMarkUnreadyDockerfile(t *testing.T) {
 		requeue time.Duration
 	}{
 		"no pod runs yet": {
-			starting, podState{}, apis.Condition{Status: corev1.ConditionUnknown, Reason: v1alpha1.ReasonServiceWaiting, Message: "Service greeter is not ready yet."}, portPatience,
+			starting, podState{}, apis.Condition{Status: corev1.ConditionUnknown, Reason: v1alpha1.ReasonServiceWaiting, Message: "RevisionMissing: x"}, portPatience,
 		},
 		"it has just started": {
-			starting, ago(10 * time.Second), apis.Condition{Status: corev1.ConditionUnknown, Reason: v1alpha1.ReasonServiceWaiting, Message: "Service greeter is not ready yet."}, portPatience - 10*time.Second,
+			starting, ago(10 * time.Second), apis.Condition{Status: corev1.ConditionUnknown, Reason: v1alpha1.ReasonServiceWaiting, Message: "RevisionMissing: x"}, portPatience - 10*time.Second,
+		},
+		"it listens, and the route waits": {
+			starting, podState{ready: 1}, apis.Condition{Status: corev1.ConditionUnknown, Reason: v1alpha1.ReasonServiceWaiting, Message: "RevisionMissing: x"}, 0,
 		},
 		"it has run for long": {
 			starting, ago(portPatience), apis.Condition{
@@ -152,7 +156,7 @@ func TestMarkUnreadyDockerfile(t *testing.T) {
 			serviceStatus(corev1.ConditionFalse, "RevisionFailed", `Revision "greeter-00001" failed with message: Initial scale was never achieved.`, "greeter-00001", ""),
 			podState{}, apis.Condition{
 				Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonServiceFailed,
-				Message: `RevisionFailed: Revision "greeter-00001" failed with message: Initial scale was never achieved. ` + listens,
+				Message: `RevisionFailed: Revision "greeter-00001" failed with message: Initial scale was never achieved. If its pods did start: ` + listens,
 			}, 0,
 		},
 		"it has failed otherwise": {

@@ -49,8 +49,8 @@ type podState struct {
 	// unscheduled says why there is no node for some, or is empty.
 	unscheduled string
 
-	// waiting is since when the function runs in the one of them that takes no
-	// requests, and has run the longest; zero if there is none.
+	// waiting is since when the one of them runs that takes no requests, and has run
+	// the longest; zero if there is none.
 	waiting time.Time
 }
 
@@ -73,15 +73,19 @@ func stateOfPods(pods []*corev1.Pod, events []*corev1.Event) podState {
 	return state
 }
 
-// runningSince tells since when the pod's function runs; zero if it does not.
-func runningSince(pod *corev1.Pod) time.Time {
+// runningSince tells since when all that is in the pod runs, so that nothing but the
+// function is waited for; zero if something does not.
+func runningSince(pod *corev1.Pod) (since time.Time) {
 	for i := range pod.Status.ContainerStatuses {
-		status := &pod.Status.ContainerStatuses[i]
-		if status.Name == resources.FunctionContainerName && status.State.Running != nil {
-			return status.State.Running.StartedAt.Time
+		running := pod.Status.ContainerStatuses[i].State.Running
+		switch {
+		case running == nil:
+			return time.Time{}
+		case running.StartedAt.After(since):
+			since = running.StartedAt.Time
 		}
 	}
-	return time.Time{}
+	return since
 }
 
 // least returns the lesser of two texts that is not empty.
