@@ -20,6 +20,7 @@ The contract is docs/runtimes.md. HTTP is uvicorn's, with uvloop and httptools.
 import asyncio
 import atexit
 import contextlib
+import contextvars
 import gc
 import importlib.util
 import inspect
@@ -797,7 +798,7 @@ class Threads:
                 raise error
             return result
         finally:
-            del error  # Else it would hold itself, by its traceback.
+            del error, future  # Else it would hold itself, by its traceback.
 
     def begin(self):
         self.beginning = False
@@ -822,8 +823,9 @@ class Threads:
             name = f"main_{self.count}"
         self.waking = True
         try:
-            threading.Thread(target=self.work, name=name, daemon=True).start()
-        except RuntimeError as error:  # The next call tries again.
+            thread = threading.Thread(target=self.work, name=name, daemon=True)
+            contextvars.Context().run(thread.start)  # It is of no request more than of another.
+        except (RuntimeError, MemoryError) as error:  # The next call tries again.
             self.waking = False
             with self.counting:
                 self.count -= 1
@@ -1131,6 +1133,8 @@ def new_protocol():
         """uvicorn's protocol with the shortcut."""
 
         body = None  # of a request that may come whole, and has not yet
+        length = 0  # of the headers that came before it
+        first = True  # of the requests that were read at once
         idle_since = idle_timer = None
 
         def on_message_begin(self):
@@ -1139,6 +1143,8 @@ def new_protocol():
             self.expect_100_continue = False
 
         def on_headers_complete(self):
+            if self.transport.is_closing():
+                return  # The answer before it was the last: the caller sends this one again.
             before, parser, url = self.cycle, self.parser, self.url
             if (
                 (before is None or before.response_complete) and url.startswith(b"/") and b"#" not in url and url.isascii()
@@ -1146,6 +1152,7 @@ def new_protocol():
                 and not self.expect_100_continue and (b"connection", b"close") not in self.headers
             ):
                 self.body = b""
+                self.length = len(self.headers)
             else:
                 self.leave_to_uvicorn()
 
@@ -1159,14 +1166,19 @@ def new_protocol():
             if self.body is None:
                 super().on_message_complete()
                 return
+            del self.headers[self.length:]  # Trailers must not pass for headers.
             exchange = self.cycle = Exchange(self, self.parser.get_method().decode("ascii"))
             self.body = None
-            task = begin_task(self.loop, exchange.run_asgi(app))
+            # Only one is begun at once: others wait for the next turn of the loop, so that
+            # one connection with many requests does not keep all others waiting.
+            begin, self.first = begin_task if self.first else type(self.loop).create_task, False
+            task = begin(self.loop, exchange.run_asgi(app))
             if not task.done():
                 self.tasks.add(task)
                 task.add_done_callback(self.tasks.discard)
 
         def data_received(self, data):
+            self.first = True
             super().data_received(data)
             if self.body is not None:  # It came in pieces.
                 body, self.body = self.body, None

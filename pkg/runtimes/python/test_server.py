@@ -18,6 +18,7 @@ What all runtimes have in common is in test/conformance.
 """
 
 import asyncio
+import gc
 import http.client
 import http.server
 import json
@@ -34,6 +35,7 @@ import textwrap
 import threading
 import time
 import unittest
+import weakref
 
 import server
 
@@ -272,6 +274,29 @@ class TestThreads(Test):
         asyncio.run(calls())
         self.assertEqual(called, ["next"])
 
+    def test_what_has_failed_is_not_kept(self):
+        class Large:
+            pass
+
+        made = []
+
+        def fail():
+            large = Large()
+            made.append(weakref.ref(large))
+            raise ValueError("secret")
+
+        async def call():
+            threads = server.Threads(asyncio.get_running_loop(), 1)
+            try:
+                await threads.run(fail)
+            except ValueError:  # assertRaises would clear the frames.
+                pass
+
+        self.addCleanup(gc.enable)
+        gc.disable()
+        asyncio.run(call())
+        self.assertIsNone(made[0]())
+
     def test_whatever_is_raised_is_an_error_of_its_call(self):
         function = self.serve(
             """
@@ -376,6 +401,28 @@ class TestShortcut(Test):
                 self.assertEqual(got, want)
         upgrade = {"Host": "h", "Connection": "Upgrade", "Upgrade": "h2c"}
         self.assertEqual(shortcut.send(headers=upgrade)[::2], own.send(headers=upgrade)[::2])
+
+    def test_trailers_are_no_headers(self):
+        body = b"2\r\nhe\r\n0\r\nX-User: somebody-else\r\n\r\n"
+        request = b"POST / HTTP/1.1\r\nX-User: me\r\nTransfer-Encoding: chunked\r\n\r\n" + body
+        answer = self.exchange(self.serve(self.MAIN), [request])
+        self.assertIn(b'"x-user":"me"', answer)
+        self.assertNotIn(b"somebody-else", answer)
+
+    def test_nothing_is_called_after_the_last_answer(self):
+        function = self.serve(
+            """
+            async def main(event, context):
+                print(event["extensions"]["request"].path, flush=True)
+                event.setResponseHeader("connection", "close")
+                return "on"
+            """)
+        with socket.create_connection(("127.0.0.1", function.port), timeout=30) as connection:
+            connection.sendall(b"GET /1 HTTP/1.1\r\n\r\nGET /2 HTTP/1.1\r\n\r\nHEAD /2 HTTP/1.1\r\n\r\n")
+            answer = b"".join(iter(lambda: connection.recv(65536), b""))
+        self.assertEqual(answer.count(b"HTTP/1.1 200"), 1)
+        function.send("/3")
+        function.until_printed("/1\n", "/3\n")
 
     def test_it_was_tested_with_what_images_have(self):
         version = re.search(r"'uvicorn>=([0-9]+\.[0-9]+),", SERVER.with_name("Dockerfile").read_text())[1]
