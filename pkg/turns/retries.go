@@ -70,5 +70,11 @@ func (r *retries) reserve(namespace string) time.Duration {
 		limiter = rate.NewLimiter(perSecond, atOnce)
 		r.namespaces[namespace] = limiter
 	}
-	return limiter.Reserve().Delay()
+	reservation := limiter.Reserve()
+	if delay := reservation.Delay(); delay <= lastRetry {
+		return delay
+	}
+	// What waits already is counted each time that it fails anew: the debt has an end.
+	reservation.Cancel()
+	return lastRetry
 }

@@ -47,6 +47,25 @@ func TestRetries(t *testing.T) {
 	})
 }
 
+// TestRetriesEnd wants a key that fails all the time not to keep others of its
+// namespace waiting for ever longer.
+func TestRetriesEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRetries()
+		for range 20_000 {
+			r.When(types.NamespacedName{Namespace: "a", Name: "1"})
+		}
+		key := types.NamespacedName{Namespace: "a", Name: "2"}
+		if got := r.When(key); got != lastRetry {
+			t.Errorf("another key is tried again after %s, want %s", got, lastRetry)
+		}
+		time.Sleep(2 * lastRetry)
+		if got, want := r.When(key), 2*firstRetry; got != want {
+			t.Errorf("later it is tried again after %s, want %s", got, want)
+		}
+	})
+}
+
 // TestRetriesForget wants nothing to be kept of namespaces in which nothing fails any
 // more.
 func TestRetriesForget(t *testing.T) {

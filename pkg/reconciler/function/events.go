@@ -41,7 +41,9 @@ const (
 
 	// eventPatience is how long the API server may take to store an event. They are
 	// written one after the other, so that all others wait for one answer that is lost.
-	eventPatience = 10 * time.Second
+	// It is longer than a webhook may keep the API server waiting: what is refused after
+	// that is dropped, and what was not answered is tried again and again.
+	eventPatience = 35 * time.Second
 )
 
 // withEventRecorder returns a context with the recorder that the reconciler
