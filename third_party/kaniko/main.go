@@ -283,8 +283,8 @@ func isPulled(layer v1.Layer) bool {
 
 // writeLayer writes a layer, compressed.
 func writeLayer(layer v1.Layer, file string, since time.Time) (err error) {
-	open, pulled := layer.Uncompressed, isPulled(layer)
-	if pulled {
+	open, isPulled := layer.Uncompressed, isPulled(layer)
+	if isPulled {
 		open = layer.Compressed
 	}
 	content, err := open()
@@ -297,8 +297,8 @@ func writeLayer(layer v1.Layer, file string, since time.Time) (err error) {
 		return fmt.Errorf("failed to write layer: %w", err)
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
-	if pulled {
-		if _, err := io.Copy(out, content); err != nil {
+	if isPulled {
+		if _, err := io.Copy(out, pulled{content}); err != nil {
 			return fmt.Errorf("failed to write layer: %w", err)
 		}
 		return nil
@@ -315,6 +315,19 @@ func writeLayer(layer v1.Layer, file string, since time.Time) (err error) {
 		return fmt.Errorf("failed to write layer: %w", err)
 	}
 	return nil
+}
+
+// pulled reads a layer of a base image from its registry, and says so of what fails
+// there: the registry's fault is not the Dockerfile's.
+type pulled struct{ from io.Reader }
+
+// Read implements io.Reader.
+func (p pulled) Read(into []byte) (int, error) {
+	n, err := p.from.Read(into)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = fmt.Errorf("failed to pull base image: %w", err)
+	}
+	return n, err
 }
 
 // copyLayer copies an archive, so that to do the same twice makes the same: what

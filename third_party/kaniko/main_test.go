@@ -30,6 +30,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -217,5 +218,18 @@ func TestKeepAll(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(folder, "base.json")); err == nil {
 		t.Error("a base image is told of")
+	}
+}
+
+// TestPulled wants that it is told where a layer could not be read, so that the build
+// is tried again when that was the registry's fault.
+func TestPulled(t *testing.T) {
+	lost := errors.New("connection reset by peer")
+	_, err := io.ReadAll(pulled{io.MultiReader(strings.NewReader("half"), iotest.ErrReader(lost))})
+	if want := "failed to pull base image: connection reset by peer"; err == nil || err.Error() != want {
+		t.Errorf("the error is %v, want %q", err, want)
+	}
+	if got, err := io.ReadAll(pulled{strings.NewReader("whole")}); string(got) != "whole" || err != nil {
+		t.Errorf("read %q, %v", got, err)
 	}
 }

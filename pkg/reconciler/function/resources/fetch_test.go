@@ -227,6 +227,9 @@ func TestOwnDockerfile(t *testing.T) {
 	args, mounts := map[string][]string{}, map[string][]string{}
 	for _, step := range spec.Steps {
 		args[step.Name] = step.Args
+		if step.Name == InstallStepName && !slices.Contains(step.SecurityContext.Capabilities.Add, "SETFCAP") {
+			t.Errorf("install cannot unpack files with capabilities: it has %v", step.SecurityContext.Capabilities.Add)
+		}
 		for _, mount := range step.VolumeMounts {
 			mounts[step.Name] = append(mounts[step.Name], mount.Name)
 		}

@@ -275,11 +275,22 @@ func installStep(fn *v1alpha1.Function, cfg *config.Config, build Build) pipelin
 			AllowPrivilegeEscalation: new(false),
 			Capabilities: &corev1.Capabilities{
 				Drop: []corev1.Capability{"ALL"},
-				Add:  []corev1.Capability{"CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"},
+				Add:  installCapabilities(build),
 			},
 			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
 	}
+}
+
+// installCapabilities returns what unpacking images and running their commands takes.
+// Only what others choose freely has files with capabilities of their own, as images
+// of Fedora do.
+func installCapabilities(build Build) []corev1.Capability {
+	capabilities := []corev1.Capability{"CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"}
+	if build.Runtime.IsOwnDockerfile() {
+		capabilities = append(capabilities, "SETFCAP")
+	}
+	return capabilities
 }
 
 // installArgs tells the step what to run. Where no base image is said, it keeps all
