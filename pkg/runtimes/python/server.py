@@ -788,7 +788,8 @@ class Threads:
     async def run(self, function, *args):
         """Returns what the function returns, or raises what it raises. Once begun it goes on, if that is cancelled."""
         future = self.loop.create_future()
-        self.calls.append((future, function, args))
+        # As asyncio.to_thread does: the span of the request is the parent of those that main begins.
+        self.calls.append((future, contextvars.copy_context().run, (function, *args)))
         if not self.beginning:
             self.beginning = True
             self.loop.call_soon(self.begin)

@@ -605,6 +605,23 @@ class TestTelemetry(Test):
         self.assertEqual(function.finish(), 0)
         self.assertEqual(function.stdout, ["sent\n"])
 
+    def test_spans_of_main_are_of_the_request(self):
+        middleware = """
+            import contextvars
+            span = contextvars.ContextVar("span", default="none")
+            def OpenTelemetryMiddleware(app):
+                async def traced(scope, receive, send):
+                    span.set(scope["path"])
+                    await app(scope, receive, send)
+                return traced
+            """
+        files = {**self.FILES, "opentelemetry/instrumentation/asgi.py": textwrap.dedent(middleware)}
+        for keyword in ("def", "async def"):
+            main = f"from opentelemetry.instrumentation.asgi import span\n{keyword} main(event, context): return span.get()"
+            function = self.serve(main, files, OTEL_EXPORTER_OTLP_ENDPOINT="http://collector:4318")
+            for path in ("/1", "/2"):
+                self.assertEqual(function.send(path)[2], path, keyword)
+
     def test_it_is_not_when_not(self):
         function = self.serve(self.MAIN, self.FILES)
         function.send()
