@@ -43,6 +43,7 @@ import (
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/runtimes"
 	"github.com/kiln-dev/kiln/pkg/sources"
 	"github.com/kiln-dev/kiln/pkg/sources/pack"
 )
@@ -117,12 +118,13 @@ func (c *cli) applyFolder(ctx context.Context, clients *Clients, source *sourceF
 }
 
 // needed returns the files of a folder that are packed whatever its .dockerignore
-// names: Docker reads a Dockerfile that is not among the files it can copy, too.
+// names: Docker reads a Dockerfile that is not among the files it can copy, too. A
+// runtime of a name that tells nothing may be one that builds it.
 func needed(runtime string) []string {
-	if language, err := languageOf(runtime); err == nil && language.IsOwnDockerfile() {
-		return []string{language.SourceFile}
+	if language, err := languageOf(runtime); err == nil && !language.IsOwnDockerfile() {
+		return nil
 	}
-	return nil
+	return []string{runtimes.DockerfileName}
 }
 
 // checkFolder wants that the folder has what the runtime begins with, as far as

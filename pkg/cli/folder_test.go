@@ -261,3 +261,15 @@ func TestFolderErrors(t *testing.T) {
 	w.wantError(`link "out" in it leads out of it`, "a .dockerignore in folder . that names what is not to be packed",
 		"create", "fn", "--dir=.", "--runtime=python313", "--push-to="+gone)
 }
+
+// TestNeeded wants a Dockerfile to be packed, whatever else is not, where it may be
+// what is built.
+func TestNeeded(t *testing.T) {
+	for runtime, want := range map[string][]string{
+		"dockerfile": {"Dockerfile"}, "dockerfile-team": {"Dockerfile"}, "images": {"Dockerfile"}, "nodejs24": nil, "python313": nil,
+	} {
+		if diff := cmp.Diff(want, needed(runtime)); diff != "" {
+			t.Errorf("%s (-want, +got):\n%s", runtime, diff)
+		}
+	}
+}
