@@ -131,7 +131,6 @@ func TestSources(t *testing.T) {
 	inGit := func(url, language, secret string) v1alpha1.FunctionSpec {
 		return v1alpha1.FunctionSpec{Git: &v1alpha1.GitSource{URL: url, Revision: "main", ContextDir: "functions/" + language, SecretName: secret}}
 	}
-	created := map[string]*v1alpha1.Function{}
 	for kind, tc := range map[string]struct{ nodejs, python v1alpha1.FunctionSpec }{
 		"zip":      {of(server + "/good/nodejs-1.zip"), of(server + "/good/python-1.zip")},
 		"tar":      {of(server + "/good/nodejs-1.tar.gz"), of(server + "/good/python-1.tar.gz")},
@@ -140,21 +139,28 @@ func TestSources(t *testing.T) {
 		"git-http": {inGit(gitServer+"/private/code", "nodejs", "token"), inGit(gitServer+"/code", "python", "")},
 		"git-ssh":  {inGit("ssh://git@"+gitHost+"/srv/git/code", "nodejs", "ssh"), inGit("git@"+gitHost+":/srv/git/code", "python", "ssh")},
 	} {
+		created := map[string]*v1alpha1.Function{}
 		for runtime, source := range map[string]v1alpha1.FunctionSpec{"nodejs22": tc.nodejs, "nodejs24": tc.nodejs, "python313": tc.python} {
 			fn := function("")
 			fn.Name = kind + "-" + runtime
 			fn.Spec.Runtime, fn.Spec.Archive, fn.Spec.Git = runtime, source.Archive, source.Git
 			created[fn.Name] = e.create(fn)
 		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(created)) {
-		fn := e.until(created[name], test.Ready)
-		e.wantAnswer(fn, "{}", "1 7200000")
-		if source := fn.Status.Source; source == nil || (fn.Spec.Git != nil) != (len(source.Commit) == 40) || (fn.Spec.Archive != nil) != (len(source.SHA256) == 64) {
-			t.Errorf("%s: status.source is %+v", name, source)
+		for name, fn := range created {
+			fn = e.until(fn, test.Ready)
+			e.wantAnswer(fn, "{}", "1 7200000")
+			if source := fn.Status.Source; source == nil || (fn.Spec.Git != nil) != (len(source.Commit) == 40) || (fn.Spec.Archive != nil) != (len(source.SHA256) == 64) {
+				t.Errorf("%s: status.source is %+v", name, source)
+			}
+			if got := fn.Status.Build.Attempts; got != 1 {
+				t.Errorf("%s was built %d times", name, got)
+			}
+			// All at once they would leave no room on the node to the other tests.
+			if err := clients.Kiln.ServerlessV1alpha1().Functions(e.namespace).Delete(e.ctx, name, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
-	e.wantBuilds(len(created))
 }
 
 // TestArchive has a function of an archive built, and of another, packed in another
