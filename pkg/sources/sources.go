@@ -24,11 +24,11 @@ import (
 	"regexp"
 )
 
-// The exit codes by which the step of a build that fetches the source tells who is
-// to do something about its failure. They are those of sysexits.h.
 // OCIScheme begins the URL of an artifact in a registry.
 const OCIScheme = "oci://"
 
+// The exit codes by which the step of a build that fetches the source tells who is
+// to do something about its failure. They are those of sysexits.h.
 const (
 	// ExitRefused says that it is the Function's author: the source is not there, is
 	// not what it was said to be, or is more than is allowed.

@@ -283,8 +283,8 @@ func isPulled(layer v1.Layer) bool {
 
 // writeLayer writes a layer, compressed.
 func writeLayer(layer v1.Layer, file string, since time.Time) (err error) {
-	open, isPulled := layer.Uncompressed, isPulled(layer)
-	if isPulled {
+	open, asIs := layer.Uncompressed, isPulled(layer)
+	if asIs {
 		open = layer.Compressed
 	}
 	content, err := open()
@@ -297,7 +297,7 @@ func writeLayer(layer v1.Layer, file string, since time.Time) (err error) {
 		return fmt.Errorf("failed to write layer: %w", err)
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
-	if isPulled {
+	if asIs {
 		if _, err := io.Copy(out, pulled{content}); err != nil {
 			return fmt.Errorf("failed to write layer: %w", err)
 		}
