@@ -323,7 +323,7 @@ func (o *order) finish(image v1.Image) (v1.Image, error) {
 var hidden = []string{"/workspace", "/tekton", "/kaniko", "/ko-app"}
 
 func isHidden(folder string) bool {
-	return slices.ContainsFunc(hidden, func(h string) bool { return path.Clean(folder) == h || strings.HasPrefix(folder, h+"/") })
+	return slices.ContainsFunc(hidden, func(h string) bool { return strings.HasPrefix(path.Clean(folder)+"/", h+"/") })
 }
 
 // checkStart refuses what Kubernetes would not start as a function, whose pods may

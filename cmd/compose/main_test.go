@@ -371,17 +371,18 @@ func TestCheckStart(t *testing.T) {
 		config v1.Config
 		want   string
 	}{
-		"by number":          {v1.Config{User: "1000", Cmd: start}, ""},
-		"and group":          {v1.Config{User: "65532:0", Entrypoint: start}, ""},
-		"nobody said":        {v1.Config{Entrypoint: start}, "the image runs as root, which no function may: end the Dockerfile with a user by number, such as USER 1000:1000"},
-		"root":               {v1.Config{User: "root:1000", Entrypoint: start}, "the image runs as root"},
-		"root, by number":    {v1.Config{User: "00:1000", Entrypoint: start}, "the image runs as root"},
-		"by name":            {v1.Config{User: "node", Entrypoint: start}, `the image runs as user "node", of which Kubernetes cannot tell whether it is root: end the Dockerfile with a user by number`},
-		"below root":         {v1.Config{User: "-1", Entrypoint: start}, `the image runs as user "-1"`},
-		"beyond a number":    {v1.Config{User: "2147483648", Entrypoint: start}, `the image runs as user "2147483648"`},
-		"in the builder's":   {v1.Config{User: "1000", Entrypoint: start, WorkingDir: "/workspace/app"}, "the image starts in /workspace/app, of which builds keep nothing"},
-		"like the builder's": {v1.Config{User: "1000", Entrypoint: start, WorkingDir: "/workspaces"}, ""},
-		"nothing to run":     {v1.Config{User: "1000"}, "the image does not say what to start: add an ENTRYPOINT"},
+		"by number":                        {v1.Config{User: "1000", Cmd: start}, ""},
+		"and group":                        {v1.Config{User: "65532:0", Entrypoint: start}, ""},
+		"nobody said":                      {v1.Config{Entrypoint: start}, "the image runs as root, which no function may: end the Dockerfile with a user by number, such as USER 1000:1000"},
+		"root":                             {v1.Config{User: "root:1000", Entrypoint: start}, "the image runs as root"},
+		"root, by number":                  {v1.Config{User: "00:1000", Entrypoint: start}, "the image runs as root"},
+		"by name":                          {v1.Config{User: "node", Entrypoint: start}, `the image runs as user "node", of which Kubernetes cannot tell whether it is root: end the Dockerfile with a user by number`},
+		"below root":                       {v1.Config{User: "-1", Entrypoint: start}, `the image runs as user "-1"`},
+		"beyond a number":                  {v1.Config{User: "2147483648", Entrypoint: start}, `the image runs as user "2147483648"`},
+		"in the builder's":                 {v1.Config{User: "1000", Entrypoint: start, WorkingDir: "/workspace/app"}, "the image starts in /workspace/app, of which builds keep nothing"},
+		"in the builder's, said otherwise": {v1.Config{User: "1000", Entrypoint: start, WorkingDir: "//workspace"}, "the image starts in //workspace, of which builds keep nothing"},
+		"like the builder's":               {v1.Config{User: "1000", Entrypoint: start, WorkingDir: "/workspaces"}, ""},
+		"nothing to run":                   {v1.Config{User: "1000"}, "the image does not say what to start: add an ENTRYPOINT"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorkshop(t)

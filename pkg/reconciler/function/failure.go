@@ -69,9 +69,11 @@ func (r *Reconciler) followFailure(ctx context.Context, fn *v1alpha1.Function, w
 }
 
 // fetchedDependencies tells which file of a source that is fetched lists the
-// dependencies. There is none in the Function, then.
+// dependencies, as far as the runtime knows. There is none in the Function, then.
 func fetchedDependencies(fn *v1alpha1.Function, runtime runtimes.Runtime) string {
 	switch {
+	case fn.Spec.IsFetched() && runtime.DependencyFile == "":
+		return "the source"
 	case fn.Spec.Git != nil:
 		return path.Join(fn.Spec.Git.ContextDir, runtime.DependencyFile) + " of the repository"
 	case fn.Spec.Archive != nil:

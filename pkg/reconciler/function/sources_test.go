@@ -25,6 +25,7 @@ import (
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/runtimes"
 )
 
 func TestSourceOf(t *testing.T) {
@@ -120,5 +121,10 @@ func TestFetchedDependencies(t *testing.T) {
 		if got := fetchedDependencies(fn, planOf(function()).runtime); got != tc.want {
 			t.Errorf("%s: fetchedDependencies() = %q, want %q", name, got, tc.want)
 		}
+	}
+	fn := function()
+	fn.Spec.Archive = &v1alpha1.ArchiveSource{}
+	if got, want := fetchedDependencies(fn, runtimes.OwnDockerfile()), "the source"; got != want {
+		t.Errorf("of a runtime that knows no such file: fetchedDependencies() = %q, want %q", got, want)
 	}
 }
