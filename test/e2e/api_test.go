@@ -72,7 +72,7 @@ func TestWhoDenies(t *testing.T) {
 		},
 		"unknown runtime": {
 			func(fs *v1alpha1.FunctionSpec) { fs.Runtime = "cobol" },
-			`unknown runtime "cobol": choose one of nodejs22, nodejs24`,
+			`unknown runtime "cobol": choose one of dockerfile, nodejs22, nodejs24`,
 		},
 		"mount in the way": {
 			func(fs *v1alpha1.FunctionSpec) {
