@@ -20,14 +20,17 @@ package e2e
 
 import (
 	"cmp"
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"os/exec"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -134,32 +137,40 @@ func wantTable(e *env, printed string, want map[string]string) {
 }
 
 // wantStory wants that the Function's events are these, each told once. That
-// something waits for Serving may be told or not.
+// something waits for Serving may be told or not. Events are written after what they
+// tell of, so the last may be still to come.
 func wantStory(e *env, fn *v1alpha1.Function, want ...string) {
 	e.Helper()
-	list, err := clients.Kube.CoreV1().Events(e.namespace).List(e.ctx, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector("involvedObject.uid", string(fn.UID)).String(),
+	ctx, cancel := context.WithTimeout(e.ctx, time.Minute)
+	defer cancel()
+	of := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("involvedObject.uid", string(fn.UID)).String()}
+	err := test.Until(ctx, clients.Kube.CoreV1().Events(e.namespace), of, func(events []*corev1.Event) error {
+		if got := story(events); !slices.Equal(got, want) {
+			return fmt.Errorf("the events are\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+		}
+		return nil
 	})
 	if err != nil {
-		e.Fatal(err)
+		e.Error(err)
 	}
+}
+
+// story returns what was told, in its order, an event that was told twice with how often.
+func story(events []*corev1.Event) (told []string) {
 	// Their times are in seconds; their names end with the nanosecond.
-	slices.SortFunc(list.Items, func(a, b corev1.Event) int {
+	slices.SortFunc(events, func(a, b *corev1.Event) int {
 		return cmp.Or(a.FirstTimestamp.Compare(b.FirstTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
-	var got []string
-	for _, event := range list.Items {
-		if event.Reason == v1alpha1.ReasonServiceWaiting {
-			continue
+	for _, event := range events {
+		switch {
+		case event.Reason == v1alpha1.ReasonServiceWaiting:
+		case event.Count > 1:
+			told = append(told, fmt.Sprintf("%s %s, %d times: %s", event.Type, event.Reason, event.Count, event.Message))
+		default:
+			told = append(told, event.Type+" "+event.Reason)
 		}
-		if event.Count > 1 {
-			e.Errorf("event %s was told %d times: %s", event.Reason, event.Count, event.Message)
-		}
-		got = append(got, event.Type+" "+event.Reason)
 	}
-	if !slices.Equal(got, want) {
-		e.Errorf("the events are\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
-	}
+	return told
 }
 
 // TestExamples wants that the examples do as they are what they say.
