@@ -41,7 +41,7 @@ scripts() { files '*.sh' .ci/run; }
 # The header of boilerplate/, whatever the language's comments look like.
 check_boilerplate() {
   local missing
-  missing=$(files '*.go' '*.sh' '*.yaml' '*.mjs' '*.cjs' '*.py' Makefile .ci/run ':!examples' ':!third_party/*/*.yaml' ':!*/testdata/*' |
+  missing=$(files '*.go' '*.sh' '*.yaml' '*.mjs' '*.cjs' '*.py' Makefile .ci/run ':!examples' ':!pkg/cli/starters' ':!third_party/*/*.yaml' ':!*/testdata/*' |
     xargs -0 grep --files-without-match 'Copyright 20[0-9][0-9] The Kiln Authors') || true
   if [[ -n "${missing}" ]]; then
     echo "Without the header of hack/boilerplate:"

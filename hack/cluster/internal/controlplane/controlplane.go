@@ -23,7 +23,6 @@ import (
 	"fmt"
 	"io"
 	"runtime"
-	"strings"
 
 	"golang.org/x/sync/errgroup"
 
@@ -60,21 +59,7 @@ func Build(ctx context.Context, host *env.Host) (Binaries, error) {
 			})
 		})
 	}
-	build("Kubernetes "+version, "kubernetes", versionFlags(version), &b.Kubernetes)
+	build("Kubernetes "+version, "kubernetes", gobuild.KubernetesVersion(version), &b.Kubernetes)
 	build("etcd", "etcd", "", &b.Etcd)
 	return b, g.Wait()
-}
-
-// versionFlags are the flags of the node image's build, letter by letter: with
-// others, the cache would have to hold Kubernetes twice.
-func versionFlags(version string) string {
-	major, minor, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
-	minor, _, _ = strings.Cut(minor, ".")
-	var flags []string
-	for _, pkg := range []string{"k8s.io/client-go/pkg/version", "k8s.io/component-base/version"} {
-		for _, v := range []string{"gitVersion=" + version, "gitMajor=" + major, "gitMinor=" + minor, "gitTreeState=clean"} {
-			flags = append(flags, "-X "+pkg+"."+v)
-		}
-	}
-	return strings.Join(flags, " ")
 }

@@ -152,3 +152,17 @@ func runGo(ctx context.Context, log io.Writer, dir string, env []string, args ..
 	}
 	return nil
 }
+
+// KubernetesVersion returns the flags of the linker that stamp a binary of Kubernetes
+// with its version, v1.2.3, as Kubernetes' own build does.
+func KubernetesVersion(version string) string {
+	major, minor, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
+	minor, _, _ = strings.Cut(minor, ".")
+	var flags []string
+	for _, pkg := range []string{"k8s.io/client-go/pkg/version", "k8s.io/component-base/version"} {
+		for _, v := range []string{"gitVersion=" + version, "gitMajor=" + major, "gitMinor=" + minor, "gitTreeState=clean"} {
+			flags = append(flags, "-X "+pkg+"."+v)
+		}
+	}
+	return strings.Join(flags, " ")
+}

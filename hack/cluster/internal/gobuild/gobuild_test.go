@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -102,5 +103,18 @@ func TestCommandDefaults(t *testing.T) {
 	got := Command{Name: "kind", LDFlags: "-X a.b=c"}.withDefaults()
 	if got.Package != "." || got.GOOS == "" || got.GOARCH == "" || got.LDFlags != "-s -w -X a.b=c" {
 		t.Errorf("withDefaults() = %+v", got)
+	}
+}
+
+func TestKubernetesVersion(t *testing.T) {
+	flags := KubernetesVersion("v1.36.3")
+	for _, want := range []string{
+		"-X k8s.io/component-base/version.gitVersion=v1.36.3",
+		"-X k8s.io/component-base/version.gitMajor=1",
+		"-X k8s.io/client-go/pkg/version.gitMinor=36",
+	} {
+		if !strings.Contains(flags, want) {
+			t.Errorf("flags %q lack %q", flags, want)
+		}
 	}
 }

@@ -97,7 +97,7 @@ func buildBinaries(ctx context.Context, host *env.Host) (binaries, error) {
 	if err != nil {
 		return b, err
 	}
-	build("Kubernetes "+version, "kubernetes", versionFlags(version), &b.kubernetes)
+	build("Kubernetes "+version, "kubernetes", gobuild.KubernetesVersion(version), &b.kubernetes)
 	build("etcd", "etcd", "", &b.etcd)
 	build("CoreDNS", "coredns", "", &b.coredns)
 	build("pause", "pause", "", &b.pause)
@@ -120,19 +120,6 @@ func kindFiles(ctx context.Context, host *env.Host) (string, error) {
 
 func goList(ctx context.Context, module, format, path string) (string, error) {
 	return command.New("go", "list", "-m", "-f", format, path).In(module).With("GOWORK=off").Output(ctx)
-}
-
-// versionFlags stamps the binary with its version, as Kubernetes' own build does.
-func versionFlags(version string) string {
-	major, minor, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
-	minor, _, _ = strings.Cut(minor, ".")
-	var flags []string
-	for _, pkg := range []string{"k8s.io/client-go/pkg/version", "k8s.io/component-base/version"} {
-		for _, v := range []string{"gitVersion=" + version, "gitMajor=" + major, "gitMinor=" + minor, "gitTreeState=clean"} {
-			flags = append(flags, "-X "+pkg+"."+v)
-		}
-	}
-	return strings.Join(flags, " ")
 }
 
 // buildRootFS returns the path of an archive with Debian and the packages of a node.

@@ -29,19 +29,6 @@ import (
 	"testing"
 )
 
-func TestVersionFlags(t *testing.T) {
-	flags := versionFlags("v1.36.3")
-	for _, want := range []string{
-		"-X k8s.io/component-base/version.gitVersion=v1.36.3",
-		"-X k8s.io/component-base/version.gitMajor=1",
-		"-X k8s.io/client-go/pkg/version.gitMinor=36",
-	} {
-		if !strings.Contains(flags, want) {
-			t.Errorf("flags %q lack %q", flags, want)
-		}
-	}
-}
-
 func TestContainerdConfig(t *testing.T) {
 	config := "version = 2\n[plugins.cri]\n  # comment\n  sandbox_image = \"registry.k8s.io/pause:3.10\"\n  restrict_oom_score_adj = false\n"
 	got, err := containerdConfig(config, "registry.k8s.io/pause:3.10.2")
