@@ -139,7 +139,7 @@ func (c *cli) printRuntime(r runtimeReport) {
 		dependencies = r.DependencyFile + ", in spec.deps"
 	}
 	fmt.Fprintf(c.Out, "Source        %s\nDependencies  %s\nHealth        %s\n", source, dependencies, health)
-	if _, ok := starters[r.Language]; ok {
+	if _, files := starterOf(r.Language); len(files) > 0 {
 		fmt.Fprintf(c.Out, "\nNext: kubectl fn init DIR --runtime=%s\n", r.Name)
 	}
 }

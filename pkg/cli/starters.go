@@ -17,79 +17,34 @@ limitations under the License.
 package cli
 
 import (
+	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
+	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-
-	"github.com/kiln-dev/kiln/pkg/runtimes"
 )
 
-// starters are functions to begin with: the files of each, by language.
-var starters = map[string]map[string]string{
-	"nodejs": {
-		"handler.js":   "module.exports = {\n  main: async function (event, context) {\n    return `hello ${event.data.name ?? 'world'}`;\n  },\n};\n",
-		"package.json": "{\n  \"dependencies\": {}\n}\n",
-	},
-	"python": {
-		"handler.py":       "def main(event, context):\n    return f\"hello {event['data'].get('name', 'world')}\"\n",
-		"requirements.txt": "",
-	},
-	// They are those of examples/dockerfile.
-	runtimes.DockerfileLanguage: {
-		"Dockerfile": `# Whatever listens on $PORT is a function, of any language, upon any image.
-FROM debian:bookworm-slim
-WORKDIR /srv
-COPY server.pl ./
-RUN perl -c server.pl
-# Functions run as a user by number, and not as root.
-USER 1000:1000
-ENTRYPOINT ["perl", "server.pl"]
-`,
-		"server.pl": `use strict;
-use warnings;
-use IO::Socket::INET;
-use POSIX 'WNOHANG';
+// starters has a folder for each language, with a function to begin with.
+//
+//go:embed starters
+var starters embed.FS
 
-my $listener = IO::Socket::INET->new(LocalPort => $ENV{PORT} || 8080, Listen => 128, ReuseAddr => 1)
-    or die "failed to listen: $@\n";
-
-# Who has come is answered, still, when the pod is to end.
-my $ending = 0;
-$SIG{TERM} = sub { $ending = 1; close $listener };
-
-until ($ending) {
-    my $client = $listener->accept or next;
-    my $child = fork() // die "failed to fork: $!\n";
-    unless ($child) {
-        answer($client);
-        exit 0;
-    }
-    close $client;
-    1 while waitpid(-1, WNOHANG) > 0;
-}
-1 until wait() < 0;
-
-sub answer {
-    my ($client) = @_;
-    my ($length, $name) = (0, '');
-    while (defined(my $line = <$client>)) {
-        last if $line =~ /^\r?$/;
-        $length = $1 if $line =~ /^content-length:\s*(\d+)/i;
-    }
-    read($client, $name, $length) if $length;
-    my $text = 'hello ' . ($name || 'world');
-    print $client "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: ", length $text,
-        "\r\nConnection: close\r\n\r\n", $text;
-}
-`,
-	},
+// starterOf returns the files of a function to begin with in the language. There are
+// none for one that Kiln does not know.
+func starterOf(language string) (fs.FS, []fs.DirEntry) {
+	files, err := fs.Sub(starters, path.Join("starters", language))
+	must(err)
+	entries, err := fs.ReadDir(files, ".")
+	if errors.Is(err, fs.ErrNotExist) {
+		return files, nil
+	}
+	must(err)
+	return files, entries
 }
 
 func (c *cli) initCommand() *cobra.Command {
@@ -118,9 +73,12 @@ func (c *cli) initCommand() *cobra.Command {
 			return fmt.Errorf("failed to make folder: %w", err)
 		}
 		var written []string
-		for _, name := range slices.Sorted(maps.Keys(starters[language.Language])) {
-			path := filepath.Join(dir, name)
-			if err := writeNew(path, starters[language.Language][name]); err != nil {
+		files, entries := starterOf(language.Language)
+		for _, entry := range entries {
+			text, err := fs.ReadFile(files, entry.Name())
+			must(err)
+			path := filepath.Join(dir, entry.Name())
+			if err := writeNew(path, text); err != nil {
 				return err
 			}
 			written = append(written, path)
@@ -137,7 +95,7 @@ func (c *cli) initCommand() *cobra.Command {
 }
 
 // writeNew writes a file that must not be there yet.
-func writeNew(path, text string) error {
+func writeNew(path string, text []byte) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	switch {
 	case errors.Is(err, fs.ErrExist):
@@ -145,7 +103,7 @@ func writeNew(path, text string) error {
 	case err != nil:
 		return fmt.Errorf("failed to write %s: %w", path, err)
 	}
-	_, err = file.WriteString(text)
+	_, err = file.Write(text)
 	if err := errors.Join(err, file.Close()); err != nil {
 		return fmt.Errorf("failed to write %s: %w", path, err)
 	}

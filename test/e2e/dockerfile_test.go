@@ -61,7 +61,7 @@ func (e *env) baseOfNode() string {
 func (t *terminal) startOf(base string) {
 	t.Helper()
 	t.dir = t.TempDir()
-	if err := os.CopyFS(t.dir, os.DirFS("../../examples/dockerfile/code")); err != nil {
+	if err := os.CopyFS(t.dir, os.DirFS("../../pkg/cli/starters/dockerfile")); err != nil {
 		t.Fatal(err)
 	}
 	const shipped = "FROM debian:bookworm-slim\n"

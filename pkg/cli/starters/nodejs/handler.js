@@ -1,0 +1,5 @@
+module.exports = {
+  main: async function (event, context) {
+    return `hello ${event.data.name ?? 'world'}`;
+  },
+};

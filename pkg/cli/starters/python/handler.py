@@ -1,0 +1,2 @@
+def main(event, context):
+    return f"hello {event['data'].get('name', 'world')}"
