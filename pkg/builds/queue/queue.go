@@ -21,6 +21,7 @@ package queue
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -207,7 +208,12 @@ func (q *Queue) Open(waiting map[types.NamespacedName]Ticket, list func() ([]Bui
 		return err
 	}
 	for _, b := range builds {
-		q.see(b)
+		if was, ok := q.running[b.Name]; ok && was.unseen.IsZero() && !was.doubtful {
+			q.see(b)
+			continue
+		}
+		// One that has ended since, and that no watch tells of, must not count for ever.
+		q.running[b.Name] = running{function: b.Function, uid: b.UID, stalled: b.Stalled, unseen: q.now()}
 	}
 	for function, ticket := range waiting {
 		q.enter(function, ticket)
@@ -290,7 +296,7 @@ func (q *Queue) ask(function types.NamespacedName, ticket Ticket) (Place, []type
 		return Place{Granted: true}, woken
 	}
 	if w.told == 0 {
-		w.told = q.survey().place(w)
+		w.told = q.place(w)
 	}
 	return Place{Number: w.told, Since: w.Since}, woken
 }
@@ -373,7 +379,7 @@ func (q *Queue) End(build types.NamespacedName) {
 // advance serves who can be, and unlocks the queue.
 func (q *Queue) advance() {
 	woken := q.serve()
-	woken = append(woken, q.survey().news()...)
+	woken = append(woken, q.news()...)
 	q.mu.Unlock()
 	q.wakeAll(woken)
 }
@@ -499,78 +505,89 @@ func (q *Queue) yields(w *waiting) bool {
 	return w.Yields && q.now().Sub(w.Since) < yieldPatience
 }
 
-// survey is a view of all lines at a moment.
-type survey struct {
-	lines []surveyed
-	lanes map[lane]int
-}
-
 // surveyed is a line, and how many builds of its namespace run.
 type surveyed struct {
 	line    []*waiting
 	running int
-	yields  bool
 }
 
-// survey puts the lines into the order in which ties between them are broken.
-func (q *Queue) survey() *survey {
+// survey returns the lines in the order in which ties between them are broken, and
+// apart from them those that let all others go first.
+func (q *Queue) survey() (lines, yielding []surveyed) {
 	l := q.load()
-	s := &survey{lanes: make(map[lane]int, len(q.lines))}
 	for lane, line := range q.lines {
-		s.lines = append(s.lines, surveyed{line: line, running: int(l.by[lane.namespace]), yields: lane.yields})
+		if s := (surveyed{line: line, running: int(l.by[lane.namespace])}); lane.yields {
+			yielding = append(yielding, s)
+		} else {
+			lines = append(lines, s)
+		}
 	}
 	// Among namespaces that have come to the same number of builds, the one goes
 	// first that began with more: it has waited for the others.
-	slices.SortFunc(s.lines, func(a, b surveyed) int {
+	before := func(a, b surveyed) int {
 		return cmp.Or(cmp.Compare(b.running, a.running), q.compare(a.line[0], b.line[0], l))
-	})
-	for at, line := range s.lines {
-		s.lanes[line.line[0].lane()] = at
 	}
-	return s
+	slices.SortFunc(lines, before)
+	slices.SortFunc(yielding, before)
+	return lines, yielding
 }
 
-// place returns the number to tell to a Function.
-func (s *survey) place(w *waiting) int {
-	at := s.lanes[w.lane()]
-	i, _ := slices.BinarySearchFunc(s.lines[at].line, w, (*waiting).compare)
-	return round(s.ahead(at, i) + 1)
+// places returns who waits, and how many go before each if all namespaces go on as
+// they do. It counts each once, since thousands may wait in as many namespaces.
+func (q *Queue) places() iter.Seq2[*waiting, int] {
+	return func(yield func(*waiting, int) bool) {
+		lines, yielding := q.survey()
+		before := 0
+		for _, lines := range [][]surveyed{lines, yielding} {
+			next := firsts(lines, before)
+			for _, line := range lines {
+				for i, w := range line.line {
+					if !yield(w, next[line.running+i]) {
+						return
+					}
+					next[line.running+i]++
+					before++
+				}
+			}
+		}
+	}
+}
+
+// firsts returns the place of the first one whose namespace has no build when it is
+// its turn, of the first whose has one, and so on: the fewest go first.
+func firsts(lines []surveyed, before int) []int {
+	var firsts []int
+	for _, line := range lines {
+		firsts = append(firsts, make([]int, max(0, line.running+len(line.line)-len(firsts)))...)
+		for i := range line.line {
+			firsts[line.running+i]++
+		}
+	}
+	for running, n := range firsts {
+		firsts[running] = before
+		before += n
+	}
+	return firsts
+}
+
+// place returns the number to tell to a Function that waits.
+func (q *Queue) place(w *waiting) int {
+	for other, ahead := range q.places() {
+		if other == w {
+			return round(ahead + 1)
+		}
+	}
+	return 0 // It waits.
 }
 
 // news notes who has got so much nearer that it is worth telling, and returns
 // them. That happens to each a few times at most, however long the queue is.
-func (s *survey) news() (functions []types.NamespacedName) {
-	for at, line := range s.lines {
-		for i, w := range line.line {
-			number := round(s.ahead(at, i) + 1)
-			if w.told != 0 && w.told <= number {
-				continue
-			}
+func (q *Queue) news() (functions []types.NamespacedName) {
+	for w, ahead := range q.places() {
+		if number := round(ahead + 1); w.told == 0 || w.told > number {
 			w.told = number
 			functions = append(functions, w.function)
 		}
 	}
 	return functions
-}
-
-// ahead returns how many go before the one at index i of a line, if all
-// namespaces go on as they do.
-func (s *survey) ahead(at, i int) (n int) {
-	own := s.lines[at]
-	for other, line := range s.lines {
-		if line.yields != own.yields {
-			if own.yields {
-				n += len(line.line)
-			}
-			continue
-		}
-		// A namespace is served for each build that it has less, and once more where
-		// it wins the tie.
-		turns := own.running + i - line.running
-		if other < at {
-			turns++
-		}
-		n += min(max(turns, 0), len(line.line))
-	}
-	return n
 }

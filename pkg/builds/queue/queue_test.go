@@ -246,11 +246,8 @@ func TestPositionsAreTurns(t *testing.T) {
 		w.start(fmt.Sprint("team-", random.IntN(random.IntN(6)+1)), strconv.Itoa(i))
 	}
 	expected := map[types.NamespacedName]int{}
-	s := w.survey()
-	for at, line := range s.lines {
-		for i, f := range line.line {
-			expected[f.function] = s.ahead(at, i)
-		}
+	for f, ahead := range w.places() {
+		expected[f.function] = ahead
 	}
 	last := key("z", "0")
 	for turn := range 40 {
@@ -443,6 +440,21 @@ func TestNeverSeen(t *testing.T) {
 	w.wantWaiting(1, "c", "1")
 }
 
+// TestNeverSeenAgain wants the same of a build that was there when the queue was
+// opened, and that no watch tells of.
+func TestNeverSeenAgain(t *testing.T) {
+	w := closedWorld(t, Limits{Cluster: 2})
+	builds := []Build{{Name: key("a", "gone"), Function: key("a", "gone")}, {Name: key("a", "seen"), Function: key("a", "seen")}}
+	if err := w.Open(nil, func() ([]Build, error) { return builds, nil }); err != nil {
+		t.Fatal(err)
+	}
+	w.See(builds[1])
+	w.wantWaiting(1, "b", "1")
+	w.time = w.time.Add(unseenPatience)
+	w.wantStarted("b", "1")
+	w.wantWaiting(1, "b", "2")
+}
+
 // TestInvariants has Functions and builds do what they may, in any order, and
 // wants that the limits hold at each step, that nobody waits while there is
 // room, and that in the end everybody has had a turn.
@@ -587,6 +599,29 @@ func TestStarvation(t *testing.T) {
 	w.end("flood", "0000")
 	if !slices.Contains(w.woken, "small/only") {
 		t.Errorf("woken are %v", w.woken)
+	}
+}
+
+// BenchmarkEnd is what the end of a build costs while 10,000 wait in as many as 1,000
+// namespaces: all others who ask wait for that.
+func BenchmarkEnd(b *testing.B) {
+	q := New(Limits{Cluster: 10}, func(types.NamespacedName) {})
+	if err := q.Open(nil, func() ([]Build, error) { return nil, nil }); err != nil {
+		b.Fatal(err)
+	}
+	var granted []types.NamespacedName
+	for i := range 10000 {
+		if function := key(fmt.Sprintf("team-%03d", i%1000), strconv.Itoa(i)); q.Ask(function, Ticket{}).Granted {
+			granted = append(granted, function)
+		}
+	}
+	for b.Loop() {
+		for _, function := range granted {
+			q.Start(function, Ticket{}, buildOf(function))
+			q.End(buildOf(function))
+			q.Ask(function, Ticket{})
+		}
+		granted = slices.Collect(maps.Keys(q.granted))
 	}
 }
 
