@@ -66,6 +66,8 @@ type Reconciler struct {
 
 	logs logReader
 
+	replaced replaced
+
 	queue    *queue.Queue
 	lookups  registry[images.Lookup, images.Found]
 	taggings registry[images.Tagging, struct{}]
@@ -82,6 +84,9 @@ func (r *Reconciler) ReconcileKind(ctx context.Context, fn *v1alpha1.Function) p
 	ctx, cancel := context.WithTimeout(ctx, pkgreconciler.DefaultTimeout)
 	defer cancel()
 
+	if r.replaced.has(fn) {
+		return nil
+	}
 	original := fn.DeepCopy()
 	pkgreconciler.PreProcessReconcile(ctx, fn)
 	err := r.reconcile(ctx, fn)
@@ -169,13 +174,14 @@ func (r *Reconciler) writeStatus(ctx context.Context, original, fn *v1alpha1.Fun
 	}
 	updated := original.DeepCopy()
 	updated.Status = fn.Status
-	_, err := r.kiln.ServerlessV1alpha1().Functions(fn.Namespace).UpdateStatus(ctx, updated, metav1.UpdateOptions{})
+	updated, err := r.kiln.ServerlessV1alpha1().Functions(fn.Namespace).UpdateStatus(ctx, updated, metav1.UpdateOptions{})
 	switch {
 	case apierrs.IsNotFound(err):
 		return nil
 	case err != nil:
 		return fmt.Errorf("failed to update status: %w", err)
 	}
+	r.replaced.note(original, updated)
 	report(ctx, fn, &original.Status)
 	return nil
 }

@@ -96,6 +96,7 @@ func (r *Reconciler) ObserveDeletion(_ context.Context, key types.NamespacedName
 	r.taggings.Forget(key)
 	r.follower.Forget(key)
 	r.queue.Release(key)
+	r.replaced.forget(key)
 	return nil
 }
 
