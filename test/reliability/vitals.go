@@ -43,13 +43,11 @@ const (
 	settling = 4 * time.Second
 	// collections is how many metrics are asked for to have garbage collected anew.
 	collections = 150
-	// growth is Go's own: the next collection is due when there is so much more.
-	growth = 2
 )
 
 // vitals returns how the controller is when nothing happens.
 func (w *weather) vitals(ctx context.Context) (v vitals, err error) {
-	var goal float64
+	var goal, percent float64
 	for deadline := time.Now().Add(settling); time.Now().Before(deadline); pause(ctx, settling/10) {
 		m, err := w.metrics(ctx)
 		if err != nil {
@@ -69,8 +67,9 @@ func (w *weather) vitals(ctx context.Context) (v vitals, err error) {
 		if next := m["go_memory_gc_goal_bytes"]; goal == 0 || next < goal {
 			goal = next
 		}
+		percent = m["go_config_gogc_percent"]
 	}
-	v.heap = goal / growth
+	v.heap = goal / (1 + percent/100)
 	if runtime.GOOS == "linux" {
 		used, err := w.Controller.Usage()
 		if err != nil {
@@ -78,7 +77,7 @@ func (w *weather) vitals(ctx context.Context) (v vitals, err error) {
 		}
 		v.resident = used.Resident
 	}
-	if v.goroutines == 0 || v.heap == 0 {
+	if v.goroutines == 0 || v.heap == 0 || percent == 0 {
 		return v, fmt.Errorf("failed to find goroutines and memory in the metrics: %+v", v)
 	}
 	return v, nil

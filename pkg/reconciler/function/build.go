@@ -295,7 +295,7 @@ func (r *Reconciler) startBuild(ctx context.Context, fn *v1alpha1.Function, want
 	switch ownershipOf(tr, fn) {
 	case foreign:
 		fn.Status.MarkBuildFailed(v1alpha1.ReasonNotOwned, notOwned, "TaskRun", tr.Name)
-		return fmt.Errorf("function %s does not own TaskRun %s", fn.Name, tr.Name)
+		return awaitName()
 	case leaving:
 		fn.Status.MarkBuildUnknown(v1alpha1.ReasonWaitingForDeletion, "TaskRun %s is being deleted.", tr.Name)
 		return from.awaitDeletion("TaskRun", tr.Name)

@@ -20,10 +20,12 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"time"
 
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"knative.dev/pkg/controller"
 	"knative.dev/pkg/kmap"
 	"knative.dev/pkg/kmeta"
 
@@ -33,6 +35,10 @@ import (
 
 // notOwned tells the user of an object, by kind and name, that is in the way.
 const notOwned = "%s %s exists and is not the Function's. Delete it or give the Function another name."
+
+// awaitName returns an error that has the Function looked at again in a minute: nothing
+// tells of an object that is in the way, and not labelled as a Function's, when it goes.
+func awaitName() error { return controller.NewRequeueAfter(time.Minute) }
 
 // origin tells how an object of the name that Kiln needs was come by.
 type origin int

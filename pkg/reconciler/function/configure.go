@@ -206,7 +206,7 @@ func (r *Reconciler) configure(ctx context.Context, fn *v1alpha1.Function, want 
 	switch ownershipOf(existing, fn) {
 	case foreign:
 		fn.Status.MarkConfigurationFailed(v1alpha1.ReasonNotOwned, notOwned, "ConfigMap", existing.Name)
-		return fmt.Errorf("function %s does not own ConfigMap %s", fn.Name, existing.Name)
+		return awaitName()
 	case leaving:
 		fn.Status.MarkConfigurationUnknown(v1alpha1.ReasonWaitingForDeletion, "ConfigMap %s is being deleted.", existing.Name)
 		return from.awaitDeletion("ConfigMap", existing.Name)

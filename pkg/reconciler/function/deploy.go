@@ -59,7 +59,7 @@ func (r *Reconciler) deploy(ctx context.Context, fn *v1alpha1.Function) error {
 	switch ownershipOf(svc, fn) {
 	case foreign:
 		fn.Status.MarkRunningFailed(v1alpha1.ReasonNotOwned, notOwned, "Service", svc.Name)
-		return fmt.Errorf("function %s does not own Service %s", fn.Name, svc.Name)
+		return awaitName()
 	case leaving:
 		fn.Status.MarkRunningUnknown(v1alpha1.ReasonWaitingForDeletion, "Service %s is being deleted.", svc.Name)
 		return from.awaitDeletion("Service", svc.Name)
@@ -152,19 +152,20 @@ func (r *Reconciler) hold(ctx context.Context, fn *v1alpha1.Function, desired *s
 		desired.Spec.RouteSpec = svc.Spec.RouteSpec
 	}
 	merged, change := resources.MergeRoute(desired, svc)
+	restored := false
 	if resources.IsTemplateEdited(svc, fn.Status.TemplateHash) {
-		restored, err := r.restoreTemplate(ctx, fn, merged)
-		if err != nil {
+		if restored, err = r.restoreTemplate(ctx, fn, merged); err != nil {
 			return err
 		}
-		if restored {
-			change = resources.RevisionChange
-		}
 	}
-	if heal(merged, desired, fn) || change != resources.NoChange {
+	if heal(merged, desired, fn) || restored || change != resources.NoChange {
 		if svc, err = r.updateService(ctx, merged); err != nil {
 			return err
 		}
+	}
+	if restored {
+		// Serving may have added a default since.
+		fn.Status.TemplateHash = resources.Remember(svc)
 	}
 	propagateService(fn, svc)
 	return nil

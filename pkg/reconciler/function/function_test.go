@@ -1174,6 +1174,11 @@ func TestReconcileKeepsServing(t *testing.T) {
 	drifted := service(running1, serviceReady, func(svc *servingv1.Service) {
 		svc.Spec.Template.Spec.Containers[0].Image = "evil"
 	})
+	defaulted := service(running1, serviceReady, func(svc *servingv1.Service) {
+		svc.Spec.Template.Spec.TimeoutSeconds = new(int64(301))
+	})
+	remembered := nextBuilding()
+	remembered.Status.TemplateHash = resources.Remember(defaulted)
 	unremembered := service(edited(withEnv("A", "1")), serviceReady)
 	envNext := edited(withSource(sourceB), withEnv("A", "1"))
 	envNext = edited(withSource(sourceB), withEnv("A", "1"), observed(reconfigured, buildRunning(taskRun(envNext, builds.ReasonSourceChanged, taskRunRunning)), stillServing))
@@ -1237,6 +1242,14 @@ func TestReconcileKeepsServing(t *testing.T) {
 		Objects:       buildingObjects(drifted),
 		OtherTestData: map[string]any{ktesting.Unlisted: []runtime.Object{revisionOf(drifted, "greeter-00002"), revisionOf(svc1, "greeter-00001")}},
 		WantUpdates:   update(svc1),
+	}, {
+		Name:          "the template of the Service edited by hand, and Serving has another default by now: that is remembered",
+		Key:           key,
+		Objects:       buildingObjects(drifted),
+		OtherTestData: map[string]any{ktesting.Unlisted: []runtime.Object{revisionOf(svc1, "greeter-00001")}},
+		WithReactors:  []clientgotesting.ReactionFunc{answer("update", "services", defaulted)},
+		WantUpdates:   update(svc1),
+		WantStatusUpdates: statusUpdate(remembered),
 	}, {
 		Name:          "Kiln has died after it wrote another template: that stays",
 		Key:           key,
