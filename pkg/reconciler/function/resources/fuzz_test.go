@@ -21,6 +21,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -367,10 +368,12 @@ func checkChildren(t testing.TB, cfg *config.Config, fn *v1alpha1.Function) bool
 	}
 	checkConfigMap(t, MakeConfigMap(fn, tag, files))
 
-	taskRun := MakeTaskRun(fn, cfg, Build{
+	build := Build{
 		Request: builds.Request{Tag: tag, Fingerprint: "source=1", Generation: 1},
 		Reason:  builds.ReasonFirstBuild, Attempt: 1, BaseImage: "node:24", Files: files, InstallFiles: files, Runtime: runtime,
-	})
+	}
+	taskRun := MakeTaskRun(fn, cfg, build)
+	checkCommands(t, fn, cfg, build)
 	checkMeta(t, "TaskRun", &taskRun.ObjectMeta)
 	checkAdmission(apis.WithinCreate(t.Context()), t, "TaskRun", taskRun)
 
@@ -381,6 +384,45 @@ func checkChildren(t testing.TB, cfg *config.Config, fn *v1alpha1.Function) bool
 	})
 	checkAdmission(apis.WithinCreate(servingContext(t)), t, "Service", service)
 	return true
+}
+
+// checkCommands wants that nothing that an author writes becomes an instruction of the
+// Dockerfile, or a flag of what a step runs: they are those of a function of the same
+// name and runtime that has nothing else. What is told of where a source is fetched from
+// is the value of one flag each.
+func checkCommands(t testing.TB, fn *v1alpha1.Function, cfg *config.Config, build Build) {
+	t.Helper()
+	commands := func(fn *v1alpha1.Function) (commands [][]string) {
+		for _, step := range MakeTaskRun(fn, cfg, build).Spec.TaskSpec.Steps {
+			if step.Script != "" {
+				t.Errorf("step %s runs a script", step.Name)
+			}
+			commands = append(commands, slices.Concat(step.Command, step.Args))
+		}
+		return commands
+	}
+	plain := &v1alpha1.Function{ObjectMeta: metav1.ObjectMeta{Name: fn.Name, Namespace: fn.Namespace, UID: fn.UID}}
+	plain.Spec = v1alpha1.FunctionSpec{Runtime: fn.Spec.Runtime, Source: fn.Spec.Source, Git: fn.Spec.Git, Archive: fn.Spec.Archive}
+	if diff := cmp.Diff(commands(plain), commands(fn)); diff != "" {
+		t.Errorf("the commands of the steps (-of a plain function, +got):\n%s", diff)
+	}
+	for _, command := range commands(fn) {
+		for _, arg := range command[1:] {
+			if flag, _, ok := strings.Cut(arg, "="); arg != "fetch" && (!ok || !strings.HasPrefix(flag, "--") || strings.ContainsAny(flag, " \n$")) {
+				t.Errorf("%s is run with %q", command[0], arg)
+			}
+		}
+	}
+	dependencies := map[string]string{"nodejs": `{"dependencies":{"a":"1"}}`, "python": "a"}[build.Runtime.Language]
+	files, err := build.Runtime.BuildContext(runtimes.Function{
+		BaseImage: build.BaseImage, Source: "x", Dependencies: dependencies, Fetched: fn.Spec.IsFetched(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, ok := build.Files[runtimes.DockerfileName]; ok && got != files[runtimes.DockerfileName] {
+		t.Errorf("the Dockerfile (-of a plain function, +got):\n%s", cmp.Diff(files[runtimes.DockerfileName], got))
+	}
 }
 
 func checkRoundTrip(t testing.TB, fn *v1alpha1.Function) {
