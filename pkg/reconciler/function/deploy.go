@@ -71,7 +71,7 @@ func (r *Reconciler) deploy(ctx context.Context, fn *v1alpha1.Function) error {
 	}
 	merged, change := resources.MergeService(desired, svc, fn.Status.TemplateHash)
 	if heal(merged, desired, fn) || change != resources.NoChange {
-		updated, err := r.updateService(ctx, merged)
+		updated, err := r.updateService(ctx, fn, merged)
 		if isRejected(err) {
 			// What was deployed last is not to suffer from that.
 			err = errors.Join(err, r.hold(ctx, fn, desired, ""))
@@ -159,7 +159,7 @@ func (r *Reconciler) hold(ctx context.Context, fn *v1alpha1.Function, desired *s
 		}
 	}
 	if heal(merged, desired, fn) || restored || change != resources.NoChange {
-		if svc, err = r.updateService(ctx, merged); err != nil {
+		if svc, err = r.updateService(ctx, fn, merged); err != nil {
 			return err
 		}
 	}
@@ -214,8 +214,12 @@ func (r *Reconciler) getOrCreateService(ctx context.Context, fn *v1alpha1.Functi
 
 // updateService updates the Service. Where its revision template is to stay as it is,
 // the cache knows it by its hash only: if somebody has changed it meanwhile, the
-// versions of the Service are in conflict.
-func (r *Reconciler) updateService(ctx context.Context, svc *servingv1.Service) (*servingv1.Service, error) {
+// versions of the Service are in conflict. Who has just come to lead may have the
+// Function as it was before somebody else deployed it: that must not come back.
+func (r *Reconciler) updateService(ctx context.Context, fn *v1alpha1.Function, svc *servingv1.Service) (*servingv1.Service, error) {
+	if err := r.checkCurrent(ctx, fn); err != nil {
+		return nil, err
+	}
 	if !resources.HasTemplate(svc) {
 		live, err := r.serving.ServingV1().Services(svc.Namespace).Get(ctx, svc.Name, metav1.GetOptions{})
 		if err != nil {

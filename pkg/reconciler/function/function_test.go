@@ -1032,6 +1032,13 @@ func TestReconcileService(t *testing.T) {
 		WantUpdates:       update(merged(svcStatus(svc1, func(fs *v1alpha1.FunctionStatus) { fs.TemplateHash = "" }), svc1)),
 		WantStatusUpdates: statusUpdate(running1),
 	}, {
+		Name:    "env edited, and once more, of which the cache has not heard: the Service is left to that",
+		Key:     key,
+		Objects: []runtime.Object{edited(withEnv("A", "1")), configMap(running1), tr1, svc1},
+		WithReactors: []clientgotesting.ReactionFunc{answer("get", "functions", edited(withEnv("A", "2"), func(fn *v1alpha1.Function) {
+			fn.ResourceVersion = "newer"
+		}))},
+	}, {
 		Name:              "Service edited by hand: put right",
 		Key:               key,
 		Objects:           []runtime.Object{running1, configMap(running1), tr1, drifted},
