@@ -89,7 +89,7 @@ const (
 
 	// MaxDockerfileBytes is the greatest size of a Dockerfile template that
 	// replaces a language's own: it shares a ConfigMap with the function's source.
-	MaxDockerfileBytes = 12 << 10
+	MaxDockerfileBytes = 8 << 10
 )
 
 // Layout is what a function's image has beyond its base, and beyond what a

@@ -311,7 +311,7 @@ func TestErrors(t *testing.T) {
 		"language missing":   {runtimesOf, RuntimesConfigName, "nodejs24", "baseImage: node", nil, []string{"language", "required"}},
 		"language blank":     {runtimesOf, RuntimesConfigName, "nodejs24", "baseImage: node\nlanguage: ''", nil, []string{"language", "required", "nodejs", "custom"}},
 		"Dockerfile":         {runtimesOf, RuntimesConfigName, "nodejs24", "baseImage: node\nlanguage: nodejs\ndockerfile: FROM {{.Image}}", nil, []string{"dockerfile", "Image"}},
-		"Dockerfile size":    {runtimesOf, RuntimesConfigName, "nodejs24", "baseImage: node\nlanguage: nodejs\ndockerfile: '" + strings.Repeat("#", 12<<10+1) + "'", nil, []string{"dockerfile", "12289", "12288"}},
+		"Dockerfile size":    {runtimesOf, RuntimesConfigName, "nodejs24", "baseImage: node\nlanguage: nodejs\ndockerfile: '" + strings.Repeat("#", 8<<10+1) + "'", nil, []string{"dockerfile", "8193", "8192"}},
 		"custom Dockerfile":  {runtimesOf, RuntimesConfigName, "bash", "baseImage: bash\nlanguage: custom", nil, []string{"dockerfile", "required", "custom"}},
 		"custom template":    {runtimesOf, RuntimesConfigName, "bash", custom + "dockerfile: FROM {{.Image}}", nil, []string{"dockerfile", "Image"}},
 		"custom folder":      {runtimesOf, RuntimesConfigName, "bash", custom + "dockerfile: x\nsourceFile: a/b.sh", nil, []string{"sourceFile", "a/b.sh", "no folder"}},
