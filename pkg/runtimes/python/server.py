@@ -21,11 +21,13 @@ import asyncio
 import atexit
 import contextlib
 import contextvars
+import functools
 import gc
 import importlib.util
 import inspect
 import io
 import json
+import logging
 import math
 import os
 import re
@@ -35,7 +37,7 @@ import sys
 import threading
 import time
 import traceback
-import types
+import zlib
 from bisect import bisect_left
 from collections import deque
 from datetime import datetime, timezone
@@ -43,18 +45,20 @@ from urllib.parse import parse_qs, unquote
 
 HEALTH_PATH = "/healthz"
 
-# Longer than the idle timeout of any usual proxy (the longest, of cloud load
-# balancers, is 600 s): the side that reuses a connection must be the one to
-# close it, or a request now and then meets a closing socket.
+# Longer than the idle timeout of any usual proxy: who reuses a connection must
+# be the one to close it, or a request now and then meets a closing socket.
 KEEP_ALIVE_S = 620
 
-# What is left of a function's time for its 504 to be there before the
-# platform, whose clock started earlier, sends one that says less: a tenth of
-# it, and no more than this.
+# What is left of a function's time for its 504 to be there before the platform
+# sends one that says less: a tenth of it, and no more than this.
 TIMEOUT_MARGIN_S = 1
 
-# How many calls of a main that is not asynchronous run at once.
+# How many calls of a main that is not asynchronous run at once, and how many
+# more may hang.
 THREADS = 64
+
+# How long a body that comes in pieces may take, if not the function's own time is longer.
+BODY_S = 300
 
 # How long what is to be done at the end may take, such as to send telemetry.
 FLUSH_S = 5
@@ -73,6 +77,7 @@ handler_file = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "handler.py
 function_dir = os.path.dirname(handler_file)
 
 draining = False
+last_words = None  # why the process ends by itself
 
 
 class StatusError(Exception):
@@ -83,7 +88,7 @@ class StatusError(Exception):
         self.status = status
 
 
-# --------------------------------------------------------- request and response
+# ---- request and response
 
 
 class Headers(dict):
@@ -242,7 +247,7 @@ class Response:
         self.headers[name] = str(value)
 
 
-# ---------------------------------------------------------------------- events
+# ---- events
 
 
 class CloudEvent(dict):
@@ -254,10 +259,10 @@ class CloudEvent(dict):
             import base64
 
             event["data_base64"] = base64.b64encode(event.pop("data")).decode()
-        return dump(event)
+        return encode_event(event)
 
 
-# As Kubeless called them, and what they are in a CloudEvent.
+# As Kubeless called them.
 KUBELESS_NAMES = {
     "event-id": "ce-id",
     "event-type": "ce-type",
@@ -278,6 +283,9 @@ class Event(dict):
     def __init__(self, request):
         self.request = request
 
+    def __contains__(self, name):
+        return super().__contains__(name) or name == "extensions" or name in KUBELESS_NAMES
+
     def __missing__(self, name):
         if name == "extensions":
             self[name] = {"request": self.request, "response": self.response}
@@ -287,13 +295,16 @@ class Event(dict):
             return self.request.headers.get(name, self.get(attribute))
         if name == "tracer":
             return self.tracer
+        if name.startswith("ce-"):
+            return None
         raise KeyError(name)
 
     def get(self, name, default=None):
-        try:
-            return self[name]
-        except KeyError:
-            return default
+        return self[name] if name in self or name == "tracer" else default
+
+    @property
+    def ceHeaders(self):
+        return self  # It was the dict, once.
 
     @property
     def response(self):
@@ -345,6 +356,12 @@ class Event(dict):
         return event
 
 
+class SinkStatus(int):
+    """A sink's status, as requests has it, too."""
+
+    status_code = property(int)
+
+
 def publish(event, request_headers):
     """Sends an event in structured mode to K_SINK, as Knative's SinkBinding sets it."""
     import urllib.error
@@ -361,21 +378,47 @@ def publish(event, request_headers):
             request.add_header(name, request_headers[name])
     try:
         with urllib.request.urlopen(request, timeout=settings.timeout) as answer:
-            return answer.status
+            return SinkStatus(answer.status)
     except urllib.error.HTTPError as error:
         raise RuntimeError(f"the sink refused the event: {error.code} {error.reason}") from None
 
 
 def read_event(event, headers, body):
     """Fills the event with what the request says."""
-    content_type = headers.get(b"content-type")
-    if content_type is not None and content_type.startswith(b"application/cloudevents"):
-        read_structured(event, media_type(content_type.decode("latin-1")), body)
-    else:
-        if b"ce-specversion" in headers:
-            read_binary(event, headers)
-        event["data"] = parse(body, content_type)
-    event.request.data = event["data"]
+    content_type = kind = headers.get(b"content-type")
+    if body and b"content-encoding" in headers:
+        body = inflate(headers[b"content-encoding"].lower(), body)
+    if kind is not None and kind != b"application/json":  # As most are.
+        content_type = content_type.decode("latin-1")
+        kind = media_type(content_type)
+        if kind.startswith("application/cloudevents"):
+            read_structured(event, kind, body)
+            event.request.data = event["data"]
+            return
+    if b"ce-specversion" in headers:
+        read_binary(event, headers)
+        require_attributes(event)
+    elif b"ce-type" in headers and b"ce-source" in headers:  # As Kyma had it.
+        read_binary(event, headers)
+    # No body is {}, as if it were an empty object.
+    event["data"] = event.request.data = parse(body, kind, content_type) if body else {}
+
+
+def inflate(encoding, body):
+    if encoding == b"identity":
+        return body
+    if encoding not in (b"gzip", b"x-gzip", b"deflate"):
+        raise StatusError(415, f"content-encoding {encoding.decode('latin-1')} is not supported, gzip and deflate are")
+    inflater = zlib.decompressobj(47)  # of either kind
+    try:
+        body = inflater.decompress(body, settings.body_limit + 1)
+    except zlib.error as error:
+        raise StatusError(400, f"request body is not {encoding.decode()}: {error}") from None
+    if len(body) > settings.body_limit:
+        raise too_large()
+    if not inflater.eof:
+        raise StatusError(400, f"request body is not {encoding.decode()}: it is cut off")
+    return body
 
 
 def read_binary(event, headers):
@@ -386,7 +429,6 @@ def read_binary(event, headers):
             event[name.decode("latin-1")] = unquote(value) if "%" in value else value
     if b"content-type" in headers:
         event["ce-datacontenttype"] = headers[b"content-type"].decode("latin-1")
-    require_attributes(event)
 
 
 def read_structured(event, content_type, body):
@@ -396,12 +438,15 @@ def read_structured(event, content_type, body):
     envelope = parse_json(body)
     if not isinstance(envelope, dict):
         raise StatusError(400, "a CloudEvent must be a JSON object")
-    data = envelope.pop("data", None)
+    data = envelope.pop("data", {})
     encoded = envelope.pop("data_base64", None)
     if encoded is not None:
         import base64
 
-        data = base64.b64decode(str(encoded))
+        try:
+            data = base64.b64decode(str(encoded), validate=True)
+        except ValueError:
+            raise StatusError(400, "data_base64 of the CloudEvent is not valid") from None
     for name, value in envelope.items():
         event[f"ce-{name}"] = value
     event["data"] = data
@@ -417,29 +462,36 @@ def require_attributes(event):
         raise StatusError(400, f"CloudEvents version {json.dumps(version)} is not supported, 1.0 is")
 
 
-def parse(body, content_type):
-    """Turns a body into event["data"]. No body is {}, as if it were an empty object."""
-    if not body:
-        return {}
-    if content_type == b"application/json":
+def parse(body, kind, content_type):
+    """Turns a body into event["data"]."""
+    if kind == b"application/json":
         return parse_json(body)
-    if content_type is None:
+    if kind is None:
         return body.decode(errors="replace")
-    content_type = media_type(content_type.decode("latin-1"))
-    if is_json(content_type):
+    if is_json(kind):
         return parse_json(body)
-    if content_type == "application/x-www-form-urlencoded":
-        fields = parse_qs(body.decode(errors="replace"), keep_blank_values=True)
+    if kind == "application/x-www-form-urlencoded":
+        fields = parse_qs(decode(body, content_type), keep_blank_values=True)
         return {name: values[0] if len(values) == 1 else values for name, values in fields.items()}
-    if content_type.startswith("text/") or content_type == "application/xml" or content_type.endswith("+xml"):
-        return body.decode(errors="replace")
+    if kind.startswith("text/") or kind == "application/xml" or kind.endswith("+xml"):
+        return decode(body, content_type)
     return body
+
+
+def decode(body, content_type):
+    charset = re.search(r"""(?i);\s*charset=["']?([^\s"';]+)""", content_type)
+    try:
+        return body.decode(charset[1] if charset else "utf-8", "replace")
+    except LookupError:
+        raise StatusError(415, f"charset {charset[1]} is not supported") from None
 
 
 def parse_json(body):
     try:
         return decode_json(body.decode())
     except json.JSONDecodeError as error:
+        if body.startswith(b"\xef\xbb\xbf"):
+            return parse_json(body[3:])
         raise StatusError(
             400, f"request body is not valid JSON at line {error.lineno}, column {error.colno}: {error.msg}"
         ) from None
@@ -454,6 +506,7 @@ def no_constant(name):
 # Made once: json.loads and json.dumps make them anew each time.
 decode_json = json.JSONDecoder(parse_constant=no_constant).decode
 encode_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+encode_event = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=str).encode
 
 
 def media_type(content_type):
@@ -464,7 +517,7 @@ def is_json(content_type):
     return content_type in ("application/json", "text/json") or content_type.endswith("+json")
 
 
-# --------------------------------------------------------------------- serving
+# ---- serving
 
 
 async def app(scope, receive, send):
@@ -477,17 +530,17 @@ async def app(scope, receive, send):
     if b"origin" in headers:
         event.plain = False
     try:
+        body = b""
         if b"content-length" in headers or b"transfer-encoding" in headers:
-            request._body = await read_body(headers, receive)
-            read_event(event, headers, request._body)
-        elif scope["path"] == HEALTH_PATH and request.method in ("GET", "HEAD"):
-            await respond(send, 200, [(b"content-type", b"text/plain"), (b"content-length", b"2")], b"ok")
-            return
-        elif b"origin" in headers and request.method == "OPTIONS" and b"access-control-request-method" in headers:
-            await answer_preflight(send, headers)
-            return
-        else:
-            read_event(event, headers, b"")
+            body = request._body = await read_body(scope, headers, receive)
+        if not body:
+            if scope["path"] == HEALTH_PATH and request.method in ("GET", "HEAD") and not scope["query_string"]:
+                await respond(send, 200, [(b"content-type", b"text/plain"), (b"content-length", b"2")], b"ok")
+                return
+            if b"origin" in headers and request.method == "OPTIONS" and b"access-control-request-method" in headers:
+                await answer_preflight(send, headers)
+                return
+        read_event(event, headers, body)
     except StatusError as error:  # The caller's mistake: the function is not called.
         await send_error(send, request, error)
         return
@@ -495,7 +548,7 @@ async def app(scope, receive, send):
 
 
 async def answer_preflight(send, headers):
-    """Answers a browser's question whether a page may send a request, as all of this function's predecessors do."""
+    """Answers a browser's question whether a page may send a request."""
     answer = [
         (b"access-control-allow-origin", b"*"),
         (b"access-control-allow-methods", headers[b"access-control-request-method"]),
@@ -505,25 +558,32 @@ async def answer_preflight(send, headers):
     await respond(send, 204, answer, b"")
 
 
-async def read_body(headers, receive):
+async def read_body(scope, headers, receive):
     if int(headers.get(b"content-length", 0)) > settings.body_limit:
         raise too_large()
-    message = await receive()
-    body = message.get("body", b"")
-    if message.get("more_body"):
-        chunks, size = [body], len(body)
-        while message.get("more_body"):
-            message = await receive()
-            chunks.append(message.get("body", b""))
-            size += len(chunks[-1])
-            if size > settings.body_limit:
-                raise too_large()
-        body = b"".join(chunks)
-    if message["type"] == "http.disconnect":
-        raise StatusError(400, "the caller has gone")
-    if len(body) > settings.body_limit:
-        raise too_large()
-    return body
+    if WHOLE in scope:
+        body = (await receive())["body"]
+        if len(body) > settings.body_limit:
+            raise too_large()
+        return body
+    try:
+        async with asyncio.timeout(max(settings.timeout, BODY_S)):
+            return await read_pieces(receive)
+    except TimeoutError:
+        raise StatusError(408, "the request body does not come") from None
+
+
+async def read_pieces(receive):
+    body, more = bytearray(), True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise StatusError(400, "the caller has gone")
+        body += message.get("body", b"")
+        if len(body) > settings.body_limit:
+            raise too_large()
+        more = message.get("more_body")
+    return bytes(body)
 
 
 def too_large():
@@ -542,38 +602,41 @@ async def call(event, send):
     if clock is None:
         # One timer for all costs less than one for each.
         clock = asyncio.get_running_loop().call_later(time_limit(), give_up)
-    request = event.request
+    request, raised = event.request, False
     try:
-        if is_async:
-            result = await main(event, context)
-        else:
-            result = await run_in_thread(event)
-    except asyncio.CancelledError:
-        if task in running:
-            raise
-        error = StatusError(504, f"main did not finish within {settings.timeout:g} s")
+        try:
+            if is_async:
+                result = await main(event, context)
+            else:
+                result = await run_in_thread(event)
+        except Exception as error:
+            if not is_response(error):
+                raise
+            result, raised = error, True  # As those of web frameworks that are raised.
+        text = type(result) is str  # What most return need not be looked at twice.
+        if not text:
+            result = await unfold(event, result)
+    except (Exception, asyncio.CancelledError, SystemExit) as error:
+        if isinstance(error, asyncio.CancelledError):
+            if task in running:
+                raise
+            error = StatusError(504, f"main did not finish within {settings.timeout:g} s")
         measure(request.method, began, True)
-        await send_error(send, request, error)
-        return
-    except Exception as error:
-        measure(request.method, began, True)
-        if is_response(error):  # As those of web frameworks that are raised.
-            await reply(send, event, error)
-        else:
-            await send_error(send, request, error)
+        await send_error(send, request, error, True)
         return
     finally:
         running.pop(task, None)
-    measure(request.method, began, False)
+    measure(request.method, began, raised)
     try:
-        if type(result) is str:  # What most return need not be looked at twice.
+        if text:
             await whole(send, event, TEXT_TYPE, result.encode())
         else:
             await reply(send, event, result)
-    except CutOff:
-        raise
     except Exception as error:
-        await send_error(send, request, error)
+        calls[request.method].failures += not raised
+        if isinstance(error, CutOff):
+            raise
+        await send_error(send, request, error, True)
 
 
 clock = None  # wakes when the time of the oldest call is up
@@ -602,32 +665,34 @@ async def run_in_thread(event):
     return await result if inspect.iscoroutine(result) else result
 
 
-async def reply(send, event, result):
-    """Answers with what main returned."""
+async def unfold(event, result):
+    """Takes a response apart, and has the first piece of a stream, which can still fail like all else."""
     if not isinstance(result, str) and is_response(result):
         result = adopt(event.response, result)
+    if is_stream(result):
+        result = Stream(result)
+        if event.request.method != "HEAD":
+            await result.fetch()
+    return result
+
+
+async def reply(send, event, result):
+    """Answers with what main returned."""
     if isinstance(result, str):
         await whole(send, event, TEXT_TYPE, result.encode())
     elif result is None:
         # Success without content, which event sources take as "no reply event".
+        pairs = header_pairs(event, None)
         status = event.response.status
-        await respond(send, 204 if status == 200 else status, header_pairs(event, None), b"")
+        await respond(send, 204 if status == 200 else status, pairs, b"")
     elif isinstance(result, (bytes, bytearray, memoryview)):
         await whole(send, event, b"application/octet-stream", bytes(result))
     elif isinstance(result, CloudEvent):
         await whole(send, event, STRUCTURED_TYPE.encode(), result.encode().encode())
-    elif is_stream(result):
+    elif isinstance(result, Stream):
         await stream(send, event, result)
     else:
-        await whole(send, event, b"application/json", dump(result).encode())
-
-
-def dump(value):
-    try:
-        return encode_json(value)
-    except TypeError:
-        kind = type(value).__name__
-        raise TypeError(f"main returned a {kind}, which has no JSON form") from None
+        await whole(send, event, b"application/json", encode_json(result).encode())
 
 
 async def whole(send, event, content_type, body):
@@ -641,8 +706,12 @@ async def whole(send, event, content_type, body):
             await respond(send, 200, headers, body)
     else:
         pairs = header_pairs(event, content_type)
-        pairs.append(length)
-        await respond(send, event.response.status, pairs, body)
+        status = event.response.status
+        if status in BODILESS:
+            body = b""
+        else:
+            pairs.append(length)
+        await respond(send, status, pairs, body)
 
 
 async def respond(send, status, headers, body):
@@ -656,13 +725,20 @@ async def begin(send, status, headers):
     await send({"type": "http.response.start", "status": status, "headers": headers})
 
 
+# The statuses after which a body would be taken for the next answer.
+BODILESS = (204, 304)
+
 HEADER_NAME = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
 HEADER_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
 def header_pairs(event, content_type):
-    """The header fields of an answer."""
-    fields = event.response.headers or Headers()
+    """The header fields of an answer, which is checked: of a mistake uvicorn would tell the caller nothing."""
+    response = event.response
+    response.status = int(response.status)
+    if not 200 <= response.status <= 599:
+        raise ValueError(f"{response.status} is no status of an answer")
+    fields = response.headers or Headers()
     fields.pop("content-length", None)
     if content_type is not None and "content-type" not in fields:
         fields["content-type"] = content_type.decode()
@@ -670,7 +746,6 @@ def header_pairs(event, content_type):
         # Pages of any origin may see answers, as with all of this function's predecessors.
         fields["access-control-allow-origin"] = "*"
     for name, value in fields.items():
-        # uvicorn would say nothing at all to the caller.
         if not HEADER_NAME.fullmatch(name) or HEADER_CONTROL.search(value):
             raise ValueError(f"{json.dumps(name)}: {json.dumps(value)} is no header field")
     return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in fields.items()]
@@ -695,29 +770,59 @@ def adopt(response, other):
 
 
 def is_stream(value):
-    return inspect.isgenerator(value) or hasattr(value, "__aiter__") or hasattr(value, "read") or (
-        hasattr(value, "__next__")
-    )
+    return inspect.isgenerator(value) or hasattr(value, "__aiter__") or hasattr(value, "read") or hasattr(value, "__next__")
+
+
+END = object()
+
+
+class Stream:
+    """What a generator, an iterator or a file yields, piece by piece."""
+
+    piece = END
+
+    def __init__(self, source):
+        self.source = source
+        if hasattr(source, "__aiter__"):
+            self.step = functools.partial(anext, aiter(source), END)
+            return
+        # Each step may block.
+        iterator = iter(lambda: source.read(CHUNK_BYTES) or END, END) if hasattr(source, "read") else iter(source)
+        self.step = functools.partial(threads.run, next, iterator, END)
+
+    async def fetch(self):
+        try:
+            piece = await self.step()
+            if piece is not END:
+                piece = piece.encode() if isinstance(piece, str) else bytes(memoryview(piece))
+            self.piece = piece
+        except (Exception, SystemExit):
+            await self.close()
+            raise
+
+    async def close(self):
+        with contextlib.suppress(Exception):
+            if hasattr(self.source, "aclose"):
+                await self.source.aclose()
+            elif hasattr(self.source, "close"):
+                self.source.close()
 
 
 async def stream(send, event, source):
-    """Sends what a generator, an iterator or a file yields, piece by piece."""
-    pairs = header_pairs(event, b"application/octet-stream")
-    await begin(send, event.response.status, pairs)
     try:
-        if event.request.method != "HEAD":
-            async for chunk in pieces(source):
-                chunk = chunk.encode() if isinstance(chunk, str) else bytes(chunk)
-                await send({"type": "http.response.body", "body": chunk, "more_body": True})
-    except Exception as error:
-        log_error(event.request, error, 500)
-        raise CutOff from None
+        pairs = header_pairs(event, b"application/octet-stream")
+        await begin(send, event.response.status, pairs)
+        if event.response.status in BODILESS:
+            source.piece = END
+        try:
+            while source.piece is not END:
+                await send({"type": "http.response.body", "body": source.piece, "more_body": True})
+                await source.fetch()
+        except (Exception, SystemExit) as error:
+            log_error(event.request, error, 500)
+            raise CutOff from None
     finally:
-        with contextlib.suppress(Exception):
-            if hasattr(source, "aclose"):
-                await source.aclose()
-            elif hasattr(source, "close"):
-                source.close()
+        await source.close()
     await send({"type": "http.response.body", "body": b""})
 
 
@@ -725,24 +830,8 @@ class CutOff(Exception):
     """Half an answer must not look like a whole one: uvicorn closes the connection."""
 
 
-async def pieces(source):
-    if hasattr(source, "__aiter__"):
-        async for chunk in source:
-            yield chunk
-        return
-    # Each step may block.
-    end = object()
-    iterator = iter(lambda: source.read(CHUNK_BYTES) or end, end) if hasattr(source, "read") else iter(source)
-    while (chunk := await threads.run(next, iterator, end)) is not end:
-        yield chunk
-
-
-async def send_error(send, request, error):
-    """Answers with an error.
-
-    Only what the function means for its caller leaves the process; anything
-    else is in the log, under the id the caller gets.
-    """
+async def send_error(send, request, error, called=False):
+    """Answers with an error. What is not meant for the caller is in the log alone, under the id the caller gets."""
     stated = getattr(error, "status", None)
     if not (isinstance(stated, int) and 400 <= stated <= 599):
         stated = None
@@ -751,6 +840,8 @@ async def send_error(send, request, error):
     if status >= 500:
         answer["id"] = request.id
         log_error(request, error, status)
+    elif called:  # It may be of another server that main has asked.
+        log("WARNING", f"main failed: {summary(error)}", requestId=request.id, status=status)
     event = Event(request)
     event.plain = "origin" not in request.headers
     event.response.status = status
@@ -762,23 +853,24 @@ def log_error(request, error, status):
     log("ERROR", f"main failed: {summary(error)}", requestId=request.id, status=status, stack=stack)
 
 
-# --------------------------------------------------------------------- threads
+# ---- threads
 
 
 class Threads:
     """Runs what may block, so many calls at once, and hands what comes of them back to the loop.
 
-    To wake a thread costs more than most calls. So one is woken for all calls that
-    came at once, and wakes another only if it finds more than one; it takes call
-    after call without having slept; and the loop is told of many in one go.
+    To wake a thread costs more than most calls: one is woken for all that came at
+    once, takes call after call, and the loop is told of many in one go.
     """
 
     def __init__(self, loop, most):
         self.loop = loop
         self.most = most
         self.count = 0
+        self.lost = 0  # in calls that were given up
         self.counting = threading.Lock()
         self.calls = deque()  # that no thread has taken
+        self.begun = set()  # the futures of those that run, and that somebody waits for
         self.outcomes = deque()  # that the loop has not been told
         self.asleep = []  # a lock for each thread that sleeps, which wakes when it is released
         self.beginning = False  # begin is about to run
@@ -793,13 +885,32 @@ class Threads:
         if not self.beginning:
             self.beginning = True
             self.loop.call_soon(self.begin)
-        result, error = await future
+        try:
+            result, error = await future
+        except asyncio.CancelledError:
+            self.give_up(future)
+            raise
         try:
             if error is not None:
                 raise error
             return result
         finally:
             del error, future  # Else it would hold itself, by its traceback.
+
+    def give_up(self, future):
+        """Has another thread take the place of that of a call which is not waited for any more."""
+        try:
+            self.begun.remove(future)
+        except KeyError:
+            return  # It has ended, or not begun.
+        with self.counting:
+            self.count -= 1
+            self.lost += 1
+        if self.lost > self.most:
+            drain(f"{self.lost} calls of main hang though their time is up, and nothing can end them: "
+                  "set a timeout for what main waits for")
+        if self.calls and not self.waking:
+            self.wake()
 
     def begin(self):
         self.beginning = False
@@ -838,7 +949,8 @@ class Threads:
         lock.acquire()
         while True:
             self.waking = False
-            self.take_calls()
+            if not self.take_calls():
+                return
             self.asleep.append(lock)
             # Whoever has just added a call may have found nobody asleep.
             if self.calls and not self.waking:
@@ -846,19 +958,27 @@ class Threads:
             lock.acquire()
 
     def take_calls(self):
+        """Runs what calls there are, and says whether this thread still is one of so many."""
         while True:
             try:
                 future, function, args = self.calls.popleft()
             except IndexError:
-                return
-            if future.cancelled():
-                continue  # Its time was up before its turn came.
-            if self.calls and not self.waking:
-                self.wake()  # This call may take long.
+                return True
+            self.begun.add(future)
+            outcome = None
+            if not future.cancelled():  # Else its time was up before its turn came.
+                if self.calls and not self.waking:
+                    self.wake()  # This call may take long.
+                try:
+                    outcome = function(*args), None
+                except BaseException as error:
+                    outcome = None, error
             try:
-                outcome = function(*args), None
-            except BaseException as error:
-                outcome = None, error
+                self.begun.remove(future)
+            except KeyError:  # Another thread has its place.
+                with self.counting:
+                    self.lost -= 1
+                return False
             self.outcomes.append((future, outcome))
             del future, function, args, outcome
             if not self.telling:
@@ -873,7 +993,7 @@ class Threads:
                 future.set_result(outcome)
 
 
-# ------------------------------------------------------- metrics and telemetry
+# ---- metrics and telemetry
 
 # The upper bounds of the histogram's buckets, in seconds.
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -1001,7 +1121,7 @@ def find_tracer():
         return NoTracer()
 
 
-# ------------------------------------------------------------------ life cycle
+# ---- life cycle
 
 
 class Settings:
@@ -1031,14 +1151,14 @@ def setting(name, default, valid):
 
 
 def new_context():
-    return types.MappingProxyType({
+    return {
         "function-name": os.environ.get("FUNC_NAME"),
         "namespace": os.environ.get("FUNC_NAMESPACE"),
         "runtime": os.environ.get("FUNC_RUNTIME"),
         "timeout": settings.timeout,
         "memory-limit": os.environ.get("FUNC_MEMORY_LIMIT"),
         "body-size-limit": settings.body_limit / 2**20,
-    })
+    }
 
 
 def load():
@@ -1070,14 +1190,12 @@ WHOLE = "kiln.whole"
 SHORTCUT_VERSIONS = ("0.17.", "0.32.")
 
 
-def new_protocol():
-    """Makes a class of uvicorn's protocol with a shortcut for requests that come whole, as most do.
+def new_protocol(shortcut):
+    """Makes a class of uvicorn's protocol, with a shortcut for requests that come whole, as most do.
 
-    It is for them that ASGI costs most: a scope with all there may be to know, a task,
-    and messages to and fro for what is there at once. Here such a request gets a
-    scope with what is needed, is begun at once, and is answered in one go if there
-    is nothing special to it. Whatever is not that simple takes uvicorn's own way,
-    and connections are all uvicorn's.
+    It is for them that ASGI costs most. Here such a request gets a scope with what is
+    needed, is begun at once, and is answered in one go if there is nothing special to
+    it. Whatever is not that simple takes uvicorn's own way.
     """
     from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
@@ -1130,8 +1248,18 @@ def new_protocol():
                 self.response_started = self.response_complete = True
                 self.on_response()
 
-    class Protocol(HttpToolsProtocol):
-        """uvicorn's protocol with the shortcut."""
+    class Draining(HttpToolsProtocol):
+        """uvicorn's protocol, which does not drop a request of which a part has come."""
+
+        def shutdown(self):
+            if self.headers is None or self.cycle is not None and self.cycle.scope["headers"] is self.headers:
+                super().shutdown()
+
+    if not shortcut:
+        return Draining
+
+    class Protocol(Draining):
+        """The same with the shortcut."""
 
         body = None  # of a request that may come whole, and has not yet
         length = 0  # of the headers that came before it
@@ -1170,8 +1298,7 @@ def new_protocol():
             del self.headers[self.length:]  # Trailers must not pass for headers.
             exchange = self.cycle = Exchange(self, self.parser.get_method().decode("ascii"))
             self.body = None
-            # Only one is begun at once: others wait for the next turn of the loop, so that
-            # one connection with many requests does not keep all others waiting.
+            # Only one is begun at once, so that one connection does not keep all others waiting.
             begin, self.first = begin_task if self.first else type(self.loop).create_task, False
             task = begin(self.loop, exchange.run_asgi(app))
             if not task.done():
@@ -1244,29 +1371,19 @@ def new_server(application):
         capture_signals = staticmethod(contextlib.nullcontext)
 
     return Server(uvicorn.Config(
-        application, loop="uvloop", http=new_protocol() if shortcut else "httptools", ws="none", lifespan="off",
+        application, loop="uvloop", http=new_protocol(shortcut), ws="none", lifespan="off",
         log_config=None, access_log=False, proxy_headers=False, server_header=False, timeout_keep_alive=KEEP_ALIVE_S,
     ))
 
 
 async def serve(application):
-    """Serves until SIGTERM, and then until all requests are answered.
-
-    It sets no deadline of its own for them: the platform's grace period is the
-    one that holds.
-    """
+    """Serves until SIGTERM, and then until all requests are answered: the platform's grace period is the deadline."""
     loop = asyncio.get_running_loop()
+    global server
     loop.set_exception_handler(background_error)
     server = new_server(application)
-
-    def stop():
-        global draining
-        if not draining:
-            log("INFO", "draining")
-            draining = server.should_exit = True
-
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
+        loop.add_signal_handler(number, drain)
     try:
         sock = listen(settings.port)
     except OSError as error:
@@ -1278,6 +1395,15 @@ async def serve(application):
     metrics = asyncio.create_task(serve_metrics())
     await serving
     metrics.cancel()
+
+
+def drain(why=None):
+    """Has the process end when all requests are answered."""
+    global draining, last_words
+    if not draining:
+        log("INFO", "draining")
+        last_words = why
+        draining = server.should_exit = True
 
 
 async def serve_metrics():
@@ -1307,6 +1433,10 @@ def run():
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     settings = Settings()
     context = new_context()
+    logger = logging.getLogger("uvicorn.error")
+    logger.addHandler(ServerLog())
+    logger.setLevel(logging.WARNING)
+    logger.propagate = False
     sys.path.insert(0, function_dir)
     application = with_telemetry(app)
     try:
@@ -1328,6 +1458,8 @@ def run():
     loop.run_until_complete(serve(application))
     flush()
     sys.stdout.flush()
+    if last_words:
+        end(last_words)
     os._exit(0)  # A main that nobody waits for must not keep the process.
 
 
@@ -1338,7 +1470,7 @@ def flush():
     thread.join(FLUSH_S)
 
 
-# ------------------------------------------------------ logs and last words
+# ---- logs and last words
 
 
 def now():
@@ -1351,12 +1483,19 @@ def log(severity, message, **fields):
     sys.stderr.flush()
 
 
-def end(reason, error=None):
-    """Ends the process with the reason as its last words.
+class ServerLog(logging.Handler):
+    """Has what uvicorn says be as all the rest is."""
 
-    Kubernetes keeps them as the container's termination message and Knative
-    shows them in the Revision.
-    """
+    def emit(self, record):
+        error = record.exc_info and record.exc_info[1]
+        if isinstance(error, CutOff):
+            return  # It was logged.
+        stack = {"stack": "".join(traceback.format_exception(error))} if error else {}
+        log(record.levelname, record.getMessage().strip(), **stack)
+
+
+def end(reason, error=None):
+    """Ends the process with the reason as its last words, which Knative shows in the Revision."""
     if error is not None:
         log("CRITICAL", reason.split("\n", 1)[0], stack="".join(traceback.format_exception(error)))
     words = reason if len(reason) <= TERMINATION_MESSAGE_BYTES else reason[:TERMINATION_MESSAGE_BYTES] + "…"

@@ -19,6 +19,7 @@ What all runtimes have in common is in test/conformance.
 
 import asyncio
 import gc
+import gzip
 import http.client
 import http.server
 import json
@@ -36,6 +37,7 @@ import threading
 import time
 import unittest
 import weakref
+import zlib
 
 import server
 
@@ -274,6 +276,46 @@ class TestThreads(Test):
         asyncio.run(calls())
         self.assertEqual(called, ["next"])
 
+    def test_those_that_hang_do_not_keep_others_waiting(self):
+        hang, called = threading.Event(), []
+
+        async def calls():
+            threads = server.Threads(asyncio.get_running_loop(), 2)
+            hung = [asyncio.create_task(threads.run(hang.wait)) for _ in range(2)]
+            while len(threads.begun) < 2:
+                await asyncio.sleep(0)
+            waiting = asyncio.create_task(threads.run(called.append, "waiting"))
+            await asyncio.sleep(0)
+            hung[0].cancel()
+            await asyncio.wait([waiting], timeout=30)
+            self.assertEqual((called, threads.count, threads.lost), (["waiting"], 2, 1))
+            hung[1].cancel()
+            hang.set()  # Both threads end, and take no call any more.
+            while threads.lost or threads.begun:
+                await asyncio.sleep(0)
+            await threads.run(called.append, "last")
+            self.assertLessEqual(threads.count, 2)
+
+        asyncio.run(calls())
+        self.assertEqual(called, ["waiting", "last"])
+
+    def test_too_many_that_hang_end_the_process(self):
+        function = self.serve(
+            """
+            import __main__
+            import threading
+            __main__.THREADS = 2
+            def main(event, context):
+                if event["extensions"]["request"].path == "/hangs":
+                    threading.Event().wait()
+                return "on"
+            """, FUNC_TIMEOUT="0.3")
+        for number in range(3):
+            self.assertEqual(function.send("/")[2], "on", number)
+            self.assertEqual(function.send("/hangs")[0], 504)
+        self.assertEqual(function.finish(), 1)
+        self.assertIn("3 calls of main hang though their time is up", function.stderr[-1])
+
     def test_what_has_failed_is_not_kept(self):
         class Large:
             pass
@@ -310,6 +352,7 @@ class TestThreads(Test):
                 return "on"
             """)
         for path in ("/exit", "/stop"):
+            self.assertEqual(function.send(path)[1]["content-type"], "application/json", path)
             self.assertEqual(function.send(path)[0], 500, path)
         self.assertEqual(function.send()[2], "on")
 
@@ -457,6 +500,44 @@ class TestShortcut(Test):
             self.assertGreater(time.monotonic() - last, 0.4)
 
 
+class TestBodies(Test):
+    MAIN = "def main(event, context): return {'data': event['data'] if type(event['data']) is not bytes else None}"
+
+    def test_compressed(self):
+        function = self.serve(self.MAIN, REQ_MB_LIMIT=str(100 / 2**20))
+        good = gzip.compress(b'{"a":1}')
+        for encoding, body, want in (
+            ("gzip", good, 200), ("GZIP", good, 200), ("deflate", zlib.compress(b'{"a":1}'), 200), ("identity", b'{"a":1}', 200),
+            ("gzip", good[:-9], 400), ("gzip", b"no", 400), ("br", good, 415), ("gzip", gzip.compress(b" " * 10000), 413),
+        ):
+            status, _, text = function.send(body=body, headers={"content-type": "application/json", "content-encoding": encoding})
+            self.assertEqual(status, want, (encoding, body, text))
+            if want == 200:
+                self.assertEqual(text, '{"data":{"a":1}}')
+
+    def test_charsets(self):
+        function = self.serve(self.MAIN)
+        for content_type, body, want in (
+            ("text/plain; charset=iso-8859-1", "é".encode("latin-1"), (200, '{"data":"é"}')),
+            ('text/plain; Charset="UTF-16"', "é".encode("utf-16"), (200, '{"data":"é"}')),
+            ("text/plain; charset=hex", b"00", (415, '{"message":"charset hex is not supported"}')),
+            ("application/json", b'\xef\xbb\xbf{"a":1}', (200, '{"data":{"a":1}}')),
+        ):
+            self.assertEqual(function.send(body=body, headers={"content-type": content_type})[::2], want, content_type)
+
+    def test_one_that_does_not_come(self):
+        function = self.serve("import __main__\n__main__.BODY_S = 0.3\ndef main(event, context): return 1", FUNC_TIMEOUT="0.2")
+        with socket.create_connection(("127.0.0.1", function.port), timeout=30) as connection:
+            connection.sendall(b"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nab")
+            self.assertTrue(connection.recv(65536).startswith(b"HTTP/1.1 408"))
+
+    def test_health(self):
+        function = self.serve("def main(event, context): return 'main'")
+        self.assertEqual(function.send("/healthz", headers={"content-length": "0"})[2], "ok")
+        self.assertEqual(function.send("/healthz?x")[2], "main")
+        self.assertEqual(function.send("/healthz", body="")[2], "main")
+
+
 class TestErrors(Test):
     def test_are_told_in_the_log(self):
         function = self.serve("def main(event, context):\n    raise ValueError('secret')")
@@ -472,6 +553,60 @@ class TestErrors(Test):
         for name, value in (("x-a", "a\r\nb"), ("x a", "b"), ("", "b"), ("x-a", "\u20ac")):
             self.assertEqual(function.send(body=json.dumps([name, value]), headers={"content-type": "application/json"})[0], 500)
             self.assertIn("Error", function.entry("main failed")["message"])
+
+    def test_a_status_that_is_none(self):
+        function = self.serve("def main(event, context):\n    event.setResponseStatus(event['data'])\n    return 'on'")
+        for status, want in (('"201"', 201), ("600", 500), ("101", 500), ('"no"', 500), ("null", 500)):
+            self.assertEqual(function.send(body=status, headers={"content-type": "application/json"})[0], want, status)
+            if want == 500:
+                self.assertIn("Error", function.entry("main failed")["message"])
+
+    def test_no_body_after_a_status_that_has_none(self):
+        function = self.serve(
+            """
+            def main(event, context):
+                event.setResponseStatus(event["data"])
+                return iter(["body"]) if event["extensions"]["request"].path == "/stream" else {"a": 1}
+            """)
+        connection = function.connect()
+        for status in (204, 304):
+            for path in ("/", "/stream"):
+                got = function.send(path, str(status), headers={"content-type": "application/json"}, connection=connection)
+                self.assertEqual((got[0], got[1]["content-length"], got[2]), (status, None, ""), path)
+        self.assertEqual(function.send(body="200", headers={"content-type": "application/json"}, connection=connection)[2], '{"a":1}')
+        connection.close()
+
+    def test_with_a_status_for_the_caller_are_in_the_log(self):
+        function = self.serve(
+            """
+            class Refused(Exception):
+                status = 401
+            def main(event, context):
+                raise Refused("HTTP Error 401")
+            """)
+        self.assertEqual(function.send(headers={"x-request-id": "1"})[0], 401)
+        entry = function.entry("main failed: Refused: HTTP Error 401")
+        self.assertEqual((entry["requestId"], entry["status"], entry["severity"]), ("1", 401, "WARNING"))
+
+    def test_all_of_the_log_is_json(self):
+        source = """
+            import logging
+            logging.basicConfig(level=logging.DEBUG)
+            def main(event, context):
+                yield "half"
+                raise ValueError("broken")
+            """
+        function = self.serve(source)
+        with self.assertRaises(http.client.IncompleteRead):
+            function.send()
+        with socket.create_connection(("127.0.0.1", function.port), timeout=30) as connection:
+            connection.sendall(b"hello\r\n\r\n")
+            self.assertTrue(connection.recv(65536).startswith(b"HTTP/1.1 400"))
+        self.assertEqual(function.entry("Invalid HTTP request")["severity"], "WARNING")
+        function.process.send_signal(signal.SIGTERM)
+        self.assertEqual(function.finish(), 0)
+        self.assertEqual([line for line in function.stderr if not line.startswith("{") and "DEBUG:" not in line], [])
+        self.assertEqual(sum("broken" in line for line in function.stderr), 1)
 
     def test_half_an_answer_is_cut_off(self):
         function = self.serve("def main(event, context):\n    yield 'half'\n    raise ValueError('broken')")
@@ -516,6 +651,62 @@ class TestStreams(Test):
             self.assertEqual((status, headers["transfer-encoding"], body), (200, "chunked", "one two"), path)
 
 
+    MAIN = """
+        import sys, time
+        class NotFound(Exception):
+            status = 404
+        class File:
+            def read(self, size):
+                raise OSError("no such file")
+        def main(event, context):
+            path = event["extensions"]["request"].path
+            if path == "/file":
+                return File()
+            return pieces(event, path)
+        def pieces(event, path):
+            if path == "/throws":
+                raise ValueError("secret")
+            if path == "/not-found":
+                raise NotFound("no such thing")
+            if path == "/exits":
+                sys.exit(1)
+            if path == "/hangs":
+                time.sleep(60)
+            if path == "/created":
+                event.setResponseStatus(201)
+            yield 3 if path == "/number" else "a"
+        """
+
+    def test_one_that_fails_at_once_has_an_answer(self):
+        function = self.serve(self.MAIN, FUNC_TIMEOUT="1")
+        port = function.entry("metrics")["port"]
+        for path, want in (("/throws", 500), ("/file", 500), ("/exits", 500), ("/number", 500), ("/not-found", 404), ("/hangs", 504),
+                           ("/created", 201)):
+            status, headers, body = function.send(path)
+            self.assertEqual(status, want, path)
+            if want >= 500:
+                self.assertTrue(json.loads(body)["id"], path)
+        function.port = port
+        self.assertIn('function_failures_total{method="GET"} 6', function.send("/metrics")[2].splitlines())
+
+    def test_one_that_is_asynchronous_and_fails_at_once(self):
+        function = self.serve(
+            """
+            import asyncio
+            async def main(event, context):
+                if event["extensions"]["request"].path == "/hangs":
+                    try:
+                        await asyncio.sleep(60)
+                    finally:
+                        print("cancelled")
+                raise SystemExit(1)
+                yield "a"
+            """, FUNC_TIMEOUT="0.4")
+        self.assertEqual(function.send()[0], 500)
+        self.assertEqual(function.send("/hangs")[0], 504)
+        function.until_printed("cancelled\n")
+
+
 class TestCloudEvents(Test):
     def test_are_sent_to_the_sink_with_the_trace(self):
         got = []
@@ -558,6 +749,49 @@ class TestCloudEvents(Test):
         ])
         self.assertEqual(function.send("/refused")[0], 500)
         self.assertIn("the sink refused the event: 503", function.entry("main failed")["message"])
+
+    def test_what_a_sink_says_and_data_of_any_kind(self):
+        got = []
+
+        class Sink(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                got.append(json.loads(self.rfile.read(int(self.headers["content-length"])))["data"])
+                self.send_response(202)
+                self.end_headers()
+
+            def log_message(self, *_):
+                pass
+
+        sink = http.server.HTTPServer(("127.0.0.1", 0), Sink)
+        threading.Thread(target=sink.serve_forever, daemon=True).start()
+        self.addCleanup(sink.server_close)
+        self.addCleanup(sink.shutdown)
+        function = self.serve(
+            """
+            import datetime
+            def main(event, context):
+                answer = event.emitCloudEvent("t", "/s", {"at": datetime.date(2026, 1, 2)})
+                return [answer, answer.status_code, answer == 202]
+            """, K_SINK=f"http://127.0.0.1:{sink.server_port}")
+        self.assertEqual(json.loads(function.send()[2]), [202, 202, True])
+        self.assertEqual(got, [{"at": "2026-01-02"}])
+
+    def test_what_is_not_there(self):
+        function = self.serve(
+            """
+            def main(event, context):
+                event.setResponseHeader("x-context", type(context).__name__)
+                return [event["ce-time"], event.get("ce-type", "none"), "extensions" in event, "event-type" in event, "ce-type" in event,
+                        event.ceHeaders["ce-type"], event.ceHeaders["data"], event["event-id"]]
+            """)
+        self.assertEqual(json.loads(function.send()[2]), [None, "none", True, True, False, None, {}, None])
+
+    def test_base64_that_is_none(self):
+        function = self.serve("def main(event, context): return 1")
+        event = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "data_base64": "A"}
+        status, _, body = function.send(body=json.dumps(event), headers={"content-type": "application/cloudevents+json"})
+        self.assertEqual(status, 400)
+        self.assertIn("data_base64", json.loads(body)["message"])
 
     def test_no_sink_is_an_error(self):
         function = self.serve("def main(event, context): event.emitCloudEvent('t', '/s', 1)")
@@ -699,6 +933,23 @@ class TestStop(Test):
         self.assertEqual((answer.status, answer.headers["connection"], answer.read()), (200, "close", b"done"))
         busy.close()
         self.assertEqual(function.finish(), 0)
+
+    def test_a_request_that_has_begun_to_come(self):
+        for version in ("", "0.999.0"):
+            function = self.serve(TestShortcut.MAIN, **{"UVICORN_VERSION": version} if version else {})
+            with socket.create_connection(("127.0.0.1", function.port), timeout=30) as connection:
+                connection.sendall(b"GET /way HTTP/1.1\r\n")
+                function.send("/")  # When this is answered, that was read.
+                function.process.send_signal(signal.SIGTERM)
+                function.entry("draining")
+                with self.assertRaises(OSError):
+                    while True:  # until the server has looked at all connections
+                        function.send("/", method="GET")
+                connection.sendall(b"\r\n")
+                answer = b"".join(iter(lambda: connection.recv(65536), b""))
+            self.assertTrue(answer.startswith(b"HTTP/1.1 200"), answer)
+            self.assertIn(b"connection: close", answer)
+            self.assertEqual(function.finish(), 0)
 
     def test_while_it_loads(self):
         function = Function(self, "print('loading')\nimport time\ntime.sleep(60)\ndef main(event, context): pass")

@@ -50,6 +50,10 @@ const paths = {
     event.setResponseContentType('text/csv');
     return 'a,b';
   },
+  '/no-content': (event) => {
+    event.setResponseStatus(204);
+    return 'text';
+  },
   '/method': (event) => event.extensions.request.method,
   '/data': ({ data }) => ({ kind: kindOf(data), data: Buffer.isBuffer(data) ? [...data] : data }),
   '/length': ({ data }) => String(data.length),

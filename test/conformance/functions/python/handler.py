@@ -47,6 +47,11 @@ def created(event, context):
     return "a,b"
 
 
+def no_content(event, context):
+    event.setResponseStatus(204)
+    return "text"
+
+
 def data(event, context):
     data = event["data"]
     kind = {dict: "object", list: "list", str: "text", bytes: "bytes"}[type(data)]
@@ -89,6 +94,7 @@ PATHS = {
     "/circular": circular,
     "/status": lambda event, context: event.setResponseStatus(202),
     "/created": created,
+    "/no-content": no_content,
     "/method": lambda event, context: event["extensions"]["request"].method,
     "/data": data,
     "/length": lambda event, context: str(len(event["data"])),
