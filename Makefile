@@ -156,7 +156,7 @@ bench-burst: install ## Apply 100 Functions at once; fail if more are built at o
 	@$(on_cluster) go run ./test/performance/burst -functions=$(or $(FUNCTIONS),100)
 
 .PHONY: bench-runtimes
-bench-runtimes: ## Measure what the wrappers cost, beside bare servers and others. Needs npm. ROUNDS=20
+bench-runtimes: ## Measure what the wrappers cost, beside bare servers and others; write the table of docs/runtimes.md. Needs npm. ROUNDS=20
 	@mkdir -p build/bench && go build -o build/bench/runtimes ./test/performance/runtimes && build/bench/runtimes -rounds=$(or $(ROUNDS),20)
 
 .PHONY: bench-scale

@@ -37,8 +37,9 @@ func main() {
 	rounds := flag.Int("rounds", 20, "how often each server is measured")
 	during := flag.Duration("during", 300*time.Millisecond, "how long a server is under load each time")
 	folder := flag.String("out", "build/bench", "where runtimes.json and runtimes.svg are written")
+	page := flag.String("page", "docs/runtimes.md", "the page whose table gets the figures, unless only some servers are measured; blank for none")
 	only := flag.String("only", "", "the runtimes to measure, separated by commas; blank for all")
-	servers := flag.String("servers", "", "the servers to measure beside the bare one, separated by commas; blank for all")
+	servers := flag.String("servers", "", "the servers to measure beside the bare ones, separated by commas; blank for all")
 	flag.Parse()
 	if err := pinSelf(); err != nil {
 		fatal(err)
@@ -56,6 +57,11 @@ func main() {
 			fatal(err)
 		}
 		describe(os.Stdout, g, samples)
+		if *page != "" && *servers == "" {
+			if err := fillIn(*page, g, samples); err != nil {
+				fatal(err)
+			}
+		}
 		result.Rows = append(result.Rows, conclude(g, samples)...)
 	}
 	if err := result.Save(*folder, "runtimes"); err != nil {

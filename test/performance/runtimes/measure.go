@@ -151,7 +151,8 @@ func (p *process) underLoad(request []byte, connections int, during time.Duratio
 }
 
 // conclude returns a row for each server and measure, as a multiple of what the
-// bare server took in the same run. Kiln's rows bear the runtime's name alone.
+// bare server took in the same run, and beside it of the bare server that does the
+// same, if that is another. Kiln's rows bear the runtime's name alone.
 func conclude(g group, all map[string]samples) []report.Row {
 	var rows []report.Row
 	for _, what := range measures {
@@ -160,6 +161,9 @@ func conclude(g group, all map[string]samples) []report.Row {
 			row.Baseline = rowName(g.runtime, bare, what)
 			row.Ratio = row.MedianS / report.Median(all[bare][what])
 			row.Parts = map[string]float64{relative: row.Ratio}
+			if s.like != "" {
+				row.Parts[relativeToLike] = row.MedianS / report.Median(all[s.like][what])
+			}
 			if what == memory {
 				row.Parts[size] = report.Median(all[s.name][size])
 			}
@@ -169,8 +173,13 @@ func conclude(g group, all map[string]samples) []report.Row {
 	return rows
 }
 
-// relative names the length of the bars in the plot.
-const relative = "as a multiple of the bare server"
+const (
+	// relative names the length of the bars in the plot.
+	relative = "as a multiple of the bare server"
+
+	// relativeToLike is told beside it.
+	relativeToLike = "as a multiple of the bare server that does the same"
+)
 
 func rowName(runtime, server, what string) string {
 	if server == kiln {
@@ -179,16 +188,36 @@ func rowName(runtime, server, what string) string {
 	return runtime + "-" + server + "-" + what
 }
 
-// describe prints the figures of a group as people read them.
+// describe prints the figures of a group as people read them. In brackets are
+// multiples of the bare server that does the same.
 func describe(to io.Writer, g group, all map[string]samples) {
 	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "%s\tCPU µs\t\tEVENT CPU µs\t\tREQUESTS/s\t\tAT 1 CONN.\t\tP99 ms\tSTART ms\t\tMiB\tIMAGE MiB\n", g.runtime)
 	for _, s := range g.servers {
 		value := func(what string) float64 { return report.Median(all[s.name][what]) }
-		ratio := func(what string) float64 { return value(what) / report.Median(all[bare][what]) }
-		fmt.Fprintf(table, "%s\t%.1f\t×%.2f\t%.1f\t×%.2f\t%.0f\t×%.2f\t%.0f\t×%.2f\t%.1f\t%.0f\t×%.2f\t%.0f\t+%.2f\n", s.name,
-			value(cpu)*1e6, ratio(cpu), value(event)*1e6, ratio(event), 1/value(throughput), 1/ratio(throughput),
-			1/value(single), 1/ratio(single), value(p99)*1e3, value(start)*1e3, ratio(start), value(memory), value(size))
+		fmt.Fprintf(table, "%s\t%.1f\t×%s\t%.1f\t×%s\t%.0f\t×%s\t%.0f\t×%s\t%.1f\t%.0f\t×%s\t%.0f\t+%.2f\n", s.name,
+			value(cpu)*1e6, multiples(s, cpu, all), value(event)*1e6, multiples(s, event, all), 1/value(throughput), multiples(s, throughput, all),
+			1/value(single), multiples(s, single, all), value(p99)*1e3, value(start)*1e3, multiples(s, start, all), value(memory), value(size))
 	}
 	_ = table.Flush()
+}
+
+// multiples returns what a server took as a multiple of what the bare one took, and
+// in brackets of what the bare one took that does the same. Those of times between
+// answers are of the answers a second.
+func multiples(s server, what string, all map[string]samples) string {
+	of := func(baseline string) string {
+		ratio := report.Median(all[s.name][what]) / report.Median(all[baseline][what])
+		if what == throughput || what == single {
+			ratio = 1 / ratio
+		}
+		return fmt.Sprintf("%.2f", ratio)
+	}
+	switch {
+	case s.name == bare:
+		return "1"
+	case s.like != "":
+		return of(bare) + " (" + of(s.like) + ")"
+	}
+	return of(bare)
 }

@@ -33,14 +33,24 @@ const (
 	bare = "bare"
 	// kiln is Kiln's wrapper.
 	kiln = "kiln"
+
+	// What the bare server does not do is measured beside it: servers with these
+	// endings await an asynchronous function, and call a blocking one in a thread.
+	inAsync   = "-async"
+	inThreads = "-threads"
 )
 
 // server is a program that serves the function.
 type server struct {
-	name    string
+	name string
+	// title is what people call it.
+	title   string
 	command []string
 	dir     string
 	env     []string
+	// like is the bare server that does the same, if that is not bare: it awaits the
+	// function, too, or calls it in a thread.
+	like string
 	// adds are the files and folders that an image has for it, beside the language,
 	// what all servers of the group have, and the function.
 	adds []string
@@ -49,8 +59,13 @@ type server struct {
 // group is the servers of a runtime. They take turns.
 type group struct {
 	runtime string
+	// title is what people call the runtime.
+	title   string
 	servers []server
 }
+
+// titles are what people call the runtimes.
+var titles = map[string]string{"nodejs22": "Node 22", "nodejs24": "Node 24", "python313": "Python"}
 
 // nodeVersions are the releases that the cluster's base images have.
 var nodeVersions = map[string]string{"nodejs22": "22.23.3", "nodejs24": "24.21.0"}
@@ -63,6 +78,12 @@ const (
 
 // nodePeers are their packages.
 var nodePeers = map[string]string{functionsFramework: "@google-cloud/functions-framework@5.0.5", faasJS: "faas-js-runtime@4.0.1"}
+
+// titleOf returns the name of a peer's package and its version.
+func titleOf(peer string) string {
+	at := strings.LastIndex(nodePeers[peer], "@")
+	return fmt.Sprintf("`%s` %s", nodePeers[peer][:at], nodePeers[peer][at+1:])
+}
 
 // findGroups returns the runtimes that are wanted and can be measured.
 func findGroups(ctx context.Context, only, wantedServers string) ([]group, error) {
@@ -82,9 +103,9 @@ func findGroups(ctx context.Context, only, wantedServers string) ([]group, error
 			return nil, fmt.Errorf("failed to prepare %s: %w", name, err)
 		}
 		servers = slices.DeleteFunc(servers, func(s server) bool {
-			return len(names) > 0 && s.name != bare && !slices.Contains(names, s.name)
+			return len(names) > 0 && !strings.HasPrefix(s.name, bare) && !slices.Contains(names, s.name)
 		})
-		groups = append(groups, group{runtime: name, servers: servers})
+		groups = append(groups, group{runtime: name, title: titles[name], servers: servers})
 	}
 	return groups, nil
 }
@@ -116,13 +137,14 @@ func findNode(ctx context.Context, name string) ([]server, error) {
 	modules := func(peer string) string { return filepath.Join(folder, peer, "node_modules") }
 	kilnEnv := []string{"FUNC_TIMEOUT=300", "OTEL_EXPORTER_PROMETHEUS_PORT=0"}
 	return []server{
-		{name: bare, command: []string{node, in("bare.cjs")}, dir: files},
-		{name: kiln, command: []string{node, wrapper, in("function.cjs")}, dir: files, env: kilnEnv, adds: []string{wrapper}},
-		{name: kiln + "-async", command: []string{node, wrapper, in("function-async.cjs")}, dir: files, env: kilnEnv, adds: []string{wrapper}},
-		{name: functionsFramework, command: []string{node,
+		{name: bare, title: "bare `node:http`", command: []string{node, in("bare.cjs")}, dir: files},
+		{name: bare + inAsync, title: "bare, awaits an `async` function", command: []string{node, in("bare-async.cjs")}, dir: files},
+		{name: kiln, title: "Kiln: `main`", command: []string{node, wrapper, in("function.cjs")}, dir: files, env: kilnEnv, adds: []string{wrapper}},
+		{name: kiln + inAsync, title: "Kiln: `async main`", like: bare + inAsync, command: []string{node, wrapper, in("function-async.cjs")}, dir: files, env: kilnEnv, adds: []string{wrapper}},
+		{name: functionsFramework, title: titleOf(functionsFramework), command: []string{node,
 			filepath.Join(modules(functionsFramework), "@google-cloud", "functions-framework", "build", "src", "main.js"),
 			"--target=main", "--source=" + in("functions-framework.cjs")}, dir: filepath.Join(folder, functionsFramework), adds: []string{modules(functionsFramework)}},
-		{name: faasJS, command: []string{node,
+		{name: faasJS, title: titleOf(faasJS), command: []string{node,
 			filepath.Join(modules(faasJS), "faas-js-runtime", "bin", "cli.js"), in("faas.cjs")}, dir: filepath.Join(folder, faasJS), adds: []string{modules(faasJS)}},
 	}, nil
 }
@@ -154,14 +176,21 @@ func cacheFolder(name string) (string, error) {
 // pythons are the commands that a Python with the wrapper's packages may have.
 var pythons = []string{"python3.13", "python3", "/usr/bin/python3"}
 
+// printVersion tells what a Python has of the packages that the wrapper needs.
+const printVersion = `import sys, uvicorn, uvloop, httptools
+print(f"uvicorn {uvicorn.__version__}, Python {sys.version_info[0]}.{sys.version_info[1]}")`
+
 // findPython returns the servers of the Python that KILN_PYTHON names, or of the
 // first that has the wrapper's packages. What is measured is not of its version:
 // all run on the same.
 func findPython(ctx context.Context, _ string) ([]server, error) {
-	python := ""
+	python, version := "", ""
 	for _, command := range append([]string{os.Getenv("KILN_PYTHON")}, pythons...) {
-		if command != "" && exec.CommandContext(ctx, command, "-c", "import uvicorn, uvloop, httptools").Run() == nil {
-			python = command
+		if command == "" {
+			continue
+		}
+		if out, err := exec.CommandContext(ctx, command, "-c", printVersion).Output(); err == nil {
+			python, version = command, strings.TrimSpace(string(out))
 			break
 		}
 	}
@@ -175,9 +204,10 @@ func findPython(ctx context.Context, _ string) ([]server, error) {
 	wrapper := filepath.Join(files, "..", "..", "..", "..", "pkg", "runtimes", "python", "server.py")
 	kilnEnv := []string{"FUNC_TIMEOUT=300", "OTEL_EXPORTER_PROMETHEUS_PORT=0"}
 	return []server{
-		{name: bare, command: []string{python, "-P", filepath.Join(files, "bare.py")}, dir: files},
-		{name: kiln, command: []string{python, "-P", wrapper, filepath.Join(files, "function_async.py")}, dir: files, env: kilnEnv, adds: []string{wrapper}},
-		{name: kiln + "-threads", command: []string{python, "-P", wrapper, filepath.Join(files, "function.py")}, dir: files, env: kilnEnv, adds: []string{wrapper}},
+		{name: bare, title: "bare ASGI application on " + version, command: []string{python, "-P", filepath.Join(files, "bare.py")}, dir: files},
+		{name: bare + inThreads, title: "bare, calls a function in a thread", command: []string{python, "-P", filepath.Join(files, "bare_threads.py")}, dir: files},
+		{name: kiln, title: "Kiln: `async def main`", command: []string{python, "-P", wrapper, filepath.Join(files, "function_async.py")}, dir: files, env: kilnEnv, adds: []string{wrapper}},
+		{name: kiln + inThreads, title: "Kiln: `def main`, in a thread", like: bare + inThreads, command: []string{python, "-P", wrapper, filepath.Join(files, "function.py")}, dir: files, env: kilnEnv, adds: []string{wrapper}},
 	}, nil
 }
 
