@@ -361,6 +361,9 @@ function succeed(request, response, result, began) {
 
 function fail(request, response, error, began) {
   measure(request.method, began, true);
+  const status = statedStatus(error);
+  // It may be that of another server's answer, which main did not mean to pass on.
+  if (status < 500) log('WARNING', `main failed: ${summary(error)}`, { requestId: request.id, status });
   sendError(request, response, error);
 }
 

@@ -664,16 +664,18 @@ describe('errors', () => {
   }
 
   test('a status of its own', async (t) => {
-    const { port } = await serve(
+    const { port, ...fn } = await serve(
       t,
       `exports.main = ({ data: { status }, extensions: { response } }) => {
         response.status(201).set('content-type', 'text/html').set('content-length', '3');
         throw Object.assign(new Error('no such thing'), { status });
       };`
     );
-    const notFound = await send(port, json({ status: 404 }));
+    const notFound = await send(port, { ...json({ status: 404 }), headers: { 'content-type': 'application/json', 'x-request-id': 'abc-1' } });
     assert.deepEqual([notFound.status, notFound.text], [404, '{"message":"no such thing"}']);
     assert.equal(notFound.headers['content-type'], 'application/json');
+    const { requestId, status, message, stack } = await entry(fn, 'main failed');
+    assert.deepEqual([requestId, status, message, stack], ['abc-1', 404, 'main failed: Error: no such thing', undefined]);
     const unavailable = await send(port, json({ status: 503 }));
     assert.equal(unavailable.status, 503);
     assert.ok(JSON.parse(unavailable.text).id);
