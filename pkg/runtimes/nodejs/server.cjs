@@ -82,8 +82,8 @@ let timeout; // seconds
 let tracer;
 
 /**
- * The calls that have not ended, in the order in which they began: a ring that
- * begins after this. Linking them makes no garbage, unlike a Set.
+ * The calls that have not ended: a ring that begins after this. Linking them
+ * makes no garbage, unlike a Set.
  */
 const running = { before: undefined, after: undefined };
 running.before = running.after = running;
@@ -93,6 +93,7 @@ let clock; // wakes when the time of the first of them is up
 
 const QUERY = Symbol('query');
 const ID = Symbol('id');
+const BEGUN = Symbol('begun');
 
 /** What event.extensions.request is: node's own, and what Express adds to it. */
 class FunctionRequest extends http.IncomingMessage {
@@ -337,21 +338,26 @@ function limit() {
 
 /** Answers the calls whose time is up. One timer for all costs less than one for each. */
 function giveUp() {
+  clearTimeout(clock);
   clock = undefined;
-  for (let one = running.after; one !== running; one = running.after) {
+  let least = Infinity;
+  // A stream's first piece is awaited after others that began later.
+  for (let one = running.after, next; one !== running; one = next) {
+    next = one.after;
     const left = one.began + limit() - performance.now();
     if (left > 0) {
-      clock = setTimeout(giveUp, left);
-      return;
+      least = Math.min(least, left);
+      continue;
     }
     leave(one);
     fail(one.request, one.response, new StatusError(504, `main did not finish within ${timeout} s`), one.began);
   }
+  if (least < Infinity) clock = setTimeout(giveUp, least);
 }
 
 function succeed(request, response, result, began) {
   try {
-    reply(request, response, result);
+    if (reply(request, response, result, began)) return;
   } catch (error) {
     fail(request, response, error, began);
     return;
@@ -367,12 +373,13 @@ function fail(request, response, error, began) {
   sendError(request, response, error);
 }
 
-/** Answers with what main returned, unless main has answered by itself. */
-function reply(request, response, result) {
+/** Answers with what main returned, unless main has answered by itself. Says whether it still waits for a part of that. */
+function reply(request, response, result, began) {
   if (response.headersSent) {
     // By main itself, or because its time was up.
+    if (result?.[BEGUN]) result.destroy();
     whenSent(response);
-    return;
+    return false;
   }
   if (draining) response.shouldKeepAlive = false;
   if (result === undefined || result === null) {
@@ -384,33 +391,77 @@ function reply(request, response, result) {
   } else if (result instanceof Uint8Array) {
     send(response, 'application/octet-stream', result);
   } else if (isStream(result)) {
-    stream(request, response, result);
+    return stream(request, response, result, began);
   } else {
     const json = JSON.stringify(result);
     if (json === undefined) throw new TypeError(`main returned a ${typeof result}, which has no JSON form`);
     send(response, result instanceof CloudEvent ? STRUCTURED_TYPE : 'application/json', json);
   }
+  return false;
 }
 
 function isStream(value) {
   return typeof value === 'object' && (value[Symbol.asyncIterator] !== undefined || typeof value.pipe === 'function');
 }
 
-/** Sends what a stream or an asynchronous iterator yields, piece by piece. */
-function stream(request, response, source) {
-  const { Readable, pipeline } = require('node:stream');
-  const readable = source instanceof Readable ? source : source.pipe ? new Readable().wrap(source) : Readable.from(source);
+/** Sends what a stream or an asynchronous iterator yields, piece by piece. Says whether the first one is still awaited. */
+function stream(request, response, source, began) {
+  if (source === response) {
+    // It is what chains of Express' methods return, and pipe().
+    if (response.listenerCount('unpipe') === 0) return reply(request, response, undefined, began);
+    whenSent(response);
+    return false;
+  }
+  if (request.method !== 'HEAD' && !source[BEGUN]) {
+    wait(request, response, begin(source), began);
+    giveUp(); // The clock was set as if it had begun now.
+    return true;
+  }
   if (!response.hasHeader('content-type')) response.setHeader('content-type', 'application/octet-stream');
   if (request.method === 'HEAD') {
-    readable.destroy();
+    readableOf(source).on('error', () => {}).destroy();
     response.end();
-    return;
+    return false;
   }
-  pipeline(readable, response, (error) => {
+  require('node:stream').pipeline(source, response, (error) => {
     // A caller who gives up is no error of the function's.
-    if (error && error.code !== 'ERR_STREAM_PREMATURE_CLOSE') sendError(request, response, error);
+    if (!error || error.code === 'ERR_STREAM_PREMATURE_CLOSE') return;
+    calls.get(request.method).failures++;
+    sendError(request, response, error);
   });
   whenSent(response);
+  return false;
+}
+
+function readableOf(source) {
+  const { Readable } = require('node:stream');
+  if (source instanceof Readable) return source;
+  return source.pipe ? new Readable({ objectMode: true }).wrap(source) : Readable.from(source);
+}
+
+/** Waits for a stream's first piece: what goes wrong before it can still be told. */
+function begin(source) {
+  const { Transform, pipeline } = require('node:stream');
+  return new Promise((resolve, reject) => {
+    const pieces = new Transform({
+      writableObjectMode: true,
+      transform(piece, _, done) {
+        if (typeof piece !== 'string' && !(piece instanceof Uint8Array)) {
+          const type = typeof piece;
+          done(new TypeError(`main yielded ${type === 'object' ? 'an' : 'a'} ${type}, which is neither text nor bytes`));
+          return;
+        }
+        resolve(pieces);
+        done(null, piece);
+      },
+      flush(done) {
+        resolve(pieces);
+        done();
+      },
+    });
+    pieces[BEGUN] = true;
+    pipeline(readableOf(source), pieces, (error) => error && reject(error));
+  });
 }
 
 /** Closes the connection of an answer whose head may have promised more, if the server drains by its end. */
@@ -442,7 +493,7 @@ function sendError(request, response, error) {
     answer.id = request.id;
     log('ERROR', `main failed: ${summary(error)}`, { requestId: request.id, status, stack: stackOf(error) });
   }
-  if (response.writableEnded) return;
+  if (response.writableEnded || response.destroyed) return;
   if (response.headersSent) {
     // Half an answer must not look like a whole one.
     response.destroy();

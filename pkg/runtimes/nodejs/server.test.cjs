@@ -306,6 +306,19 @@ describe('event and context', () => {
     assert.deepEqual([got.status, got.text], [202, 'by hand']);
   });
 
+  for (const [name, main, status, text] of [
+    ['a status', '({ extensions: { response } }) => response.status(202)', 202, ''],
+    ['nothing', 'async ({ extensions: { response } }) => response', 204, ''],
+    ['an answer', "({ extensions: { response } }) => response.send('sent')", 200, 'sent'],
+    ['a stream piped into it', "({ extensions: { response } }) => require('node:stream').Readable.from(['one ', 'two']).pipe(response)", 200, 'one two'],
+  ]) {
+    test(`main may return the response, with ${name}`, async (t) => {
+      const { port } = await serve(t, `exports.main = ${main};`);
+      const got = await send(port);
+      assert.deepEqual([got.status, got.text], [status, text]);
+    });
+  }
+
   test('what Express has', async (t) => {
     const source = `const answers = {
         '/json': (res) => res.status(201).json({ a: 1 }),
@@ -506,6 +519,64 @@ describe('streams', () => {
     const fn = await serve(t, "exports.main = async function* () { yield 'one'; throw new Error('broken'); };");
     await assert.rejects(send(fn.port));
     assert.match((await entry(fn, 'main failed')).message, /broken/);
+  });
+
+  for (const [name, main, status, words] of [
+    ['fails at once', "() => require('node:fs').createReadStream('/nope')", 500, /ENOENT/],
+    ['throws a status', "async function* () { throw Object.assign(new Error('no such thing'), { status: 404 }); }", 404, /no such thing/],
+    ['has objects', "() => require('node:stream').Readable.from([{ a: 1 }])", 500, /main yielded an object, which is neither text nor bytes/],
+    ['has numbers', 'async function* () { yield 3; }', 500, /main yielded a number, which is neither text nor bytes/],
+    ['is destroyed', "() => require('node:stream').Readable.from(['a']).destroy()", 500, /Premature close/],
+    ['never begins', 'async () => (async function* () { await new Promise(() => {}); yield 1; })()', 504, /did not finish within 0\.5 s/],
+  ]) {
+    test(`one that ${name} is told`, async (t) => {
+      const fn = await serve(t, `exports.main = ${main};`, { env: { FUNC_TIMEOUT: '0.5' } });
+      assert.equal((await send(fn.port, { method: 'HEAD' })).status, 200, 'nobody looks what it yields');
+      const got = await send(fn.port);
+      assert.deepEqual([got.status, got.headers['content-type']], [status, 'application/json']);
+      assert.match((await entry(fn, 'main failed')).message, words);
+      const { port } = await entry(fn, 'metrics');
+      assert.match((await send(port, { path: '/metrics' })).text, /calls_total\{method="GET"\} 1\n[^]*failures_total\{method="GET"\} 1\n/);
+    });
+  }
+
+  test('an empty one is empty', async (t) => {
+    const { port } = await serve(t, 'exports.main = async function* () {};');
+    const got = await send(port);
+    assert.deepEqual([got.status, got.text], [200, '']);
+  });
+
+  test('one of objects in the end is cut off, and what else is in flight is not', async (t) => {
+    const fn = await serve(t, `let release; const released = new Promise((resolve) => (release = resolve));
+      exports.main = async ({ extensions: { request } }) => {
+        if (request.path === '/slow') { console.log('waiting'); await released; return 'slow'; }
+        return require('node:stream').Readable.from((async function* () { yield 'one'; await new Promise(setImmediate); release(); yield { a: 1 }; })());
+      };`);
+    const slow = send(fn.port, { path: '/slow' });
+    await once(fn.child.stdout, 'data');
+    await assert.rejects(send(fn.port), { code: 'ECONNRESET' });
+    assert.equal((await slow).text, 'slow');
+    const { port } = await entry(fn, 'metrics');
+    assert.match((await send(port, { path: '/metrics' })).text, /failures_total\{method="GET"\} 1\n/);
+  });
+
+  test('a large one is whole', async (t) => {
+    const { port } = await serve(t, "exports.main = () => require('node:fs').createReadStream(process.execPath, { end: 9_999_999 });");
+    const { bytes } = await send(port);
+    const want = Buffer.alloc(10_000_000);
+    const file = fs.openSync(process.execPath);
+    fs.readSync(file, want);
+    fs.closeSync(file);
+    assert.ok(bytes.equals(want));
+  });
+
+  test('one whose time was up is ended', async (t) => {
+    const fn = await serve(t, `exports.main = async function* () {
+      try { await new Promise((done) => setTimeout(done, 600)); yield 'late'; yield 'later'; } finally { console.log('ended'); }
+    };`, { env: { FUNC_TIMEOUT: '0.3' } });
+    const ended = once(fn.child.stdout, 'data');
+    assert.equal((await send(fn.port)).status, 504);
+    assert.deepEqual(await ended, ['ended\n']);
   });
 
   test('one that nobody reads any more is ended', async (t) => {
