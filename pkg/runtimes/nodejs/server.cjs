@@ -180,7 +180,8 @@ class FunctionResponse extends http.ServerResponse {
   }
 
   type(type) {
-    return this.set('content-type', type.includes('/') ? type : (SHORT_TYPES[type.replace(/^\./, '')] ?? type));
+    const full = type.includes('/') ? type : (SHORT_TYPES[type.replace(/^\./, '')] ?? 'application/octet-stream');
+    return this.set('content-type', full.startsWith('text/') && !full.includes('charset') ? `${full}; charset=utf-8` : full);
   }
 
   json(value) {
@@ -210,9 +211,10 @@ class FunctionResponse extends http.ServerResponse {
 }
 
 const SHORT_TYPES = {
-  bin: 'application/octet-stream', css: 'text/css; charset=utf-8', csv: 'text/csv; charset=utf-8', html: 'text/html; charset=utf-8',
-  js: 'text/javascript; charset=utf-8', json: 'application/json', text: 'text/plain; charset=utf-8',
-  txt: 'text/plain; charset=utf-8', xml: 'application/xml',
+  css: 'text/css', csv: 'text/csv', gif: 'image/gif', htm: 'text/html', html: 'text/html', ico: 'image/x-icon', jpeg: 'image/jpeg',
+  jpg: 'image/jpeg', js: 'text/javascript', json: 'application/json', md: 'text/markdown', mjs: 'text/javascript', mp3: 'audio/mpeg',
+  mp4: 'video/mp4', pdf: 'application/pdf', png: 'image/png', svg: 'image/svg+xml', text: 'text/plain', txt: 'text/plain',
+  wasm: 'application/wasm', webp: 'image/webp', xml: 'application/xml', zip: 'application/zip',
 };
 
 /** An error whose status and message are meant for the caller. */
@@ -547,7 +549,7 @@ class FunctionEvent {
   }
 
   setResponseContentType(type) {
-    this.extensions.response.setHeader('content-type', type);
+    this.extensions.response.type(type);
   }
 
   setResponseStatus(status) {
@@ -584,6 +586,19 @@ class FunctionEvent {
       data,
     });
   }
+}
+
+// Functions take the methods from the event, as in main({ setResponseStatus }).
+for (const name of [
+  'setResponseHeader', 'setResponseContentType', 'setResponseStatus', 'resolveDataType', 'buildResponseCloudEvent', 'emitCloudEvent',
+  'publishCloudEvent',
+]) {
+  const method = FunctionEvent.prototype[name];
+  Object.defineProperty(FunctionEvent.prototype, name, {
+    get() {
+      return method.bind(this);
+    },
+  });
 }
 
 /** A CloudEvent as an object of its attributes and data. */
@@ -899,7 +914,7 @@ async function load() {
   }
 }
 
-/** Accepts exports.main, export default { main } and export default function. */
+/** Accepts exports.main, export default { main }, export default function and module.exports = function. */
 function findMain(exported) {
   const wanted = process.env.FUNC_HANDLER || 'main';
   for (const [owner, key] of [[exported, wanted], [exported?.default, wanted], [exported, 'default']]) {
@@ -908,6 +923,10 @@ function findMain(exported) {
       main = owner[key];
       return;
     }
+  }
+  if (typeof exported === 'function') {
+    main = exported;
+    return;
   }
   const names = Object.keys(exported ?? {}).filter((name) => name !== 'default' && name !== '__esModule');
   exit(

@@ -162,6 +162,8 @@ describe('how main is exported', () => {
     'byte order mark, CRLF': { source: '\ufeffexports.main = () =>\r\n  1;\r\n' },
     'byte order mark, ES module': { source: '\ufeffexport const main = () =>\r\n  1;\r\n' },
     '900 KiB, Unicode': { source: `// ${'größer, 大, 🚀. '.repeat(41_000)}\nexports.main = () => 1;` },
+    'a function': { source: 'module.exports = () => 1;' },
+    'a function that has main': { source: 'module.exports = () => 2; module.exports.main = () => 1;' },
     'transpiled ES module': { source: 'exports.__esModule = true; exports.default = { main: () => 1 };' },
   };
   for (const [name, { source, files }] of Object.entries(forms)) {
@@ -356,7 +358,26 @@ describe('event and context', () => {
       };`
     );
     const { status, headers, text } = await send(port);
-    assert.deepEqual([status, headers['x-a'], headers['content-type'], text], [202, '1', 'text/csv', 'a,b']);
+    assert.deepEqual([status, headers['x-a'], headers['content-type'], text], [202, '1', 'text/csv; charset=utf-8', 'a,b']);
+  });
+
+  test('the types that Express knows by short names', async (t) => {
+    const { port } = await serve(t, "exports.main = (event) => { event.setResponseContentType(event.data.type); return 'é'; };");
+    for (const [type, want] of [
+      ['html', 'text/html; charset=utf-8'], ['.png', 'image/png'], ['jpg', 'image/jpeg'], ['svg', 'image/svg+xml'], ['pdf', 'application/pdf'],
+      ['text/html', 'text/html; charset=utf-8'], ['text/csv; charset=latin1', 'text/csv; charset=latin1'], ['image/x-a', 'image/x-a'],
+      ['application/json', 'application/json'], ['nothing-known', 'application/octet-stream'],
+    ]) {
+      assert.equal((await send(port, json({ type }))).headers['content-type'], want);
+    }
+  });
+
+  test('the methods of the event may be taken from it', async (t) => {
+    const { port } = await serve(t, `exports.main = ({ setResponseStatus, setResponseHeader, buildResponseCloudEvent, data }) => {
+      setResponseStatus(201); setResponseHeader('x-a', '1'); return buildResponseCloudEvent('1', 't', data);
+    };`);
+    const got = await send(port, json('d'));
+    assert.deepEqual([got.status, got.headers['x-a'], JSON.parse(got.text).data], [201, '1', 'd']);
   });
 
   test('a status without a body stays', async (t) => {

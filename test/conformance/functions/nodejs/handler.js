@@ -47,7 +47,7 @@ const paths = {
   '/created': (event) => {
     event.setResponseStatus(201);
     event.setResponseHeader('x-a', '1');
-    event.setResponseContentType('text/csv');
+    event.setResponseContentType('text/csv; charset=utf-8');
     return 'a,b';
   },
   '/no-content': (event) => {

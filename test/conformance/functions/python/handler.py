@@ -43,7 +43,7 @@ def circular(event, context):
 def created(event, context):
     event.setResponseStatus(201)
     event.setResponseHeader("x-a", "1")
-    event.setResponseContentType("text/csv")
+    event.setResponseContentType("text/csv; charset=utf-8")
     return "a,b"
 
 
