@@ -632,11 +632,15 @@ async function publish(event, { traceparent, tracestate }) {
 
 function newEvent(request, response, body) {
   const event = new FunctionEvent(request, response);
-  const contentType = request.headers['content-type'];
-  if (contentType !== undefined && contentType.startsWith('application/cloudevents')) {
+  const { headers } = request;
+  const contentType = headers['content-type'];
+  if (body !== null && headers['content-encoding'] !== undefined) body = decompress(body, headers['content-encoding'].toLowerCase());
+  if (contentType !== undefined && contentType !== 'application/json' && /^application\/cloudevents/i.test(contentType)) {
     readStructured(event, mediaType(contentType), body);
   } else {
-    if (request.headers['ce-specversion'] !== undefined) readBinary(event, request.headers);
+    if (headers['ce-specversion'] !== undefined || (headers['ce-type'] !== undefined && headers['ce-source'] !== undefined)) {
+      readBinary(event, headers);
+    }
     event.data = parse(body, contentType);
   }
   request.body = event.data;
@@ -649,7 +653,8 @@ function readBinary(event, headers) {
     if (name.startsWith('ce-')) event[name] = decodeAttribute(headers[name]);
   }
   if (headers['content-type'] !== undefined) event['ce-datacontenttype'] = headers['content-type'];
-  requireAttributes(event);
+  // Older senders give a type and a source, and no version.
+  if (headers['ce-specversion'] !== undefined) requireAttributes(event);
 }
 
 /** CloudEvents, structured mode: attributes and data are one JSON object. */
@@ -659,9 +664,12 @@ function readStructured(event, type, body) {
   if (envelope === null || typeof envelope !== 'object' || Array.isArray(envelope)) {
     throw new StatusError(400, 'a CloudEvent must be a JSON object');
   }
-  const { data, data_base64: base64, ...attributes } = envelope;
+  const { data = {}, data_base64: base64, ...attributes } = envelope;
   for (const [name, value] of Object.entries(attributes)) event[`ce-${name}`] = value;
   event.data = base64 === undefined ? data : Buffer.from(String(base64), 'base64');
+  if (base64 !== undefined && String(base64).replace(/[^a-z\d+/=]/gi, '').length % 4 !== 0) {
+    throw new StatusError(400, 'data_base64 of the CloudEvent is not valid');
+  }
   requireAttributes(event);
 }
 
@@ -691,8 +699,35 @@ function parse(body, contentType) {
   if (contentType === 'application/json') return parseJSON(body);
   const type = mediaType(contentType);
   if (isJSON(type)) return parseJSON(body);
-  if (type === 'application/x-www-form-urlencoded') return parseQuery(body.toString());
-  return isText(type) ? body.toString() : body;
+  if (type === 'application/x-www-form-urlencoded') return parseQuery(textOf(body, contentType));
+  return isText(type) ? textOf(body, contentType) : body;
+}
+
+/** Decodes text in its charset. */
+function textOf(body, contentType) {
+  const charset = /;\s*charset=["']?([^\s"';]+)/i.exec(contentType)?.[1];
+  if (charset === undefined || /^utf-?8$/i.test(charset)) return body.toString();
+  let decoder;
+  try {
+    decoder = new TextDecoder(charset);
+  } catch {
+    throw new StatusError(415, `charset ${charset} is not supported`);
+  }
+  return decoder.decode(body);
+}
+
+/** Undoes a body's content-encoding, as far as the limit allows. */
+function decompress(body, encoding) {
+  if (encoding === 'identity' || body.length === 0) return body;
+  if (!/^((x-)?gzip|deflate)$/.test(encoding)) {
+    throw new StatusError(415, `content-encoding ${encoding} is not supported, gzip and deflate are`);
+  }
+  try {
+    return require('node:zlib').unzipSync(body, { maxOutputLength: bodyLimit });
+  } catch (error) {
+    if (error.code === 'ERR_BUFFER_TOO_LARGE') throw new StatusError(413, `request body is larger than ${bodyLimit} bytes`);
+    throw new StatusError(400, `request body is not ${encoding}: ${error.message}`);
+  }
 }
 
 function parseQuery(text) {
@@ -703,7 +738,9 @@ function parseJSON(body) {
   try {
     return JSON.parse(body);
   } catch (error) {
-    throw new StatusError(400, `request body is not valid JSON${placeInJSON(String(body), error)}: ${error.message}`);
+    const text = String(body);
+    if (text[0] === '\ufeff') return parseJSON(text.slice(1));
+    throw new StatusError(400, `request body is not valid JSON${placeInJSON(text, error)}: ${error.message}`);
   }
 }
 

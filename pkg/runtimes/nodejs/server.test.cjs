@@ -28,6 +28,7 @@ const net = require('node:net');
 const os = require('node:os');
 const path = require('node:path');
 const { after, describe, test } = require('node:test');
+const zlib = require('node:zlib');
 
 const SERVER = path.join(__dirname, 'server.cjs');
 const scratch = fs.mkdtempSync(path.join(os.tmpdir(), 'kiln-nodejs-'));
@@ -201,6 +202,9 @@ describe('event.data', () => {
     { type: undefined, body: 'plain', kind: 'string', data: 'plain' },
     { type: 'application/octet-stream', body: 'é', kind: 'buffer', data: [0xc3, 0xa9] },
     { type: 'image/png', body: 'A', kind: 'buffer', data: [65] },
+    { type: 'application/json', body: '\ufeff{"a":"\ufeff"}', kind: 'object', data: { a: '\ufeff' } },
+    { type: 'text/plain; charset=iso-8859-1', body: Buffer.from('é', 'latin1'), kind: 'string', data: 'é' },
+    { type: 'text/csv; header=absent; Charset="UTF-16LE"', body: Buffer.from('é', 'utf16le'), kind: 'string', data: 'é' },
   ];
   test('follows the content type', async (t) => {
     const { port } = await serve(t, echo);
@@ -208,6 +212,33 @@ describe('event.data', () => {
       const headers = type === undefined ? {} : { 'content-type': type };
       const got = JSON.parse((await send(port, { headers, body })).text);
       assert.deepEqual(got, { kind, data, same: true }, `${type}: ${body}`);
+    }
+  });
+
+  test('is not text in a charset that nobody knows', async (t) => {
+    const { port } = await serve(t, echo);
+    const got = await send(port, { headers: { 'content-type': 'text/plain; charset=klingon' }, body: 'x' });
+    assert.deepEqual([got.status, JSON.parse(got.text).message], [415, 'charset klingon is not supported']);
+  });
+
+  test('may come compressed, and counts by its size after that', async (t) => {
+    const { port } = await serve(t, echo);
+    const headers = { 'content-type': 'application/json' };
+    const post = (encoding, body) => send(port, { headers: { ...headers, 'content-encoding': encoding }, body });
+    for (const [encoding, body] of [
+      ['gzip', zlib.gzipSync('{"a":1}')], ['deflate', zlib.deflateSync('{"a":1}')], ['X-GZIP', zlib.gzipSync('{"a":1}')], ['identity', '{"a":1}'],
+    ]) {
+      assert.deepEqual(JSON.parse((await post(encoding, body)).text).data, { a: 1 }, encoding);
+    }
+    for (const [encoding, body, status, message] of [
+      ['gzip', '{"a":1}', 400, /^request body is not gzip: incorrect header check$/],
+      ['gzip', zlib.gzipSync('{"a":1}').subarray(0, -3), 400, /^request body is not gzip: unexpected end of file$/],
+      ['gzip', zlib.gzipSync(Buffer.alloc(2 ** 20 + 1)), 413, /^request body is larger than 1048576 bytes$/],
+      ['compress', 'x', 415, /^content-encoding compress is not supported, gzip and deflate are$/],
+    ]) {
+      const got = await post(encoding, body);
+      assert.equal(got.status, status);
+      assert.match(JSON.parse(got.text).message, message);
     }
   });
 
@@ -429,6 +460,22 @@ describe('CloudEvents', () => {
     assert.deepEqual(JSON.parse(bytes.text).data, { type: 'Buffer', data: [65] });
   });
 
+  test('binary mode without a version, as older senders do', async (t) => {
+    const { port } = await serve(t, echo);
+    const old = { 'ce-type': 't', 'ce-source': '/s', 'ce-eventtypeversion': 'v1' };
+    assert.deepEqual(JSON.parse((await send(port, { headers: old })).text), { ...old, data: {} });
+    const half = { 'ce-type': 't' };
+    assert.deepEqual(JSON.parse((await send(port, { headers: half })).text), { data: {} });
+  });
+
+  test('structured mode in capitals, and without data', async (t) => {
+    const { port } = await serve(t, echo);
+    const headers = { 'content-type': 'Application/CloudEvents+JSON' };
+    assert.deepEqual(JSON.parse((await send(port, { headers, body: JSON.stringify(envelope) })).text), { ...ce, data: {} });
+    const nothing = JSON.stringify({ ...envelope, data: null });
+    assert.deepEqual(JSON.parse((await send(port, { headers, body: nothing })).text), { ...ce, data: null });
+  });
+
   test('what is not a CloudEvent 1.0 is refused', async (t) => {
     const { port } = await serve(t, echo);
     const { 'ce-id': _, ...noID } = ce;
@@ -438,6 +485,7 @@ describe('CloudEvents', () => {
       [{ headers: { ...ce, 'ce-type': '' }, body: 'x' }, 400, 'the CloudEvent has no attribute "type"'],
       [{ headers: { ...ce, 'ce-specversion': '9' } }, 400, 'CloudEvents version "9" is not supported, 1.0 is'],
       [{ headers: structured, body: '{}' }, 400, 'the CloudEvent has no attribute "id"'],
+      [{ headers: structured, body: JSON.stringify({ ...envelope, data_base64: 'A' }) }, 400, 'data_base64 of the CloudEvent is not valid'],
       [{ headers: structured, body: '[]' }, 400, 'a CloudEvent must be a JSON object'],
       [{ headers: batch, body: '[]' }, 415, 'application/cloudevents-batch+json is not supported'],
     ];
@@ -819,6 +867,8 @@ describe('health', () => {
     const { port } = await serve(t, "exports.main = ({ extensions: { request } }) => `main ${request.method} ${request.url}`;");
     assert.deepEqual([(await send(port, { path: '/healthz' })).text], ['ok']);
     assert.equal((await send(port, { path: '/healthz', method: 'HEAD' })).status, 200);
+    assert.equal((await send(port, { path: '/healthz?x' })).text, 'main GET /healthz?x');
+    assert.equal((await send(port, { path: '/healthz', headers: { 'content-length': '0' } })).text, 'ok');
     assert.equal((await send(port, { path: '/healthz', body: '' })).text, 'main POST /healthz');
     assert.equal((await send(port, { path: '/healthz/deep' })).text, 'main GET /healthz/deep');
   });
