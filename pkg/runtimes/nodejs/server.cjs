@@ -73,6 +73,7 @@ let stop = () => process.exit(0);
 
 /** What OpenTelemetry's SDK wants done at the end. */
 let flushes = [];
+let instrumented = false; // by it
 
 let handler; // what handlerFile exports main on: the handler's `this`
 let main;
@@ -622,8 +623,8 @@ async function publish(event, { traceparent, tracestate }) {
   const { extensions } = JSON.parse(process.env.K_CE_OVERRIDES || '{}');
   const body = JSON.stringify({ ...event.toJSON(), ...extensions });
   const headers = { 'content-type': STRUCTURED_TYPE };
-  if (traceparent !== undefined) headers.traceparent = traceparent;
-  if (tracestate !== undefined) headers.tracestate = tracestate;
+  if (!instrumented && traceparent !== undefined) headers.traceparent = traceparent; // Else the SDK adds its own.
+  if (!instrumented && tracestate !== undefined) headers.tracestate = tracestate;
   const answer = await fetch(sink, { method: 'POST', headers, body, signal: AbortSignal.timeout(timeout * 1000) });
   await answer.arrayBuffer(); // Else its connection stays busy.
   if (!answer.ok) throw new Error(`the sink refused the event: ${answer.status} ${answer.statusText}`);
@@ -868,6 +869,7 @@ function loadTelemetry() {
   try {
     functionRequire('@opentelemetry/auto-instrumentations-node/register');
     functionRequire('http'); // It instruments what is loaded after it.
+    instrumented = true;
   } catch (error) {
     log('WARNING', `there are no traces: ${explain(error)}`);
   }

@@ -767,6 +767,22 @@ describe('OpenTelemetry', () => {
     assert.equal(fn.output.stdout, 'called\nanswered\nsent\n');
   });
 
+  test("publishing leaves the trace to the SDK, lest there are two", async (t) => {
+    const sink = http.createServer((request, response) => response.end());
+    t.after(() => sink.close());
+    await once(sink.listen(0), 'listening');
+    // As the instrumentation of fetch does it.
+    const register = `require('node:diagnostics_channel').subscribe('undici:request:create', ({ request }) => request.addHeader('traceparent', 'own'));`;
+    const source = "exports.main = async (event) => (await event.emitCloudEvent('t', '/s', 1)).status;";
+    const fn = await serve(t, source, {
+      files: { 'node_modules/@opentelemetry/auto-instrumentations-node/register.js': register }, env: { ...on, K_SINK: `http://127.0.0.1:${sink.address().port}/` },
+    });
+    const seen = once(sink, 'request');
+    await send(fn.port, { headers: { traceparent: '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01' } });
+    const [{ rawHeaders }] = await seen;
+    assert.deepEqual(rawHeaders.filter((_, i) => rawHeaders[i - 1] === 'traceparent'), ['own']);
+  });
+
   for (const [name, env] of [['not asked for', {}], ['disabled', { ...on, OTEL_SDK_DISABLED: 'true' }]]) {
     test(`${name}: it is not`, async (t) => {
       const fn = await serve(t, main, { files, env });
