@@ -52,6 +52,9 @@ const REQUEST_TIMEOUT_MS = 300_000;
 // How long the telemetry of the last requests may take to be sent.
 const FLUSH_MS = 5000;
 
+// How long requests may still take to be answered after an error that nobody caught.
+const LAST_ANSWERS_MS = 3000;
+
 // What a timer of node's can wait at most.
 const LONGEST_TIMEOUT_S = 2_147_483;
 
@@ -70,6 +73,10 @@ const unused = new Set();
 let draining = false;
 
 let stop = () => process.exit(0);
+
+/** Ends the process for an error that nobody caught; once it serves, it answers first what is in flight. */
+let crash = (reason, error) => exit(reason, error);
+let failure; // the reason to end, if that is one
 
 /** What OpenTelemetry's SDK wants done at the end. */
 let flushes = [];
@@ -880,9 +887,10 @@ function loadTelemetry() {
 
 /** Ends the process, when the SDK has sent what it still holds. */
 function leaveProcess() {
-  if (flushes.length === 0) process.exit(0);
-  setTimeout(() => process.exit(0), FLUSH_MS);
-  Promise.allSettled(flushes.map(async (flush) => flush('SIGTERM'))).then(() => process.exit(0));
+  const leave = () => (failure === undefined ? process.exit(0) : exit(failure));
+  if (flushes.length === 0) leave();
+  setTimeout(leave, FLUSH_MS);
+  Promise.allSettled(flushes.map(async (flush) => flush('SIGTERM'))).then(leave);
 }
 
 /** The tracer of the function's own OpenTelemetry, or one that does nothing. */
@@ -899,7 +907,7 @@ function findTracer() {
 
 async function start() {
   process.on('uncaughtException', (error, origin) => {
-    exit(describe(error, origin === 'unhandledRejection' ? 'unhandled rejection: ' : 'uncaught exception: '), error);
+    crash(describe(error, origin === 'unhandledRejection' ? 'unhandled rejection: ' : 'uncaught exception: '), error);
   });
   // As the first process of a container it gets no signal it does not ask for.
   process.on('SIGTERM', () => stop());
@@ -994,6 +1002,13 @@ function serve(port, metricsPort) {
     serveMetrics(metricsPort);
   });
   stop = () => drain(server);
+  crash = (reason, error) => {
+    log('CRITICAL', reason.split('\n', 1)[0], { stack: stackOf(error) });
+    if (failure !== undefined) return;
+    failure = reason;
+    setTimeout(() => exit(reason), LAST_ANSWERS_MS);
+    drain(server);
+  };
 }
 
 /**

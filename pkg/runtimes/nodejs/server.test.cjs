@@ -878,6 +878,42 @@ describe('errors', () => {
   }
 });
 
+describe('an error that nobody catches', () => {
+  const source = `let release; const released = new Promise((resolve) => (release = resolve));
+    exports.main = async ({ extensions: { request }, emitCloudEvent }) => {
+      if (request.path === '/emit') { emitCloudEvent('t', '/s', 1); return 'emitted'; }
+      if (request.path === '/release') release();
+      if (request.path === '/never') { console.log('never'); await new Promise(() => {}); }
+      console.log('waiting'); await released; return 'answered';
+    };`;
+
+  test('does not cut what is in flight', async (t) => {
+    const fn = await serve(t, source);
+    const inFlight = send(fn.port);
+    await once(fn.child.stdout, 'data');
+    const release = net.connect(fn.port).resume();
+    await once(release, 'connect');
+    release.write('GET /release HTTP/1.1\r\n');
+    await send(fn.port, { path: '/healthz' }); // The server has seen it once a later connection is answered.
+    assert.equal((await send(fn.port, { path: '/emit' })).text, 'emitted');
+    assert.match((await entry(fn, 'handler.js:3: unhandled rejection')).message, /K_SINK is not set/);
+    await assert.rejects(send(fn.port, { agent: false }), { code: 'ECONNREFUSED' });
+    release.write('Host: x\r\n\r\n');
+    assert.equal((await inFlight).text, 'answered');
+    assert.equal(await fn.closed, 1);
+    assert.match(fn.output.stderr, /\nhandler\.js:3: unhandled rejection: .*K_SINK is not set[^\n]*\n[^\n]*\n *\^\n$/);
+  });
+
+  test('does not wait for ever', async (t) => {
+    const fn = await serve(t, source);
+    const never = assert.rejects(send(fn.port, { path: '/never' }), { code: 'ECONNRESET' });
+    await once(fn.child.stdout, 'data');
+    await send(fn.port, { path: '/emit' });
+    await never;
+    assert.equal(await fn.closed, 1);
+  });
+});
+
 describe('health', () => {
   test('does not reach the function', async (t) => {
     const { port } = await serve(t, "exports.main = ({ extensions: { request } }) => `main ${request.method} ${request.url}`;");
