@@ -411,7 +411,9 @@ function reply(request, response, result, began) {
 }
 
 function isStream(value) {
-  return typeof value === 'object' && (value[Symbol.asyncIterator] !== undefined || typeof value.pipe === 'function');
+  if (typeof value !== 'object') return false;
+  if (value[Symbol.asyncIterator] !== undefined || typeof value.pipe === 'function') return true;
+  return typeof value.next === 'function' && value[Symbol.iterator] !== undefined;
 }
 
 /** Sends what a stream or an asynchronous iterator yields, piece by piece. Says whether the first one is still awaited. */

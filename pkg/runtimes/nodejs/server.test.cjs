@@ -568,6 +568,7 @@ describe('CloudEvents of the function', () => {
 
 describe('streams', () => {
   const forms = {
+    'a generator': "function* () { yield 'one '; yield Buffer.from('two'); }",
     'an asynchronous generator': "async function* () { yield 'one '; yield Buffer.from('two'); }",
     "node's stream": "() => require('node:stream').Readable.from(['one ', 'two'])",
     "a web stream": "() => new Response('one two').body",
