@@ -38,6 +38,12 @@ const paths = {
     yield 'one ';
     yield Buffer.from('two');
   },
+  '/stream-throws': async function* () {
+    throw Object.assign(new Error('no such thing'), { status: 404 });
+  },
+  '/stream-number': async function* () {
+    yield 1;
+  },
   '/circular': () => {
     const circle = {};
     circle.circle = circle;

@@ -34,6 +34,11 @@ def stream(event, context):
     return pieces()
 
 
+def stream_throws(event, context):
+    raise NotFound("no such thing")
+    yield
+
+
 def circular(event, context):
     circle = {}
     circle["circle"] = circle
@@ -91,6 +96,8 @@ PATHS = {
     "/nothing": lambda event, context: None,
     "/later": later,
     "/stream": stream,
+    "/stream-throws": stream_throws,
+    "/stream-number": lambda event, context: iter([1]),
     "/circular": circular,
     "/status": lambda event, context: event.setResponseStatus(202),
     "/created": created,
