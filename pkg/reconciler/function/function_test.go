@@ -1250,12 +1250,12 @@ func TestReconcileKeepsServing(t *testing.T) {
 		OtherTestData: map[string]any{ktesting.Unlisted: []runtime.Object{revisionOf(drifted, "greeter-00002"), revisionOf(svc1, "greeter-00001")}},
 		WantUpdates:   update(svc1),
 	}, {
-		Name:          "the template of the Service edited by hand, and Serving has another default by now: that is remembered",
-		Key:           key,
-		Objects:       buildingObjects(drifted),
-		OtherTestData: map[string]any{ktesting.Unlisted: []runtime.Object{revisionOf(svc1, "greeter-00001")}},
-		WithReactors:  []clientgotesting.ReactionFunc{answer("update", "services", defaulted)},
-		WantUpdates:   update(svc1),
+		Name:              "the template of the Service edited by hand, and Serving has another default by now: that is remembered",
+		Key:               key,
+		Objects:           buildingObjects(drifted),
+		OtherTestData:     map[string]any{ktesting.Unlisted: []runtime.Object{revisionOf(svc1, "greeter-00001")}},
+		WithReactors:      []clientgotesting.ReactionFunc{answer("update", "services", defaulted)},
+		WantUpdates:       update(svc1),
 		WantStatusUpdates: statusUpdate(remembered),
 	}, {
 		Name:          "Kiln has died after it wrote another template: that stays",

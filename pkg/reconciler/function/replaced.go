@@ -37,7 +37,9 @@ type replacedVersion struct {
 	resource string
 }
 
-func versionOf(fn *v1alpha1.Function) replacedVersion { return replacedVersion{fn.UID, fn.ResourceVersion} }
+func versionOf(fn *v1alpha1.Function) replacedVersion {
+	return replacedVersion{fn.UID, fn.ResourceVersion}
+}
 
 // note remembers that before is not there any more.
 func (r *replaced) note(before, after *v1alpha1.Function) {
