@@ -35,7 +35,7 @@ import (
 const (
 	// pinnedTag changes with the wrapper, the Dockerfile, or the way in which they
 	// are hashed: every Function is built anew.
-	pinnedTag = "35eade3a32d9b12fcda9e31dac4f610a"
+	pinnedTag = "ec3ae956027e087763f1a72ae8f9fcf9"
 
 	// pinnedTemplate changes with what Kiln writes into Services: every Function
 	// gets a new revision.

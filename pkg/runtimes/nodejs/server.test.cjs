@@ -898,7 +898,8 @@ describe('an error that nobody catches', () => {
     await send(fn.port, { path: '/healthz' }); // The server has seen it once a later connection is answered.
     assert.equal((await send(fn.port, { path: '/emit' })).text, 'emitted');
     assert.match((await entry(fn, 'handler.js:3: unhandled rejection')).message, /K_SINK is not set/);
-    await assert.rejects(send(fn.port, { agent: false }), { code: 'ECONNREFUSED' });
+    // One that has come just before the server stopped to listen is reset.
+    await assert.rejects(send(fn.port, { agent: false }), ({ code }) => code === 'ECONNREFUSED' || code === 'ECONNRESET');
     release.write('Host: x\r\n\r\n');
     assert.equal((await inFlight).text, 'answered');
     assert.equal(await fn.closed, 1);
