@@ -149,6 +149,11 @@ type running struct {
 	doubtful bool
 }
 
+// seen returns how a build counts that was seen.
+func (b Build) seen() running {
+	return running{function: b.Function, uid: b.UID, stalled: b.Stalled}
+}
+
 // New returns a Queue that lets nobody start until it is opened. It calls wake,
 // which must not wait, for each Function whose turn it is, and for each whose
 // place has become so much better that it is worth telling.
@@ -213,7 +218,9 @@ func (q *Queue) Open(waiting map[types.NamespacedName]Ticket, list func() ([]Bui
 			continue
 		}
 		// One that has ended since, and that no watch tells of, must not count for ever.
-		q.running[b.Name] = running{function: b.Function, uid: b.UID, stalled: b.Stalled, unseen: q.now()}
+		listed := b.seen()
+		listed.unseen = q.now()
+		q.running[b.Name] = listed
 	}
 	for function, ticket := range waiting {
 		q.enter(function, ticket)
@@ -357,7 +364,7 @@ func (q *Queue) See(b Build) {
 
 // see says whether there is news.
 func (q *Queue) see(b Build) bool {
-	now := running{function: b.Function, uid: b.UID, stalled: b.Stalled}
+	now := b.seen()
 	if was, ok := q.running[b.Name]; ok && was == now {
 		return false
 	}
@@ -538,9 +545,9 @@ func (q *Queue) places() iter.Seq2[*waiting, int] {
 	return func(yield func(*waiting, int) bool) {
 		lines, yielding := q.survey()
 		before := 0
-		for _, lines := range [][]surveyed{lines, yielding} {
-			next := firsts(lines, before)
-			for _, line := range lines {
+		for _, alike := range [][]surveyed{lines, yielding} {
+			next := firsts(alike, before)
+			for _, line := range alike {
 				for i, w := range line.line {
 					if !yield(w, next[line.running+i]) {
 						return
@@ -556,18 +563,18 @@ func (q *Queue) places() iter.Seq2[*waiting, int] {
 // firsts returns the place of the first one whose namespace has no build when it is
 // its turn, of the first whose has one, and so on: the fewest go first.
 func firsts(lines []surveyed, before int) []int {
-	var firsts []int
+	var places []int
 	for _, line := range lines {
-		firsts = append(firsts, make([]int, max(0, line.running+len(line.line)-len(firsts)))...)
+		places = append(places, make([]int, max(0, line.running+len(line.line)-len(places)))...)
 		for i := range line.line {
-			firsts[line.running+i]++
+			places[line.running+i]++
 		}
 	}
-	for running, n := range firsts {
-		firsts[running] = before
+	for running, n := range places {
+		places[running] = before
 		before += n
 	}
-	return firsts
+	return places
 }
 
 // place returns the number to tell to a Function that waits.
