@@ -338,6 +338,9 @@ func (d *daemon) clear(ctx context.Context) error {
 	if err := endAll(ctx, d.daemons); err != nil {
 		return err
 	}
+	if err := thawAll(); err != nil {
+		return err
+	}
 	for _, find := range []func() ([]int, error){d.shims, inCgroup} {
 		if err := killAll(ctx, find); err != nil {
 			return err

@@ -19,12 +19,17 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 )
 
 func TestPossible(t *testing.T) {
@@ -153,6 +158,45 @@ func TestEndAllKillsTheStubborn(t *testing.T) {
 	}
 	if err := endAll(t.Context(), find); err != nil {
 		t.Errorf("endAll() = %v", err)
+	}
+}
+
+func TestThaw(t *testing.T) {
+	root, file, frozen, thawed := "/sys/fs/cgroup/freezer", "freezer.state", "FROZEN", "THAWED"
+	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
+		root, file, frozen, thawed = "/sys/fs/cgroup", "cgroup.freeze", "1", "0"
+	}
+	group := fmt.Sprintf("%s/kiln-test-%d", root, os.Getpid())
+	write := func(file, value string) error { return os.WriteFile(filepath.Join(group, file), []byte(value), 0) }
+	if err := os.Mkdir(group, 0o755); err != nil {
+		t.Skip("no control group may be made here: ", err)
+	}
+	cmd := exec.Command("sleep", "60")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	t.Cleanup(func() {
+		_ = write(file, thawed)
+		_ = cmd.Process.Kill()
+		// The kernel may take a moment to see that the process has left.
+		for deadline := time.Now().Add(endTimeout); syscall.Rmdir(group) != nil && time.Now().Before(deadline); time.Sleep(poll) {
+		}
+	})
+	if err := errors.Join(write("cgroup.procs", strconv.Itoa(cmd.Process.Pid)), write(file, frozen)); err != nil {
+		t.Fatal(err)
+	}
+	if err := thaw(group); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-ended:
+	case <-time.After(endTimeout):
+		t.Error("the process was killed, and has not ended: it is frozen")
 	}
 }
 

@@ -163,6 +163,39 @@ func cgroupTree() ([]string, error) {
 	return tree, nil
 }
 
+// thawAll lets go on what is frozen in our control groups: a signal does not end it, and
+// containerd, killed in the wrong moment, leaves what it was about to start so.
+func thawAll() error {
+	tree, err := cgroupTree()
+	if err != nil {
+		return err
+	}
+	for _, dir := range tree {
+		if err := thaw(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// thaw lets go on what is frozen in a control group of either version, if it is there.
+func thaw(dir string) error {
+	for name, state := range map[string]string{"freezer.state": "THAWED", "cgroup.freeze": "0"} {
+		file, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY, 0)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			_, err = file.WriteString(state)
+			err = errors.Join(err, file.Close())
+		}
+		if err != nil && !errors.Is(err, syscall.ENODEV) {
+			return fmt.Errorf("failed to thaw control group: %w", err)
+		}
+	}
+	return nil
+}
+
 // inCgroup returns the processes of all containers: those in our control groups.
 func inCgroup() ([]int, error) {
 	tree, err := cgroupTree()
