@@ -24,16 +24,36 @@ import (
 )
 
 // New returns the order in which keys leave a work queue: one of each namespace in
-// turn, and those of a namespace as they came.
-func New() workqueue.Queue[types.NamespacedName] {
-	return &turns{waiting: map[string][]types.NamespacedName{}}
+// turn, and of a namespace those that first is true of, then the others, as they came.
+// It is asked when a key comes, while the queue is locked: it must be quick, and not use
+// the queue. Without it all are others.
+func New(first func(types.NamespacedName) bool) workqueue.Queue[types.NamespacedName] {
+	return &turns{first: first, waiting: map[string]*line{}}
 }
 
 type turns struct {
-	waiting map[string][]types.NamespacedName
+	first   func(types.NamespacedName) bool
+	waiting map[string]*line
 	// next has the namespaces that wait, the one whose turn it is first.
 	next []string
 	len  int
+}
+
+// line has the keys of a namespace that wait.
+type line struct {
+	first, others []types.NamespacedName
+}
+
+func (l *line) len() int { return len(l.first) + len(l.others) }
+
+func (l *line) pop() types.NamespacedName {
+	from := &l.first
+	if len(*from) == 0 {
+		from = &l.others
+	}
+	key := (*from)[0]
+	*from = (*from)[1:]
+	return key
 }
 
 // Touch implements workqueue.Queue: who asks again keeps its place.
@@ -41,10 +61,17 @@ func (*turns) Touch(types.NamespacedName) {}
 
 // Push implements workqueue.Queue.
 func (t *turns) Push(key types.NamespacedName) {
-	if len(t.waiting[key.Namespace]) == 0 {
+	waiting, ok := t.waiting[key.Namespace]
+	if !ok {
+		waiting = &line{}
+		t.waiting[key.Namespace] = waiting
 		t.next = append(t.next, key.Namespace)
 	}
-	t.waiting[key.Namespace] = append(t.waiting[key.Namespace], key)
+	if t.first != nil && t.first(key) {
+		waiting.first = append(waiting.first, key)
+	} else {
+		waiting.others = append(waiting.others, key)
+	}
 	t.len++
 }
 
@@ -54,14 +81,14 @@ func (t *turns) Len() int { return t.len }
 // Pop implements workqueue.Queue.
 func (t *turns) Pop() types.NamespacedName {
 	namespace := t.next[0]
-	keys := t.waiting[namespace]
+	waiting := t.waiting[namespace]
 	t.next = t.next[1:]
-	if len(keys) > 1 {
-		t.waiting[namespace] = keys[1:]
+	key := waiting.pop()
+	if waiting.len() > 0 {
 		t.next = append(t.next, namespace)
 	} else {
 		delete(t.waiting, namespace)
 	}
 	t.len--
-	return keys[0]
+	return key
 }

@@ -28,7 +28,8 @@ import (
 )
 
 func TestTurns(t *testing.T) {
-	queue := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[types.NamespacedName]{Queue: turns.New()})
+	begun := func(key types.NamespacedName) bool { return key.Name == "begun" }
+	queue := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[types.NamespacedName]{Queue: turns.New(begun)})
 	add := func(namespace string, names ...string) {
 		for _, name := range names {
 			queue.Add(types.NamespacedName{Namespace: namespace, Name: name})
@@ -48,8 +49,11 @@ func TestTurns(t *testing.T) {
 	// Who comes later waits for one of each other namespace.
 	add("c", "1")
 	add("b", "3")
-	take(5)
-	want := []string{"a/1", "b/1", "a/2", "b/2", "a/3", "c/1", "b/3", "a/4"}
+	// What has begun goes before what has not, in its own namespace.
+	add("a", "begun")
+	add("c", "begun")
+	take(7)
+	want := []string{"a/1", "b/1", "a/2", "b/2", "a/begun", "c/begun", "b/3", "a/3", "c/1", "a/4"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the order (-want, +got):\n%s", diff)
 	}

@@ -24,6 +24,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 
@@ -31,11 +32,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
 
+	"github.com/kiln-dev/kiln/pkg/apis/serverless"
+	"github.com/kiln-dev/kiln/pkg/builds"
 	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
 )
 
-// digestKey is the only key of the data of a ConfigMap in the cache, where its
-// value stands for all that there was. No ConfigMap of the API server can have it.
+// digestKey is the label of a ConfigMap in the cache whose value stands for all its
+// content: a map of its own would take more than the rest of a ConfigMap. None of the
+// API server can have it.
 const digestKey = ""
 
 // withoutContent keeps of a ConfigMap a digest in place of its content, which is
@@ -46,15 +50,20 @@ func withoutContent(obj any) (any, error) {
 	if !ok {
 		return obj, nil
 	}
-	cm.ManagedFields = nil
-	cm.Data, cm.BinaryData = map[string]string{digestKey: digestOfContent(cm)}, nil
+	digest := digestOfContent(cm)
+	shareMeta(&cm.ObjectMeta)
+	if cm.Labels == nil {
+		cm.Labels = map[string]string{}
+	}
+	cm.Labels[digestKey] = digest
+	cm.Data, cm.BinaryData = nil, nil
 	return cm, nil
 }
 
 // digestOfContent returns a digest of the content of a ConfigMap, as it is in the
 // cache or as the API server has it.
 func digestOfContent(cm *corev1.ConfigMap) string {
-	if digest, ok := cm.Data[digestKey]; ok {
+	if digest, ok := cm.Labels[digestKey]; ok {
 		return digest
 	}
 	hash := sha256.New()
@@ -70,33 +79,80 @@ func digestOfContent(cm *corev1.ConfigMap) string {
 
 // withoutTemplate keeps of a Service a hash in place of its revision template.
 func withoutTemplate(obj any) (any, error) {
-	if svc, ok := obj.(*servingv1.Service); ok {
-		resources.ShortenTemplate(svc)
+	svc, ok := obj.(*servingv1.Service)
+	if !ok {
+		return obj, nil
 	}
-	return withoutManagedFields(obj)
+	resources.ShortenTemplate(svc)
+	shareMeta(&svc.ObjectMeta)
+	shareStatus(&svc.Status.Status)
+	shareURL(svc.Status.URL, svc.Status.Address)
+	return svc, nil
 }
 
-// withoutTask keeps of a TaskRun how it fares, and the volumes of Secrets, which its
-// pod may wait for: what it does is in it twice, and Kiln has written it. Of its steps
-// it keeps which have failed, and where their logs are.
+// withoutTask keeps of a TaskRun how it fares, what it tells of the build, and, until it
+// has ended, the volumes of Secrets, which its pod may wait for: what it does is in it
+// twice, and Kiln has written it.
 func withoutTask(obj any) (any, error) {
 	tr, ok := obj.(*pipelinev1.TaskRun)
 	if !ok {
 		return obj, nil
 	}
-	tr.ManagedFields = nil
-	if task := tr.Spec.TaskSpec; task != nil {
-		secrets := slices.DeleteFunc(task.Volumes, func(v corev1.Volume) bool { return v.Secret == nil })
+	maps.DeleteFunc(tr.Annotations, func(key, _ string) bool { return !tellsOfBuild(key) })
+	shareMeta(&tr.ObjectMeta)
+	shareStatus(&tr.Status.Status)
+	var secrets []corev1.Volume
+	if task := tr.Spec.TaskSpec; task != nil && !stateOf(tr).Ended() {
+		secrets = slices.DeleteFunc(task.Volumes, func(v corev1.Volume) bool { return v.Secret == nil })
+	}
+	tr.Spec = pipelinev1.TaskRunSpec{}
+	if len(secrets) > 0 {
 		tr.Spec.TaskSpec = &pipelinev1.TaskSpec{Volumes: slices.Clone(secrets)}
 	}
-	for i, step := range tr.Status.Steps {
-		tr.Status.Steps[i] = pipelinev1.StepState{Name: step.Name, Container: step.Container}
-		if step.Terminated != nil {
-			tr.Status.Steps[i].Terminated = &corev1.ContainerStateTerminated{ExitCode: step.Terminated.ExitCode}
+	tr.Status.TaskRunStatusFields = pipelinev1.TaskRunStatusFields{
+		PodName:        tr.Status.PodName,
+		CompletionTime: tr.Status.CompletionTime,
+		Steps:          tellingSteps(tr),
+		Results:        tellingResults(tr.Status.Results),
+	}
+	return tr, nil
+}
+
+// tellsOfBuild says whether an annotation does. The environment of a build is for its
+// pod only.
+func tellsOfBuild(key string) bool {
+	return strings.HasPrefix(key, serverless.GroupName+"/") && key != serverless.BuildEnvAnnotationKey
+}
+
+// tellingSteps returns of the TaskRun's steps which have failed, and where their logs
+// are. Of one that has succeeded only the installation has a log that is read.
+func tellingSteps(tr *pipelinev1.TaskRun) []pipelinev1.StepState {
+	var kept []pipelinev1.StepState
+	for _, step := range tr.Status.Steps {
+		if stateOf(tr) == builds.Succeeded && step.Name != resources.InstallStepName {
+			continue
+		}
+		shareText(&step.Name, &step.Container)
+		state := pipelinev1.StepState{Name: step.Name, Container: step.Container}
+		if step.Terminated != nil && step.Terminated.ExitCode != 0 {
+			state.Terminated = &corev1.ContainerStateTerminated{ExitCode: step.Terminated.ExitCode}
+		}
+		kept = append(kept, state)
+	}
+	return kept
+}
+
+// tellingResults returns which image a TaskRun has built, and of which source.
+func tellingResults(results []pipelinev1.TaskRunResult) []pipelinev1.TaskRunResult {
+	var kept []pipelinev1.TaskRunResult
+	for _, result := range results {
+		if result.Name == resources.ImageDigestResult || result.Name == resources.SourceResult {
+			shareText(&result.Name)
+			shareText(&result.Type)
+			kept = append(kept, result)
 		}
 	}
-	tr.Status.TaskSpec, tr.Status.Provenance = nil, nil
-	return tr, nil
+	return kept
 }
 
 // readWriter gets and updates the objects of one kind.

@@ -33,6 +33,7 @@ import (
 	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
 	servinglisters "knative.dev/serving/pkg/client/listers/serving/v1"
 
+	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/builds"
 	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
 )
@@ -59,6 +60,14 @@ type cachedServices struct{ servinglisters.ServiceLister }
 // Services implements servinglisters.ServiceLister.
 func (c cachedServices) Services(namespace string) servinglisters.ServiceNamespaceLister {
 	return cachedNamespace[*servingv1.Service]{c.ServiceLister.Services(namespace), withoutTemplate}
+}
+
+// cachedPods lists pods as the controller's cache has them.
+type cachedPods struct{ corev1listers.PodLister }
+
+// Pods implements corev1listers.PodLister.
+func (c cachedPods) Pods(namespace string) corev1listers.PodNamespaceLister {
+	return cachedNamespace[*corev1.Pod]{c.PodLister.Pods(namespace), withoutPodSpec}
 }
 
 // cachedNamespace lists the objects of a namespace as a cache of that transform
@@ -140,6 +149,37 @@ func TestWithoutTaskSteps(t *testing.T) {
 		if step.ImageID != "" || step.Terminated != nil && (step.Terminated.Message != "" || step.Terminated.ContainerID != "") {
 			t.Errorf("of step %s is kept: %+v", step.Name, step)
 		}
+	}
+}
+
+// TestWithoutTaskEnded wants of a TaskRun that has succeeded to be kept what it tells of
+// its build, and nothing else that others have, or may have, put into it.
+func TestWithoutTaskEnded(t *testing.T) {
+	live := endedTaskRun(function(withBuildEnv("TOKEN", "x")))
+	live.Annotations[serverless.BuildEnvAnnotationKey] = "TOKEN=x"
+	live.Status.Steps = []pipelinev1.StepState{{Name: resources.InstallStepName, Container: "step-install"}, {Name: resources.PushStepName}}
+	kept := cached(live, withoutTask)
+	if diff := cmp.Diff(cached(kept, withoutTask), kept); diff != "" {
+		t.Errorf("what is kept changes when it is kept again (-want, +got): %s", diff)
+	}
+	if diff := cmp.Diff(pipelinev1.TaskRunSpec{}, kept.Spec); diff != "" {
+		t.Errorf("of what it does is kept (-want, +got): %s", diff)
+	}
+	if diff := cmp.Diff(live.Status.Steps[:1], kept.Status.Steps); diff != "" {
+		t.Errorf("steps (-want, +got): %s", diff)
+	}
+	for key := range kept.Annotations {
+		if !strings.HasPrefix(key, serverless.GroupName) || key == serverless.BuildEnvAnnotationKey {
+			t.Errorf("annotation %s is kept", key)
+		}
+	}
+	fn := function()
+	if diff := cmp.Diff(buildsOf(fn, []*pipelinev1.TaskRun{live}), buildsOf(fn, []*pipelinev1.TaskRun{kept})); diff != "" {
+		t.Errorf("what it tells of the build (-want, +got): %s", diff)
+	}
+	want, _ := digestOf(live)
+	if got, err := digestOf(kept); got != want || err != nil {
+		t.Errorf("digest = %s, %v; want %s", got, err, want)
 	}
 }
 

@@ -87,7 +87,7 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 	}
 	var fair *fairQueue
 	impl := functionreconciler.NewImpl(ctx, r, func(impl *controller.Impl) controller.Options {
-		fair = newFairQueue(impl.EnqueueKey)
+		fair = newFairQueue(isBegun(functions.Lister()), impl.EnqueueKey)
 		r.queue = queue.New(queue.Limits{Cluster: 1}, fair.Add)
 		store := config.NewStore(logger.Named("config-store"), setLimits(r.queue), func(string, any) {
 			for _, fn := range functions.Informer().GetStore().List() {
@@ -162,21 +162,22 @@ func watch(ctx context.Context, informer cache.SharedIndexInformer, transform ca
 	}
 }
 
-// withoutManagedFields drops what nothing here reads, and what is large.
-func withoutManagedFields(obj any) (any, error) {
-	if o, ok := obj.(metav1.Object); ok {
-		o.SetManagedFields(nil)
-	}
-	return obj, nil
-}
-
-// withoutApplied drops, too, what kubectl apply notes, which has the source once
-// more. Of a Function nothing is written back but its status.
+// withoutApplied drops what kubectl apply notes, which has the source once more. Of a
+// Function nothing is written back but its status.
 func withoutApplied(obj any) (any, error) {
-	if fn, ok := obj.(*v1alpha1.Function); ok {
-		delete(fn.Annotations, corev1.LastAppliedConfigAnnotation)
+	fn, ok := obj.(*v1alpha1.Function)
+	if !ok {
+		return obj, nil
 	}
-	return withoutManagedFields(obj)
+	delete(fn.Annotations, corev1.LastAppliedConfigAnnotation)
+	shareMeta(&fn.ObjectMeta)
+	shareText(&fn.Spec.Runtime)
+	shareText(&fn.Spec.Visibility)
+	shareResources(&fn.Spec.Resources)
+	shareStatus(&fn.Status.Status)
+	shareText(&fn.Status.Phase)
+	shareURL(fn.Status.URL, fn.Status.Address)
+	return fn, nil
 }
 
 // enqueueFunctionOf finds the Function of a child by the name of its owner, not

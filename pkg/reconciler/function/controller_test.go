@@ -43,6 +43,7 @@ import (
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	fakekilnclient "github.com/kiln-dev/kiln/pkg/client/injection/client/fake"
 
 	// Register the fakes of what the controller is made of.
@@ -163,14 +164,20 @@ func TestNewController(t *testing.T) {
 
 func TestWithoutManagedFields(t *testing.T) {
 	managed := []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
-	for _, obj := range []metav1.Object{&corev1.ConfigMap{}, &pipelinev1.TaskRun{}, &servingv1.Service{}} {
-		obj.SetManagedFields(managed)
-		got, err := withoutManagedFields(obj)
+	for _, test := range []struct {
+		object    metav1.Object
+		transform cache.TransformFunc
+	}{
+		{&v1alpha1.Function{}, withoutApplied}, {&corev1.ConfigMap{}, withoutContent}, {&pipelinev1.TaskRun{}, withoutTask},
+		{&servingv1.Service{}, withoutTemplate}, {&corev1.Pod{}, withoutPodSpec},
+	} {
+		test.object.SetManagedFields(managed)
+		got, err := test.transform(test.object)
 		if err != nil {
-			t.Fatalf("withoutManagedFields(%T) = %v", obj, err)
+			t.Fatalf("%T: %v", test.object, err)
 		}
-		if got != obj || obj.GetManagedFields() != nil {
-			t.Errorf("withoutManagedFields(%T) keeps %v", obj, obj.GetManagedFields())
+		if kept := got.(metav1.Object).GetManagedFields(); kept != nil {
+			t.Errorf("%T keeps %v", test.object, kept)
 		}
 	}
 }

@@ -27,6 +27,8 @@ import (
 	"knative.dev/pkg/controller"
 	pkgreconciler "knative.dev/pkg/reconciler"
 
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	listers "github.com/kiln-dev/kiln/pkg/client/listers/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/turns"
 )
 
@@ -52,9 +54,9 @@ type fairQueue struct {
 }
 
 // newFairQueue returns a queue that hands nothing on before start. Its leader is to be
-// set by then.
-func newFairQueue(enqueue func(types.NamespacedName)) *fairQueue {
-	waiting := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[types.NamespacedName]{Name: fairQueueName, Queue: turns.New()})
+// set by then. Of a namespace's Functions those that have begun go first.
+func newFairQueue(begun func(types.NamespacedName) bool, enqueue func(types.NamespacedName)) *fairQueue {
+	waiting := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[types.NamespacedName]{Name: fairQueueName, Queue: turns.New(begun)})
 	return &fairQueue{
 		keys: workqueue.NewTypedRateLimitingQueueWithConfig(turns.NewRetries(), workqueue.TypedRateLimitingQueueConfig[types.NamespacedName]{
 			DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[types.NamespacedName]{
@@ -63,6 +65,16 @@ func newFairQueue(enqueue func(types.NamespacedName)) *fairQueue {
 		}),
 		enqueue: enqueue,
 		handed:  map[types.NamespacedName]chan struct{}{},
+	}
+}
+
+// isBegun tells which Functions are being built or deployed. Of 5,000 that were applied
+// at once, the first is ready before the last has begun, and a build that has ended
+// makes room for the next one at once.
+func isBegun(lister listers.FunctionLister) func(types.NamespacedName) bool {
+	return func(key types.NamespacedName) bool {
+		fn, err := lister.Functions(key.Namespace).Get(key.Name)
+		return err == nil && (fn.Status.Phase == v1alpha1.FunctionBuilding || fn.Status.Phase == v1alpha1.FunctionDeploying)
 	}
 }
 

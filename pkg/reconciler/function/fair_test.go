@@ -31,11 +31,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"knative.dev/pkg/controller"
 	"knative.dev/pkg/logging"
 	logtesting "knative.dev/pkg/logging/testing"
 	pkgreconciler "knative.dev/pkg/reconciler"
+
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	listers "github.com/kiln-dev/kiln/pkg/client/listers/serverless/v1alpha1"
 )
 
 // worker is a reconciler with one worker, whose every step the test takes, and the
@@ -49,7 +53,7 @@ type worker struct {
 func startWorker(t *testing.T) *worker {
 	t.Helper()
 	w := &worker{keys: workqueue.NewTyped[types.NamespacedName](), errs: map[string]error{}}
-	w.fair = newFairQueue(w.keys.Add)
+	w.fair = newFairQueue(nil, w.keys.Add)
 	w.fair.leader = w
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
@@ -153,7 +157,7 @@ func startWatched(t *testing.T) (*watched, *controller.Impl) {
 	ctx, cancel := context.WithCancel(logtesting.TestContextWithLogger(t))
 	w := &watched{ctx: ctx, begins: make(chan string), ends: make(chan error)}
 	impl := controller.NewContext(ctx, nil, controller.ControllerOptions{Logger: logging.FromContext(ctx), Concurrency: 1})
-	w.fair = newFairQueue(impl.EnqueueKey)
+	w.fair = newFairQueue(nil, impl.EnqueueKey)
 	w.fair.leader, impl.Reconciler = w, w.fair
 	w.fair.start(ctx, 1)
 	var running sync.WaitGroup
@@ -241,6 +245,35 @@ func TestFairQueuePromote(t *testing.T) {
 		t.Error(err)
 	}
 	if diff := cmp.Diff([]string{"a/1", "b/1"}, w.work(t, 2)); diff != "" {
+		t.Errorf("the order (-want, +got):\n%s", diff)
+	}
+}
+
+func TestBegunGoesFirst(t *testing.T) {
+	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	add := func(name string, phase v1alpha1.FunctionPhase) types.NamespacedName {
+		fn := function()
+		fn.Name, fn.Status.Phase = name, phase
+		if err := indexer.Add(fn); err != nil {
+			t.Fatal(err)
+		}
+		return keyOf(fn)
+	}
+	queue := newFairQueue(isBegun(listers.NewFunctionLister(indexer)), nil)
+	for _, key := range []types.NamespacedName{
+		add("new", ""), add("running", v1alpha1.FunctionRunning), add("failed", v1alpha1.FunctionFailed),
+		add("building", v1alpha1.FunctionBuilding), {Namespace: function().Namespace, Name: "deleted"},
+		add("deploying", v1alpha1.FunctionDeploying),
+	} {
+		queue.Add(key)
+	}
+	var got []string
+	for queue.keys.Len() > 0 {
+		key, _ := queue.keys.Get()
+		got = append(got, key.Name)
+	}
+	want := []string{"building", "deploying", "new", "running", "failed", "deleted"}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the order (-want, +got):\n%s", diff)
 	}
 }

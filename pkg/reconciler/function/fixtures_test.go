@@ -243,7 +243,7 @@ func factory() rtesting.Factory {
 			queue: turns,
 			kiln:  w.Kiln, kube: w.Kube, tekton: w.Tekton, serving: w.Serving,
 			configMapLister: cachedConfigMaps{w.ConfigMapLister}, taskRunLister: cachedTaskRuns{w.TaskRunLister}, serviceLister: cachedServices{w.ServiceLister},
-			podLister: w.PodLister, mountEventLister: w.EventLister,
+			podLister: cachedPods{w.PodLister}, mountEventLister: w.EventLister,
 			logs:     fakeLogs(log),
 			secrets:  fakeSecrets{w.Row.OtherTestData[secretKey]},
 			lookups:  newFakeLookups(registry),

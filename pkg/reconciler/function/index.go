@@ -44,14 +44,19 @@ func indexed(ctx context.Context, informer cache.SharedIndexInformer) cache.Inde
 	return informer.GetIndexer()
 }
 
-// functionOf returns the UID of the Function that an object was created for.
+// functionOf returns of the UID of the Function that an object was created for as much
+// as it takes to leave few to choose from. An entry of each Function would take more
+// memory than it saves time.
 func functionOf(obj any) ([]string, error) {
 	o, ok := obj.(metav1.Object)
 	if !ok {
 		return nil, nil
 	}
-	return []string{o.GetLabels()[serverless.FunctionUIDLabelKey]}, nil
+	return []string{beginOf(o.GetLabels()[serverless.FunctionUIDLabelKey])}, nil
 }
+
+// beginOf returns the first two characters of a UID, which is random: one of 256.
+func beginOf(uid string) string { return uid[:min(len(uid), 2)] }
 
 // indexedNamespace lists objects of a namespace by the index where the selector
 // names a Function, and else as all do.
@@ -73,7 +78,7 @@ func (l indexedNamespace[T]) List(selector labels.Selector) ([]T, error) {
 	if !ok {
 		return l.namespaceLister.List(selector)
 	}
-	found, err := l.indexer.ByIndex(functionIndex, uid)
+	found, err := l.indexer.ByIndex(functionIndex, beginOf(uid))
 	if err != nil {
 		return nil, err
 	}

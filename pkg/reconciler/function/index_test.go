@@ -44,7 +44,7 @@ func (u *uncounted) List(labels.Selector) ([]*corev1.ConfigMap, error) {
 func TestListIndexed(t *testing.T) {
 	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{functionIndex: functionOf})
 	for _, cm := range []struct{ namespace, name, uid string }{
-		{"ns", "mine", "a"}, {"ns", "theirs", "b"}, {"elsewhere", "mine", "a"}, {"ns", "nobodys", ""},
+		{"ns", "mine", "a"}, {"ns", "theirs", "b"}, {"ns", "alike", "uid-2"}, {"ns", "same", "uid-1"}, {"elsewhere", "mine", "a"}, {"ns", "nobodys", ""},
 	} {
 		err := indexer.Add(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 			Namespace: cm.namespace, Name: cm.name, Labels: map[string]string{serverless.FunctionUIDLabelKey: cm.uid, "color": "red"},
@@ -63,6 +63,7 @@ func TestListIndexed(t *testing.T) {
 		{selector: mine + ",color=red", want: []string{"mine"}},
 		{selector: mine + ",color=blue"},
 		{selector: serverless.FunctionUIDLabelKey + "=c"},
+		{selector: serverless.FunctionUIDLabelKey + "=uid-1", want: []string{"same"}},
 		{selector: "color=red", asked: 1},
 	} {
 		selector, err := labels.Parse(test.selector)

@@ -18,11 +18,13 @@ package function
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"knative.dev/pkg/kmap"
 	"knative.dev/pkg/kmeta"
 	"knative.dev/serving/pkg/apis/serving"
 
@@ -120,22 +122,48 @@ func podsOf(fn *v1alpha1.Function, revision string) labels.Selector {
 	})
 }
 
-// withoutPodSpec keeps of a pod what tells of trouble, since there are many.
+// withoutPodSpec keeps of a pod what tells of trouble, since there are many. What becomes
+// of the containers of a build is told by its TaskRun.
 func withoutPodSpec(obj any) (any, error) {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {
 		return obj, nil
 	}
-	return &corev1.Pod{
+	kept := &corev1.Pod{
 		TypeMeta: pod.TypeMeta,
 		ObjectMeta: metav1.ObjectMeta{
 			Name:              pod.Name,
 			Namespace:         pod.Namespace,
 			UID:               pod.UID,
 			ResourceVersion:   pod.ResourceVersion,
-			Labels:            pod.Labels,
+			Labels:            kmap.Filter(pod.Labels, func(key string) bool { return !slices.Contains(podLabels, key) }),
 			DeletionTimestamp: pod.DeletionTimestamp,
 		},
-		Status: corev1.PodStatus{Conditions: pod.Status.Conditions, ContainerStatuses: pod.Status.ContainerStatuses},
-	}, nil
+	}
+	shareMeta(&kept.ObjectMeta)
+	for _, condition := range pod.Status.Conditions {
+		if slices.Contains(podConditions, condition.Type) {
+			shareText(&condition.Type)
+			shareText(&condition.Status)
+			shareText(&condition.Reason)
+			kept.Status.Conditions = append(kept.Status.Conditions, condition)
+		}
+	}
+	if kept.Labels[serving.RevisionLabelKey] == "" {
+		return kept, nil
+	}
+	for i := range pod.Status.ContainerStatuses {
+		status := &pod.Status.ContainerStatuses[i]
+		shareText(&status.Name)
+		kept.Status.ContainerStatuses = append(kept.Status.ContainerStatuses, corev1.ContainerStatus{
+			Name: status.Name, State: status.State, LastTerminationState: status.LastTerminationState, RestartCount: status.RestartCount,
+		})
+	}
+	return kept, nil
 }
+
+// The labels and conditions of pods that are looked at.
+var (
+	podLabels     = []string{serverless.FunctionNameLabelKey, serverless.FunctionUIDLabelKey, serving.RevisionLabelKey}
+	podConditions = []corev1.PodConditionType{corev1.PodReady, corev1.PodScheduled, corev1.DisruptionTarget}
+)

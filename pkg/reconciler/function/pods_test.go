@@ -97,6 +97,9 @@ func TestWithoutPodSpec(t *testing.T) {
 	full.Annotations = map[string]string{"a": "b"}
 	full.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet"}}
 	full.Spec.Containers = []corev1.Container{{Name: "function"}}
+	full.Labels["pod-template-hash"] = "x"
+	full.Status.Conditions = append(full.Status.Conditions, corev1.PodCondition{Type: corev1.PodInitialized})
+	full.Status.ContainerStatuses[0].Image = "image"
 	full.Status.PodIP = "10.0.0.1"
 	got, err := withoutPodSpec(full)
 	if err != nil {
@@ -108,5 +111,22 @@ func TestWithoutPodSpec(t *testing.T) {
 	other := &corev1.ConfigMap{}
 	if got, err := withoutPodSpec(other); err != nil || got != other {
 		t.Errorf("withoutPodSpec(ConfigMap) = %v, %v", got, err)
+	}
+}
+
+// TestWithoutPodSpecOfBuild wants of the pod of a build to be kept whether it was taken
+// away, and no more.
+func TestWithoutPodSpecOfBuild(t *testing.T) {
+	full := completedPod(endedTaskRun(function()))
+	podDisrupted(full)
+	kept := cached(full, withoutPodSpec)
+	if diff := cmp.Diff(full.Status.Conditions, kept.Status.Conditions); diff != "" {
+		t.Errorf("conditions (-want, +got): %s", diff)
+	}
+	if kept.Status.ContainerStatuses != nil {
+		t.Errorf("containers are kept: %v", kept.Status.ContainerStatuses)
+	}
+	if kept.Name != full.Name || kept.Labels[serverless.FunctionNameLabelKey] != name {
+		t.Errorf("it is kept as %s, of Function %q", kept.Name, kept.Labels[serverless.FunctionNameLabelKey])
 	}
 }

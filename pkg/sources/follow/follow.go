@@ -109,7 +109,7 @@ func New(resolve Resolve, wake func(types.NamespacedName)) *Follower {
 			workqueue.TypedDelayingQueueConfig[types.NamespacedName]{
 				Name: queueName,
 				// A namespace whose servers do not answer keeps no other's waiting.
-				Queue: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[types.NamespacedName]{Name: queueName, Queue: turns.New()}),
+				Queue: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[types.NamespacedName]{Name: queueName, Queue: turns.New(nil)}),
 			}),
 		lines: map[types.NamespacedName]*line{},
 	}

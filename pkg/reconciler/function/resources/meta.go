@@ -31,10 +31,10 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 )
 
-const (
-	managedByLabelKey = "app.kubernetes.io/managed-by"
-	managedBy         = "kiln"
-)
+// ManagedByLabelKey is put on everything that Kiln creates for a Function.
+const ManagedByLabelKey = "app.kubernetes.io/managed-by"
+
+const managedBy = "kiln"
 
 // objectMeta returns the metadata of an object of the Function. Labels and
 // annotations of the Function are not copied: an edit of them changes nothing.
@@ -44,7 +44,7 @@ func objectMeta(fn *v1alpha1.Function, name string) metav1.ObjectMeta {
 		Namespace:       fn.Namespace,
 		OwnerReferences: []metav1.OwnerReference{*kmeta.NewControllerRef(fn)},
 		Labels: map[string]string{
-			managedByLabelKey:               managedBy,
+			ManagedByLabelKey:               managedBy,
 			serverless.FunctionNameLabelKey: fn.Name,
 			serverless.FunctionUIDLabelKey:  string(fn.UID),
 		},

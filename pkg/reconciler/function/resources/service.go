@@ -160,15 +160,11 @@ func Remember(stored *servingv1.Service) string {
 	return wishOf(stored) + "." + hashOfTemplate(stored)
 }
 
-// templateHashKey is the only key of the annotations of a revision template that
-// ShortenTemplate has shortened.
-const templateHashKey = ""
-
-// ShortenTemplate leaves of the Service's revision template a hash, which is all that
-// has to be known of it: it is most of a Service, and each Function has one.
+// ShortenTemplate leaves of the Service's revision template a hash, in place of its
+// name, which is all that has to be known of it: it is most of a Service, and each
+// Function has one.
 func ShortenTemplate(svc *servingv1.Service) {
-	annotations := map[string]string{templateHashKey: hashOfTemplate(svc)}
-	svc.Spec.Template = servingv1.RevisionTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}}
+	svc.Spec.Template = servingv1.RevisionTemplateSpec{ObjectMeta: metav1.ObjectMeta{Name: hashOfTemplate(svc)}}
 }
 
 // HasTemplate says whether the Service has its revision template, and not what
@@ -180,8 +176,8 @@ func HasTemplate(svc *servingv1.Service) bool {
 // hashOfTemplate returns a hash of the Service's revision template, be it shortened or
 // not.
 func hashOfTemplate(svc *servingv1.Service) string {
-	if hash, ok := svc.Spec.Template.Annotations[templateHashKey]; ok && !HasTemplate(svc) {
-		return hash
+	if !HasTemplate(svc) {
+		return svc.Spec.Template.Name
 	}
 	return hash(svc.Spec.Template)
 }
