@@ -18,6 +18,9 @@ package v1alpha1
 
 import (
 	"context"
+	"encoding/json"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -654,38 +657,61 @@ func TestDeprecatedRuntimeWarns(t *testing.T) {
 	}
 }
 
+// randomSpec returns a spec that is the same for the same seed.
+func randomSpec(seed int64) (spec FunctionSpec) {
+	randfill.NewWithSeed(seed).NilChance(0.3).NumElements(0, 4).Funcs(
+		func(q *resource.Quantity, c randfill.Continue) {
+			*q = *resource.NewMilliQuantity(c.Int63n(1<<40)-1<<20, resource.BinarySI)
+		},
+		func(n *corev1.ResourceName, c randfill.Continue) {
+			*n = []corev1.ResourceName{"cpu", "memory", "nvidia.com/gpu", "ram"}[c.Intn(4)]
+		},
+		func(n *int32, c randfill.Continue) { *n = int32(c.Intn(20) - 2) },
+		// Half of the specs have nothing random that could be denied but
+		// what has a default.
+		func(s *FunctionSpec, c randfill.Continue) {
+			if c.Bool() {
+				c.FillNoCustom(s)
+				return
+			}
+			s.Runtime, s.Source = "", "x"
+			c.Fill(&s.MinReplicas)
+			c.Fill(&s.MaxReplicas)
+			c.Fill(&s.Resources.Requests)
+			c.Fill(&s.Resources.Limits)
+		},
+	).Fill(&spec)
+	return spec
+}
+
 // FuzzFunction checks that no Function makes defaulting or validation panic,
 // and that defaulting is idempotent and never makes a Function invalid.
 func FuzzFunction(f *testing.F) {
-	for seed := range int64(200) {
-		f.Add(seed)
+	add := func(fn *Function) {
+		spec, err := json.Marshal(fn.Spec)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(fn.Name, spec)
 	}
-	f.Fuzz(func(t *testing.T, seed int64) {
+	cases := validationCases()
+	for _, name := range slices.Sorted(maps.Keys(cases)) {
+		fn := validFunction()
+		cases[name].edit(fn)
+		add(fn)
+	}
+	for seed := range int64(200) {
+		fn := validFunction()
+		fn.Spec = randomSpec(seed)
+		add(fn)
+	}
+	f.Fuzz(func(t *testing.T, name string, spec []byte) {
 		ctx := withConfig(t)
 		fn := validFunction()
-		randfill.NewWithSeed(seed).NilChance(0.3).NumElements(0, 4).Funcs(
-			func(q *resource.Quantity, c randfill.Continue) {
-				*q = *resource.NewMilliQuantity(c.Int63n(1<<40)-1<<20, resource.BinarySI)
-			},
-			func(n *corev1.ResourceName, c randfill.Continue) {
-				*n = []corev1.ResourceName{"cpu", "memory", "nvidia.com/gpu", "ram"}[c.Intn(4)]
-			},
-			func(n *int32, c randfill.Continue) { *n = int32(c.Intn(20) - 2) },
-			// Half of the specs have nothing random that could be denied but
-			// what has a default.
-			func(s *FunctionSpec, c randfill.Continue) {
-				if c.Bool() {
-					c.FillNoCustom(s)
-					return
-				}
-				s.Runtime, s.Source = "", "x"
-				c.Fill(&s.MinReplicas)
-				c.Fill(&s.MaxReplicas)
-				c.Fill(&s.Resources.Requests)
-				c.Fill(&s.Resources.Limits)
-			},
-		).Fill(&fn.Spec)
-
+		fn.Name, fn.Spec = name, FunctionSpec{}
+		if json.Unmarshal(spec, &fn.Spec) != nil {
+			return
+		}
 		// A Function that lacks a runtime is not denied: it gets one.
 		if fn.Spec.Runtime == "" {
 			fn.Spec.Runtime = "nodejs24"

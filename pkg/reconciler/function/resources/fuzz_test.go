@@ -203,13 +203,23 @@ func (d dice) build() *v1alpha1.BuildSpec {
 
 // archive says little that is wrong: the source goes when there is one.
 func (d dice) archive() *v1alpha1.ArchiveSource {
-	return &v1alpha1.ArchiveSource{
+	archive := &v1alpha1.ArchiveSource{
 		URL: mostly(d, []string{
 			"https://example.com/a.zip", "http://store.default.svc:9000/b/c.tar.gz?X-Signature=a%24b&x=(y)", "https://[::1]:8443/größer%20大", "https://h/" + strings.Repeat("x", 2038),
-		}, "", "ftp://example.com/a", "https://user@example.com/a", "https://example.com", "https://example.com/$(params.x)", "https://h/"+strings.Repeat("x", 2039), "https://h/%zz", "https://h/a b"),
+			"oci://registry.example.com:5000/functions/default/a:1", "oci://10.0.0.1/a@sha256:" + strings.Repeat("0f", 32), "s3://bucket/größer/a.zip", "s3://a.b-c/key",
+		}, "", "ftp://example.com/a", "https://user@example.com/a", "https://example.com", "https://example.com/$(params.x)", "https://h/"+strings.Repeat("x", 2039), "https://h/%zz", "https://h/a b",
+			"oci://registry.example.com/a", "s3://bucket"),
 		SHA256:     mostly(d, []string{"", strings.Repeat("0f", 32)}, "abc", strings.Repeat("0F", 32)),
 		SecretName: pick(d, "", d.objectName()),
 	}
+	if strings.HasPrefix(archive.URL, "s3:") && d.Intn(2) == 0 {
+		archive.S3 = &v1alpha1.S3Store{
+			Endpoint:  mostly(d, []string{"", "https://minio.example.com:9000", "http://[::1]:9000"}, "https://h/a", "$(params.x)"),
+			Region:    mostly(d, []string{"", "eu-central-1"}, "EU"),
+			PathStyle: pick(d, nil, new(true), new(false)),
+		}
+	}
+	return archive
 }
 
 // git says little that is wrong, as well.
@@ -223,11 +233,16 @@ func (d dice) git() *v1alpha1.GitSource {
 	}
 }
 
+// stored has what the API server gives a Function.
+func stored(name string) *v1alpha1.Function {
+	return &v1alpha1.Function{ObjectMeta: metav1.ObjectMeta{
+		Name: name, Namespace: "default", UID: "0b8f2f0c-8d1c-4a55-8b8f-2f0c8d1c4a55", Generation: 1,
+	}}
+}
+
 // function sets each field once in a while.
 func (d dice) function() *v1alpha1.Function {
-	fn := &v1alpha1.Function{ObjectMeta: metav1.ObjectMeta{
-		Name: mostly(d, []string{"greeter", "a", "a" + strings.Repeat("-b", 31)}, "1st"), Namespace: "default", UID: "0b8f2f0c-8d1c-4a55-8b8f-2f0c8d1c4a55", Generation: 1,
-	}}
+	fn := stored(mostly(d, []string{"greeter", "a", "a" + strings.Repeat("-b", 31)}, "1st"))
 	fs := &fn.Spec
 	fs.Source = mostly(d, []string{"x", "\ufeffexports.main = () => '<&>';\r\n", d.text() + "x"}, d.text(), strings.Repeat("x", 900<<10))
 	for _, set := range []func(){
@@ -246,7 +261,7 @@ func (d dice) function() *v1alpha1.Function {
 				fs.Source, fs.Deps, fs.Archive = "", "", nil
 			}
 		},
-		func() { fs.Runtime = mostly(d, []string{"nodejs22"}, "cobol") },
+		func() { fs.Runtime = mostly(d, []string{"nodejs22", "python313", "dockerfile"}, "cobol") },
 		func() { fs.Env = some(d, d.envVar) },
 		func() { fs.EnvFrom = some(d, d.envFrom) },
 		func() { fs.SecretMounts = some(d, d.mount) },
@@ -305,7 +320,10 @@ func fuzzConfig(t testing.TB) *config.Config {
 		t.Fatal(err)
 	}
 	cfg.Build = build
-	cfg.Runtimes = config.Runtimes{"nodejs22": {BaseImage: "node:22", Language: "nodejs"}, "nodejs24": {BaseImage: "node:24", Language: "nodejs"}}
+	cfg.Runtimes = config.Runtimes{
+		"nodejs22": {BaseImage: "node:22", Language: "nodejs"}, "nodejs24": {BaseImage: "node:24", Language: "nodejs"},
+		"python313": {BaseImage: "python:3.13", Language: "python"}, "dockerfile": {Language: "dockerfile"},
+	}
 	return cfg
 }
 
@@ -316,11 +334,22 @@ const seeds = 1000
 // and Tekton take, whatever it is.
 func FuzzChildren(f *testing.F) {
 	for seed := range int64(50) {
-		f.Add(seed)
+		fn := dice{rand.New(rand.NewSource(seed))}.function()
+		spec, err := json.Marshal(fn.Spec)
+		if err != nil {
+			f.Fatal(err)
+		}
+		// What is large is slow to change, and in TestChildren.
+		if len(spec) < 64<<10 {
+			f.Add(fn.Name, spec)
+		}
 	}
 	cfg := fuzzConfig(f)
-	f.Fuzz(func(t *testing.T, seed int64) {
-		checkChildren(t, cfg, dice{rand.New(rand.NewSource(seed))}.function())
+	f.Fuzz(func(t *testing.T, name string, spec []byte) {
+		// What has no name is not stored.
+		if fn := stored(name); name != "" && json.Unmarshal(spec, &fn.Spec) == nil {
+			checkChildren(t, cfg, fn)
+		}
 	})
 }
 
@@ -359,7 +388,7 @@ func checkChildren(t testing.TB, cfg *config.Config, fn *v1alpha1.Function) bool
 	}
 	checkRoundTrip(t, fn)
 
-	runtime, _ := runtimes.For(cfg.Runtimes[fn.Spec.Runtime].Language)
+	runtime, _ := cfg.Runtimes[fn.Spec.Runtime].Find()
 	files, err := runtime.BuildContext(runtimes.Function{
 		BaseImage: "node:24", Source: fn.Spec.Source, Dependencies: fn.Spec.Deps, Fetched: fn.Spec.IsFetched(),
 	})
