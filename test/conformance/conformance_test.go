@@ -69,6 +69,14 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// TestSource wants to be told which file a language lacks.
+func TestSource(t *testing.T) {
+	const want = "write test/conformance/functions/cobol/handler.cob"
+	if _, err := Source("cobol", "handler.cob"); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("the error is %v, want %q", err, want)
+	}
+}
+
 // start runs the function of the suite in a process.
 func start(t *testing.T, language string) Sender {
 	t.Helper()
@@ -116,7 +124,10 @@ func start(t *testing.T, language string) Sender {
 // find returns the command that runs a language.
 func find(t *testing.T, language string) string {
 	t.Helper()
-	of := commands[language]
+	of, ok := commands[language]
+	if !ok {
+		t.Fatalf("commands, in conformance_test.go, does not say what runs %s", language)
+	}
 	for _, name := range of.names {
 		if name != "" && exec.Command(name, of.check...).Run() == nil {
 			return name

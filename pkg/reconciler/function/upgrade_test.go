@@ -35,7 +35,7 @@ import (
 const (
 	// pinnedTag changes with the wrapper, the Dockerfile, or the way in which they
 	// are hashed: every Function is built anew.
-	pinnedTag = "ec3ae956027e087763f1a72ae8f9fcf9"
+	pinnedTag = "90ff7be773cd07aa2b06c35bb0647c6b"
 
 	// pinnedTemplate changes with what Kiln writes into Services: every Function
 	// gets a new revision.

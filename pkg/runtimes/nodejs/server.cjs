@@ -90,10 +90,10 @@ let timeout; // seconds
 let tracer;
 
 /**
- * The calls that have not ended: a ring that begins after this. Linking them
- * makes no garbage, unlike a Set.
+ * The calls that have not ended, in the order in which they began: a ring that
+ * begins after this. Linking them makes no garbage, unlike a Set.
  */
-const running = { before: undefined, after: undefined };
+const running = { began: 0, before: undefined, after: undefined };
 running.before = running.after = running;
 let clock; // wakes when the time of the first of them is up
 
@@ -320,49 +320,49 @@ function call(request, response, body) {
 
 /** Answers when the promise is kept, or when the time is up. */
 function wait(request, response, promise, began) {
-  const one = { request, response, began, before: running.before, after: running };
-  running.before = running.before.after = one;
-  clock ??= setTimeout(giveUp, limit());
+  let last = running.before;
+  while (last.began > began) last = last.before; // A stream's first piece is awaited after others began.
+  const one = { request, response, began, before: last, after: last.after };
+  last.after = last.after.before = one;
+  clock ??= setTimeout(giveUp, timeLeft(one));
   (promise instanceof Promise ? promise : Promise.resolve(promise)).then(
     (result) => {
-      leave(one);
-      succeed(request, response, result, began);
+      if (leave(one)) succeed(request, response, result, began);
+      else if (result && isStream(result)) end(result);
     },
     (error) => {
-      leave(one);
-      fail(request, response, error, began);
+      if (leave(one)) fail(request, response, error, began);
+      else sendError(request, response, error); // To the log alone.
     }
   );
 }
 
+/** Takes a call from the ring, and says whether it was there still: its time may have been up. */
 function leave(one) {
+  if (one.after === one) return false;
   one.before.after = one.after;
   one.after.before = one.before;
-  one.before = one.after = one; // It may leave twice: when its time is up, and when it ends.
+  one.before = one.after = one;
+  return true;
 }
 
-/** How long main may take, in milliseconds. */
-function limit() {
-  return timeout * 1000 - Math.min(timeout * 100, TIMEOUT_MARGIN_MS);
+/** How long main may still take, in milliseconds. */
+function timeLeft({ began }) {
+  return began + timeout * 1000 - Math.min(timeout * 100, TIMEOUT_MARGIN_MS) - performance.now();
 }
 
 /** Answers the calls whose time is up. One timer for all costs less than one for each. */
 function giveUp() {
-  clearTimeout(clock);
   clock = undefined;
-  let least = Infinity;
-  // A stream's first piece is awaited after others that began later.
-  for (let one = running.after, next; one !== running; one = next) {
-    next = one.after;
-    const left = one.began + limit() - performance.now();
+  for (let one = running.after; one !== running; one = running.after) {
+    const left = timeLeft(one);
     if (left > 0) {
-      least = Math.min(least, left);
-      continue;
+      clock = setTimeout(giveUp, left);
+      return;
     }
     leave(one);
     fail(one.request, one.response, new StatusError(504, `main did not finish within ${timeout} s`), one.began);
   }
-  if (least < Infinity) clock = setTimeout(giveUp, least);
 }
 
 function succeed(request, response, result, began) {
@@ -386,7 +386,7 @@ function fail(request, response, error, began) {
 /** Answers with what main returned, unless main has answered by itself. Says whether it still waits for a part of that. */
 function reply(request, response, result, began) {
   if (response.headersSent) {
-    // By main itself, or because its time was up.
+    // By main itself.
     if (result?.[BEGUN]) result.destroy();
     whenSent(response);
     return false;
@@ -426,12 +426,11 @@ function stream(request, response, source, began) {
   }
   if (request.method !== 'HEAD' && !source[BEGUN]) {
     wait(request, response, begin(source), began);
-    giveUp(); // The clock was set as if it had begun now.
     return true;
   }
   if (!response.hasHeader('content-type')) response.setHeader('content-type', 'application/octet-stream');
   if (request.method === 'HEAD') {
-    readableOf(source).on('error', () => {}).destroy();
+    end(source);
     response.end();
     return false;
   }
@@ -449,6 +448,11 @@ function readableOf(source) {
   const { Readable } = require('node:stream');
   if (source instanceof Readable) return source;
   return source.pipe ? new Readable({ objectMode: true }).wrap(source) : Readable.from(source);
+}
+
+/** Ends a stream that nobody reads. */
+function end(source) {
+  readableOf(source).on('error', () => {}).destroy();
 }
 
 /** Waits for a stream's first piece: what goes wrong before it can still be told. */
@@ -867,11 +871,17 @@ function serveMetrics(port) {
   server.unref();
 }
 
+// What asks for OpenTelemetry's SDK, unless it is "none".
+const TELEMETRY = [
+  'OTEL_EXPORTER_OTLP_ENDPOINT', 'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', 'OTEL_EXPORTER_OTLP_METRICS_ENDPOINT',
+  'OTEL_EXPORTER_OTLP_LOGS_ENDPOINT', 'OTEL_TRACES_EXPORTER', 'OTEL_METRICS_EXPORTER', 'OTEL_LOGS_EXPORTER',
+];
+
 /** Loads OpenTelemetry's SDK from the function's dependencies, if the environment asks for it. */
 function loadTelemetry() {
   const { env } = process;
-  const asked = ['OTEL_EXPORTER_OTLP_ENDPOINT', 'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', 'OTEL_TRACES_EXPORTER'];
-  if (env.OTEL_SDK_DISABLED === 'true' || !asked.some((name) => env[name])) return;
+  const asked = TELEMETRY.some((name) => env[name] && env[name].toLowerCase() !== 'none');
+  if (!asked || env.OTEL_SDK_DISABLED?.toLowerCase() === 'true') return;
   env.OTEL_SERVICE_NAME ??= env.FUNC_NAME;
   const functionRequire = createRequire(handlerFile);
   const before = process.listeners('SIGTERM');

@@ -649,6 +649,19 @@ describe('streams', () => {
     assert.deepEqual(await ended, ['ended\n']);
   });
 
+  test('one that main returns too late is ended', async (t) => {
+    const fn = await serve(t, `const late = new (require('node:stream').Readable)({ read() {} });
+      let release; const released = new Promise((resolve) => (release = resolve));
+      exports.main = async ({ extensions: { request } }) => {
+        if (request.path === '/') { await released; return late; }
+        release();
+        await new Promise(setImmediate);
+        return String(late.destroyed);
+      };`, { env: { FUNC_TIMEOUT: '0.3' } });
+    assert.equal((await send(fn.port)).status, 504);
+    assert.equal((await send(fn.port, { path: '/late' })).text, 'true');
+  });
+
   test('one that nobody reads any more is ended', async (t) => {
     const fn = await serve(t, `exports.main = async function* () {
       try { for (;;) { yield 'x'.repeat(1000); await new Promise(setImmediate); } } finally { console.log('ended'); }
@@ -680,6 +693,36 @@ describe('the time limit', () => {
     }
     assert.equal((await send(fn.port, { path: '/late', agent })).text, '0.3');
     assert.equal((await send(fn.port, { path: '/late', agent })).status, 200, 'the connection goes on');
+    const { port } = await entry(fn, 'metrics');
+    assert.match((await send(port, { path: '/metrics' })).text, /calls_total\{method="GET"\} 4\n[^]*failures_total\{method="GET"\} 2\n/);
+    assert.ok((await entry(fn, 'main failed: Error: late')).requestId);
+  });
+
+  test('counts from the beginning, also where main has held up the clock', async (t) => {
+    const source = `exports.main = () => {
+      for (const began = Date.now(); Date.now() < began + 1500; );
+      return new Promise(() => {});
+    };`;
+    const fn = await serve(t, source, { env: { FUNC_TIMEOUT: '2' } });
+    assert.equal((await send(fn.port)).status, 504);
+    const { port } = await entry(fn, 'metrics');
+    const [, seconds] = /duration_seconds_sum\{method="GET"\} (.*)/.exec((await send(port, { path: '/metrics' })).text);
+    assert.ok(seconds < 3, `${seconds} s`);
+  });
+
+  test('of a stream that has not begun is that of its call, whatever was called since', async (t) => {
+    const fn = await serve(t, `let release; const released = new Promise((resolve) => (release = resolve));
+      exports.main = async ({ extensions: { request } }) => {
+        if (request.path === '/first') { console.log('waiting'); await released; return (async function* () { await new Promise(() => {}); })(); }
+        release();
+        await new Promise(() => {});
+      };`, { env: { FUNC_TIMEOUT: '0.5' } });
+    const first = send(fn.port, { path: '/first', headers: { 'x-request-id': 'first' } });
+    await once(fn.child.stdout, 'data');
+    await Promise.all([first, send(fn.port, { path: '/second', headers: { 'x-request-id': 'second' } })]);
+    const given = () => fn.output.stderr.match(/(?<="requestId":")\w+/g) ?? [];
+    while (given().length < 2) await once(fn.child.stderr, 'data');
+    assert.deepEqual(given(), ['first', 'second']);
   });
 
   test('cuts off half an answer', async (t) => {
@@ -784,7 +827,19 @@ describe('OpenTelemetry', () => {
     assert.deepEqual(rawHeaders.filter((_, i) => rawHeaders[i - 1] === 'traceparent'), ['own']);
   });
 
-  for (const [name, env] of [['not asked for', {}], ['disabled', { ...on, OTEL_SDK_DISABLED: 'true' }]]) {
+  for (const name of ['OTEL_TRACES_EXPORTER', 'OTEL_METRICS_EXPORTER', 'OTEL_EXPORTER_OTLP_LOGS_ENDPOINT']) {
+    test(`${name} asks for it`, async (t) => {
+      const fn = await serve(t, main, { files, env: { OTEL_TRACES_EXPORTER: 'none', [name]: 'otlp', FUNC_NAME: 'greeter' } });
+      await send(fn.port);
+      assert.equal(fn.output.stdout, 'registered greeter\n');
+    });
+  }
+
+  for (const [name, env] of [
+    ['not asked for', {}],
+    ['disabled', { ...on, OTEL_SDK_DISABLED: 'True' }],
+    ['asked for none', { OTEL_TRACES_EXPORTER: 'none', OTEL_METRICS_EXPORTER: 'None', OTEL_LOGS_EXPORTER: '' }],
+  ]) {
     test(`${name}: it is not`, async (t) => {
       const fn = await serve(t, main, { files, env });
       await send(fn.port);
@@ -923,6 +978,7 @@ describe('health', () => {
     assert.equal((await send(port, { path: '/healthz', method: 'HEAD' })).status, 200);
     assert.equal((await send(port, { path: '/healthz?x' })).text, 'main GET /healthz?x');
     assert.equal((await send(port, { path: '/healthz', headers: { 'content-length': '0' } })).text, 'ok');
+    assert.equal((await send(port, { path: '/healthz', method: 'GET', headers: { 'content-type': 'application/json', 'content-length': '1' }, body: '{' })).text, 'ok');
     assert.equal((await send(port, { path: '/healthz', body: '' })).text, 'main POST /healthz');
     assert.equal((await send(port, { path: '/healthz/deep' })).text, 'main GET /healthz/deep');
   });

@@ -527,19 +527,18 @@ async def app(scope, receive, send):
     headers = dict(scope["headers"])
     request = Request(scope)
     event = Event(request)
+    if scope["path"] == HEALTH_PATH and request.method in ("GET", "HEAD") and not scope["query_string"]:
+        await respond(send, 200, [(b"content-type", b"text/plain"), (b"content-length", b"2")], b"ok")
+        return
     if b"origin" in headers:
         event.plain = False
+        if request.method == "OPTIONS" and b"access-control-request-method" in headers:
+            await answer_preflight(send, headers)
+            return
     try:
         body = b""
         if b"content-length" in headers or b"transfer-encoding" in headers:
             body = request._body = await read_body(scope, headers, receive)
-        if not body:
-            if scope["path"] == HEALTH_PATH and request.method in ("GET", "HEAD") and not scope["query_string"]:
-                await respond(send, 200, [(b"content-type", b"text/plain"), (b"content-length", b"2")], b"ok")
-                return
-            if b"origin" in headers and request.method == "OPTIONS" and b"access-control-request-method" in headers:
-                await answer_preflight(send, headers)
-                return
         read_event(event, headers, body)
     except StatusError as error:  # The caller's mistake: the function is not called.
         await send_error(send, request, error)
@@ -1072,10 +1071,17 @@ async def metrics_app(scope, receive, send):
     await respond(send, 200 if found else 404, headers, body)
 
 
+# What asks for OpenTelemetry's SDK, unless it is "none".
+TELEMETRY = (
+    "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "OTEL_TRACES_EXPORTER", "OTEL_METRICS_EXPORTER", "OTEL_LOGS_EXPORTER",
+)
+
+
 def with_telemetry(application):
     """Loads OpenTelemetry's SDK from the function's dependencies, if the environment asks for it."""
-    asked = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_TRACES_EXPORTER")
-    if os.environ.get("OTEL_SDK_DISABLED") == "true" or not any(os.environ.get(name) for name in asked):
+    asked = any(os.environ.get(name, "").lower() not in ("", "none") for name in TELEMETRY)
+    if not asked or os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return application
     os.environ.setdefault("OTEL_SERVICE_NAME", os.environ.get("FUNC_NAME", "function"))
     try:

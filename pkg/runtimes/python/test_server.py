@@ -253,6 +253,10 @@ class TestThreads(Test):
         self.assertEqual(function.send()[0], 504)
         self.assertEqual(function.send("/go")[0], 204)
         function.until_printed("went on\n", "went on\n")
+        function.port = function.entry("metrics")["port"]
+        lines = function.send("/metrics")[2].splitlines()
+        self.assertIn('function_calls_total{method="GET"} 2', lines)
+        self.assertIn('function_failures_total{method="GET"} 1', lines)
 
     def test_one_whose_time_is_up_before_its_turn_is_not_called(self):
         begun, go, called = threading.Event(), threading.Event(), []
@@ -402,6 +406,9 @@ class TestShortcut(Test):
         "HEAD": b"HEAD / HTTP/1.1\r\n\r\n",
         "from a page": b"GET / HTTP/1.1\r\nOrigin: h\r\n\r\n",
         "health": b"GET /healthz HTTP/1.1\r\n\r\n",
+        "health with a body": b"GET /healthz HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello",
+        "health with a body in chunks": b"GET /healthz HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n0\r\n\r\n",
+        "health with a body in pieces": [b"GET /healthz HTTP/1.1\r\nContent-Length: 5\r\n\r\nhe", b"llo"],
         "header fields twice": b"GET / HTTP/1.1\r\nA: 1\r\nA: 2\r\n\r\n",
         "a body": b"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello",
         "an empty body": b"POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n",
@@ -534,6 +541,13 @@ class TestBodies(Test):
     def test_health(self):
         function = self.serve("def main(event, context): return 'main'")
         self.assertEqual(function.send("/healthz", headers={"content-length": "0"})[2], "ok")
+        connection = function.connect()
+        self.assertEqual(function.send("/healthz", "{", "GET", {"content-type": "application/json"}, connection)[2], "ok")
+        self.assertEqual(function.send("/healthz", "x" * (2**20 + 1), "GET", connection=connection)[2], "ok")
+        self.assertEqual(function.send("/", connection=connection)[2], "main")
+        connection.close()
+        preflight = {"origin": "https://a", "access-control-request-method": "PUT"}
+        self.assertEqual(function.send("/", "x", "OPTIONS", preflight)[0], 204)
         self.assertEqual(function.send("/healthz?x")[2], "main")
         self.assertEqual(function.send("/healthz", body="")[2], "main")
 
@@ -856,12 +870,22 @@ class TestTelemetry(Test):
             for path in ("/1", "/2"):
                 self.assertEqual(function.send(path)[2], path, keyword)
 
+    def test_each_variable_asks_for_it(self):
+        for name in ("OTEL_TRACES_EXPORTER", "OTEL_METRICS_EXPORTER", "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT"):
+            function = self.serve(self.MAIN, self.FILES, **{"OTEL_TRACES_EXPORTER": "none", name: "otlp", "FUNC_NAME": name})
+            function.until_printed(f"on {name}\n")
+
     def test_it_is_not_when_not(self):
-        function = self.serve(self.MAIN, self.FILES)
-        function.send()
-        function.process.send_signal(signal.SIGTERM)
-        self.assertEqual(function.finish(), 0)
-        self.assertEqual(function.stdout, [])
+        for env in (
+            {},
+            {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318", "OTEL_SDK_DISABLED": "True"},
+            {"OTEL_TRACES_EXPORTER": "none", "OTEL_METRICS_EXPORTER": "None", "OTEL_LOGS_EXPORTER": ""},
+        ):
+            function = self.serve(self.MAIN, self.FILES, **env)
+            function.send()
+            function.process.send_signal(signal.SIGTERM)
+            self.assertEqual(function.finish(), 0)
+            self.assertEqual(function.stdout, [], env)
 
     def test_asked_for_and_not_installed(self):
         function = self.serve(self.MAIN, OTEL_EXPORTER_OTLP_ENDPOINT="http://collector:4318")

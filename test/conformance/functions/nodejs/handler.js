@@ -34,6 +34,7 @@ const paths = {
     await new Promise((resolve) => setTimeout(resolve, 10));
     return 'later';
   },
+  '/long': () => new Promise((resolve) => setTimeout(resolve, 2000, 'after a long time')),
   '/stream': async function* () {
     yield 'one ';
     yield Buffer.from('two');

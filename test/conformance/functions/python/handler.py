@@ -26,6 +26,11 @@ def later(event, context):
     return "later"
 
 
+def long(event, context):
+    time.sleep(2)
+    return "after a long time"
+
+
 def stream(event, context):
     def pieces():
         yield "one "
@@ -95,6 +100,7 @@ PATHS = {
     "/list": lambda event, context: [1, 2],
     "/nothing": lambda event, context: None,
     "/later": later,
+    "/long": long,
     "/stream": stream,
     "/stream-throws": stream_throws,
     "/stream-number": lambda event, context: iter([1]),
