@@ -36,7 +36,7 @@ import (
 	"github.com/kiln-dev/kiln/hack/cluster/internal/progress"
 )
 
-const usage = `usage: go run ./hack/cluster up|down|status|control-plane|git-image
+const usage = `usage: go run ./hack/cluster up|down|status|control-plane|git-image|python
 
   up             make the cluster, or repair it; does nothing to one that is healthy
   down           remove everything that up has made, but for the cache
@@ -45,13 +45,15 @@ const usage = `usage: go run ./hack/cluster up|down|status|control-plane|git-ima
                  their paths, and that of the definitions of Tekton and Serving
   git-image      push an image with Debian's Git and SSH server below KO_DOCKER_REPO,
                  unless it is there, and print its reference
+  python         unpack the Python of the base image, with Flask and Gunicorn beside
+                 it, and print the path of a program that runs it here
 
 NODE_IMAGE, if set, is the node image to use.
 `
 
 func main() {
 	commands := map[string]func(context.Context, *env.Host) error{
-		"up": up, "down": down, "status": status, "control-plane": controlPlane, "git-image": gitImage,
+		"up": up, "down": down, "status": status, "control-plane": controlPlane, "git-image": gitImage, "python": python,
 	}
 	if len(os.Args) != 2 || commands[os.Args[1]] == nil {
 		fmt.Fprint(os.Stderr, usage)

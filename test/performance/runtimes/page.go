@@ -63,12 +63,13 @@ func tableRows(g group, all map[string]samples) []string {
 		value := func(what string) float64 { return report.Median(all[s.name][what]) }
 		title := s.title
 		if s.name == bare {
-			title += fmt.Sprintf(" (%.0f µs; %.0f µs; %.0f/s; %.0f ms)", value(cpu)*1e6, value(event)*1e6, 1/value(throughput), value(start)*1e3)
+			title += fmt.Sprintf(" (%.0f µs; %.0f µs; %.0f/s; %.0f/s; %.0f ms)", value(cpu)*1e6, value(event)*1e6, 1/value(throughput), 1/value(single), value(start)*1e3)
 		}
 		cells := []string{rowStart(g.title) + title}
-		for _, what := range []string{cpu, event, throughput, start} {
+		for _, what := range []string{cpu, event, throughput, single, start} {
 			cells = append(cells, multiples(s, what, all))
 		}
+		cells = append(cells, fmt.Sprintf("%.1f; %.2f", value(p99)*1e3, value(singleP99)*1e3))
 		cells = append(cells, fmt.Sprintf("%.0f", value(memory)), fmt.Sprintf("%.2f |", value(size)))
 		rows = append(rows, strings.Join(cells, " | "))
 	}

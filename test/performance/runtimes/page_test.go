@@ -28,7 +28,7 @@ import (
 
 // figures returns samples of which only times differ.
 func figures(seconds float64) samples {
-	return samples{cpu: {seconds}, event: {2 * seconds}, throughput: {seconds}, start: {0.05}, memory: {70}, size: {0}}
+	return samples{cpu: {seconds}, event: {2 * seconds}, throughput: {seconds}, single: {2 * seconds}, p99: {80 * seconds}, singleP99: {3 * seconds}, start: {0.05}, memory: {70}, size: {0}}
 }
 
 func TestTableRows(t *testing.T) {
@@ -37,9 +37,9 @@ func TestTableRows(t *testing.T) {
 	}}
 	got := tableRows(g, map[string]samples{bare: figures(0.0001), bare + inAsync: figures(0.000125), kiln + inAsync: figures(0.00015)})
 	want := []string{
-		"| Node 24, bare (100 µs; 200 µs; 10000/s; 50 ms) | 1 | 1 | 1 | 1 | 70 | 0.00 |",
-		"| Node 24, bare, async | 1.25 | 1.25 | 0.80 | 1.00 | 70 | 0.00 |",
-		"| Node 24, Kiln | 1.50 (1.20) | 1.50 (1.20) | 0.67 (0.83) | 1.00 (1.00) | 70 | 0.00 |",
+		"| Node 24, bare (100 µs; 200 µs; 10000/s; 5000/s; 50 ms) | 1 | 1 | 1 | 1 | 1 | 8.0; 0.30 | 70 | 0.00 |",
+		"| Node 24, bare, async | 1.25 | 1.25 | 0.80 | 0.80 | 1.00 | 10.0; 0.38 | 70 | 0.00 |",
+		"| Node 24, Kiln | 1.50 (1.20) | 1.50 (1.20) | 0.67 (0.83) | 0.67 (0.83) | 1.00 (1.00) | 12.0; 0.45 | 70 | 0.00 |",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("rows (-want +got):\n%s", diff)

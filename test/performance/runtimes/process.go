@@ -27,6 +27,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -59,6 +60,8 @@ func run(ctx context.Context, s server) (*process, error) {
 	p.cmd.Dir = s.dir
 	p.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "PORT=" + port, "FUNC_PORT=" + port, "NODE_ENV=production", "HOME=/tmp"}, s.env...)
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
+	// Some servers are several processes.
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	begin := time.Now()
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("failed to start %s: %w", s.name, err)
@@ -82,15 +85,42 @@ func run(ctx context.Context, s server) (*process, error) {
 
 // stop ends the server.
 func (p *process) stop() {
-	_ = p.cmd.Process.Kill()
+	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 	_ = p.cmd.Wait()
+}
+
+// all returns the process, and those that it has started.
+func (p *process) all() ([]string, error) {
+	pids := []string{strconv.Itoa(p.cmd.Process.Pid)}
+	for i := 0; i < len(pids); i++ {
+		files, err := filepath.Glob("/proc/" + pids[i] + "/task/*/children")
+		if err != nil {
+			return nil, fmt.Errorf("failed to list processes: %w", err)
+		}
+		for _, file := range files {
+			children, err := os.ReadFile(file)
+			if err != nil {
+				continue // The thread has ended.
+			}
+			pids = append(pids, strings.Fields(string(children))...)
+		}
+	}
+	return pids, nil
 }
 
 // cpu returns the CPU time the server has used.
 func (p *process) cpu() (time.Duration, error) {
-	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", p.cmd.Process.Pid))
+	pids, err := p.all()
 	if err != nil {
-		return 0, fmt.Errorf("failed to list threads: %w", err)
+		return 0, err
+	}
+	var files []string
+	for _, pid := range pids {
+		threads, err := filepath.Glob("/proc/" + pid + "/task/*/schedstat")
+		if err != nil {
+			return 0, fmt.Errorf("failed to list threads: %w", err)
+		}
+		files = append(files, threads...)
 	}
 	var total time.Duration
 	for _, file := range files {
@@ -110,17 +140,21 @@ func (p *process) cpu() (time.Duration, error) {
 
 // resident returns the server's resident memory in MiB.
 func (p *process) resident() (float64, error) {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.cmd.Process.Pid))
+	pids, err := p.all()
 	if err != nil {
-		return 0, fmt.Errorf("failed to read memory: %w", err)
+		return 0, err
 	}
-	fields := strings.Fields(string(data))
-	if len(fields) < 2 {
-		return 0, fmt.Errorf("failed to read memory: %q", data)
-	}
-	pages, err := strconv.Atoi(fields[1])
-	if err != nil {
-		return 0, fmt.Errorf("failed to read memory: %w", err)
+	pages := 0
+	for _, pid := range pids {
+		data, err := os.ReadFile("/proc/" + pid + "/statm")
+		if err != nil {
+			return 0, fmt.Errorf("failed to read memory: %w", err)
+		}
+		var size, resident int
+		if _, err := fmt.Sscan(string(data), &size, &resident); err != nil {
+			return 0, fmt.Errorf("failed to read memory: %w", err)
+		}
+		pages += resident
 	}
 	return float64(pages*os.Getpagesize()) / (1 << 20), nil
 }

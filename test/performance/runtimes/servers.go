@@ -74,6 +74,7 @@ var nodeVersions = map[string]string{"nodejs22": "22.23.3", "nodejs24": "24.21.0
 const (
 	functionsFramework = "functions-framework"
 	faasJS             = "faas-js-runtime"
+	flask              = "flask"
 )
 
 // nodePeers are their packages.
@@ -173,29 +174,33 @@ func cacheFolder(name string) (string, error) {
 	return filepath.Join(cache, "kiln", "bench-runtimes", name), nil
 }
 
-// pythons are the commands that a Python with the wrapper's packages may have.
-var pythons = []string{"python3.13", "python3", "/usr/bin/python3"}
-
 // printVersion tells what a Python has of the packages that the wrapper needs.
 const printVersion = `import sys, uvicorn, uvloop, httptools
 print(f"uvicorn {uvicorn.__version__}, Python {sys.version_info[0]}.{sys.version_info[1]}")`
 
-// findPython returns the servers of the Python that KILN_PYTHON names, or of the
-// first that has the wrapper's packages. What is measured is not of its version:
-// all run on the same.
+// printFlask tells which Flask and Gunicorn a Python has, and where all that they
+// consist of is.
+const printFlask = `import importlib, importlib.metadata
+print(f"Flask {importlib.metadata.version('flask')} on Gunicorn {importlib.metadata.version('gunicorn')}, as \x60functions-framework\x60 has them")
+for name in "flask", "werkzeug", "jinja2", "markupsafe", "click", "itsdangerous", "blinker", "gunicorn", "packaging":
+    print(importlib.import_module(name).__path__[0])`
+
+// findPython returns the servers of the Python of the local cluster's base image, or of
+// the one that KILN_PYTHON names.
 func findPython(ctx context.Context, _ string) ([]server, error) {
-	python, version := "", ""
-	for _, command := range append([]string{os.Getenv("KILN_PYTHON")}, pythons...) {
-		if command == "" {
-			continue
-		}
-		if out, err := exec.CommandContext(ctx, command, "-c", printVersion).Output(); err == nil {
-			python, version = command, strings.TrimSpace(string(out))
-			break
-		}
-	}
+	python := os.Getenv("KILN_PYTHON")
 	if python == "" {
-		return nil, fmt.Errorf("failed to find a Python with uvicorn, uvloop and httptools among %v", pythons)
+		command := exec.CommandContext(ctx, "go", "run", "./hack/cluster", "python")
+		command.Stderr = os.Stderr
+		out, err := command.Output()
+		if err != nil {
+			return nil, fmt.Errorf("failed to get the base image's Python, and KILN_PYTHON names no other: %w", err)
+		}
+		python = strings.TrimSpace(string(out))
+	}
+	version, err := exec.CommandContext(ctx, python, "-c", printVersion).Output()
+	if err != nil {
+		return nil, fmt.Errorf("failed to find uvicorn, uvloop and httptools in %s: %w", python, err)
 	}
 	files, err := filepath.Abs(filepath.Join("test", "performance", "runtimes", "servers"))
 	if err != nil {
@@ -203,12 +208,21 @@ func findPython(ctx context.Context, _ string) ([]server, error) {
 	}
 	wrapper := filepath.Join(files, "..", "..", "..", "..", "pkg", "runtimes", "python", "server.py")
 	kilnEnv := []string{"FUNC_TIMEOUT=300", "OTEL_EXPORTER_PROMETHEUS_PORT=0"}
-	return []server{
-		{name: bare, title: "bare ASGI application on " + version, command: []string{python, "-P", filepath.Join(files, "bare.py")}, dir: files},
+	servers := []server{
+		{name: bare, title: "bare ASGI application on " + strings.TrimSpace(string(version)), command: []string{python, "-P", filepath.Join(files, "bare.py")}, dir: files},
 		{name: bare + inThreads, title: "bare, calls a function in a thread", command: []string{python, "-P", filepath.Join(files, "bare_threads.py")}, dir: files},
 		{name: kiln, title: "Kiln: `async def main`", command: []string{python, "-P", wrapper, filepath.Join(files, "function_async.py")}, dir: files, env: kilnEnv, adds: []string{wrapper}},
 		{name: kiln + inThreads, title: "Kiln: `def main`, in a thread", like: bare + inThreads, command: []string{python, "-P", wrapper, filepath.Join(files, "function.py")}, dir: files, env: kilnEnv, adds: []string{wrapper}},
-	}, nil
+	}
+	found, err := exec.CommandContext(ctx, python, "-c", printFlask).Output()
+	if err != nil {
+		fmt.Println("Flask and Gunicorn are not compared with: this Python does not have them.")
+		return servers, nil
+	}
+	lines := strings.Split(strings.TrimSpace(string(found)), "\n")
+	threads := fmt.Sprintf("--threads=%d", 4*runtime.NumCPU())
+	return append(servers, server{name: flask, title: lines[0], dir: files, adds: lines[1:],
+		command: []string{python, "-P", "-m", "gunicorn", "--workers=1", threads, "--timeout=300", "--log-level=error", "flask_function:app"}}), nil
 }
 
 // added returns how many bytes the server adds to an image.

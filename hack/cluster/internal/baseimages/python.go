@@ -18,7 +18,14 @@ package baseimages
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/kiln-dev/kiln/hack/cluster/internal/cache"
+	"github.com/kiln-dev/kiln/hack/cluster/internal/command"
+	"github.com/kiln-dev/kiln/hack/cluster/internal/env"
 )
 
 // pythonVersion is the Python of pythonUserland.
@@ -37,4 +44,47 @@ var pythonUserland = userland{
 func (b *builder) python(ctx context.Context, log io.Writer) (string, error) {
 	img, err := b.debian(ctx, log, pythonUserland, "python", pythonVersion, "python3")
 	return img.ref, err
+}
+
+// measuredUserland is pythonUserland with what Kiln's wrapper is compared with.
+var measuredUserland = userland{suite: pythonUserland.suite, include: pythonUserland.include + ",python3-flask,python3-gunicorn"}
+
+// pythonProgram runs the Python beside it with the C library that it was made for, which
+// need not be this machine's.
+const pythonProgram = `#!/bin/sh
+root=$(dirname "$(readlink -f "$0")")/root
+PYTHONHOME=$root/usr exec "$root"/lib*/ld-linux-*.so.* --argv0 "$root/usr/bin/python3" \
+  --library-path "$(echo "$root"/usr/lib/*-linux-gnu)" "$root/usr/bin/python3" "$@"
+`
+
+// Python unpacks the Python of the base image, with Flask and Gunicorn beside it, and
+// returns the path of a program that runs it on this machine. It takes Linux.
+func Python(ctx context.Context, host *env.Host) (program string, err error) {
+	b := &builder{host: host}
+	err = b.part(ctx, "Python with Flask and Gunicorn", func(ctx context.Context, log io.Writer) error {
+		archive, err := b.rootfs(ctx, log, measuredUserland)
+		if err != nil {
+			return err
+		}
+		key, err := cache.Key(cache.Text(pythonProgram, filepath.Dir(archive)))
+		if err != nil {
+			return err
+		}
+		dir, err := host.Store.Get(ctx, "python", key, func(dir string) error {
+			root := filepath.Join(dir, "root")
+			if err := os.Mkdir(root, 0o755); err != nil {
+				return fmt.Errorf("failed to make folder: %w", err)
+			}
+			if err := command.New("tar", "--extract", "--no-same-owner", "--file="+archive, "--directory="+root).Run(ctx, log); err != nil {
+				return err
+			}
+			if err := os.WriteFile(filepath.Join(dir, "python3"), []byte(pythonProgram), 0o755); err != nil {
+				return fmt.Errorf("failed to write program: %w", err)
+			}
+			return nil
+		})
+		program = filepath.Join(dir, "python3")
+		return err
+	})
+	return program, err
 }

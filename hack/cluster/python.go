@@ -1,0 +1,44 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+
+	"github.com/kiln-dev/kiln/hack/cluster/internal/baseimages"
+	"github.com/kiln-dev/kiln/hack/cluster/internal/env"
+	"github.com/kiln-dev/kiln/hack/cluster/internal/progress"
+)
+
+// python prints the path of a program that is the Python of the local cluster's base
+// image, on this machine. What is done meanwhile is told on stderr.
+func python(ctx context.Context, host *env.Host) error {
+	if runtime.GOOS != "linux" {
+		return errors.New("Debian's Python runs on Linux only")
+	}
+	host.Reporter, host.Arch = progress.New(os.Stderr, host.Store.Path("logs")), runtime.GOARCH
+	program, err := baseimages.Python(ctx, host)
+	if err != nil {
+		return err
+	}
+	fmt.Println(program)
+	return nil
+}
