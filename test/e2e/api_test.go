@@ -19,8 +19,10 @@ limitations under the License.
 package e2e
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -74,6 +76,10 @@ func TestWhoDenies(t *testing.T) {
 			func(fs *v1alpha1.FunctionSpec) { fs.Runtime = "cobol" },
 			`unknown runtime "cobol": choose one of dockerfile, nodejs22, nodejs24`,
 		},
+		"deps in deps without end": {
+			func(fs *v1alpha1.FunctionSpec) { fs.Deps = lists(100_000) },
+			"exceeded max depth",
+		},
 		"mount in the way": {
 			func(fs *v1alpha1.FunctionSpec) {
 				fs.SecretMounts = []v1alpha1.SecretMount{{SecretName: "a", MountPath: "/function/node_modules"}}
@@ -102,6 +108,47 @@ func TestWhoDenies(t *testing.T) {
 			t.Errorf("%s: %v\nwant it to say %q", name, err, tc.want)
 		}
 	}
+}
+
+// lists returns the JSON of an empty list, in so many lists.
+func lists(depth int) string {
+	return strings.Repeat("[", depth) + strings.Repeat("]", depth)
+}
+
+// TestHostileBytes sends what no client that knows Functions would: lists in lists
+// where there should be text, which is denied, and text that is not UTF-8, which is
+// mended.
+func TestHostileBytes(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	send := func(replace, by string) (*v1alpha1.Function, error) {
+		fn := function(answering("here"))
+		fn.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "Function"}
+		setEnv("HERE", "here")(fn)
+		body, err := json.Marshal(fn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body = bytes.ReplaceAll(body, []byte(replace), []byte(by))
+		err = clients.Kiln.ServerlessV1alpha1().RESTClient().Post().Namespace(e.namespace).Resource("functions").
+			SetHeader("Content-Type", "application/json").Body(body).Do(e.ctx).Into(fn)
+		return fn, err
+	}
+	for depth, want := range map[int]string{100_000: "exceeded max depth", 9_000: "spec.env"} {
+		if _, err := send(`[{"name":"HERE","value":"here"}]`, lists(depth)); err == nil {
+			t.Errorf("%d lists: not denied", depth)
+		} else if !strings.Contains(err.Error(), want) {
+			t.Errorf("%d lists: %v\nwant it to say %q", depth, err, want)
+		}
+	}
+	fn, err := send("here", "\xff")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fn.Spec.Env[0].Value; got != "\ufffd" {
+		t.Errorf("the byte has become %q", got)
+	}
+	e.wantAnswer(e.until(fn, test.Ready), "{}", "\ufffd")
 }
 
 // TestDefaults wants that what is left out is filled in, in what is stored.

@@ -32,7 +32,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"knative.dev/pkg/apis"
 
-	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/test"
 )
@@ -42,14 +41,7 @@ const dockerfileRuntime = "dockerfile"
 // baseOfNode returns an image that the cluster's builds reach. It is Debian's.
 func (e *env) baseOfNode() string {
 	e.Helper()
-	configMap, err := clients.Kube.CoreV1().ConfigMaps(test.SystemNamespace).Get(e.ctx, config.RuntimesConfigName, metav1.GetOptions{})
-	if err != nil {
-		e.Fatal(err)
-	}
-	known, err := config.NewRuntimesFromConfigMap(configMap)
-	if err != nil {
-		e.Fatal(err)
-	}
+	known := knownRuntimes(e.T)
 	if _, ok := known[dockerfileRuntime]; !ok {
 		e.Fatalf("the runtime %s is not shipped: there are %s", dockerfileRuntime, known.Names())
 	}

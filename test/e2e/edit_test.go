@@ -20,46 +20,135 @@ package e2e
 
 import (
 	"errors"
+	"fmt"
+	"net"
+	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
+	"github.com/kiln-dev/kiln/pkg/runtimes"
 	"github.com/kiln-dev/kiln/test"
+	"github.com/kiln-dev/kiln/test/conformance"
+	"github.com/kiln-dev/kiln/test/images/relay/api"
 )
 
-// TestSourceEdited wants a new build and that nobody who calls the function in
-// the meantime notices more than that the answer changes, once.
-func TestSourceEdited(t *testing.T) {
+// callers is how many call a function at once, each time for as long as
+// conformance.LongTime.
+const callers = 4
+
+// TestRollout wants of each runtime that an edit of the source builds anew, and that
+// nobody who calls the function in the meantime notices more than that the answer
+// changes, once: although calls are under way when the new revision becomes ready,
+// and when the old pod is told to end.
+func TestRollout(t *testing.T) {
 	t.Parallel()
-	e := newEnv(t)
-	fn := e.until(e.create(function(answering("old"))), test.Ready)
-	first := e.onlyBuild()
-	oldImage := fn.Status.Image
-	prober := e.probe(fn, "old")
+	for runtime, of := range wrapped(t) {
+		t.Run(runtime, func(t *testing.T) {
+			t.Parallel()
+			e := newEnv(t)
+			fn := conforming(t, runtime, of)
+			// Serving ends the old pod when nobody has called it for so long.
+			fn.Spec.Annotations = map[string]string{"autoscaling.knative.dev/window": "6s"}
+			fn = e.until(e.create(fn), test.Ready)
+			first, image := e.onlyBuild(), fn.Status.Image
+			call := api.Request{Method: http.MethodGet, URL: fn.Status.URL.String() + conformance.LongPath}
+			probers := e.probeOften(call, callers, conformance.LongAnswer)
+			drained := e.watchDrain(fn)
 
-	fn = e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Source = answering("new") })
-	fn = e.until(fn, test.Ready)
-	e.untilAnswer(prober, "new")
-	report := e.wantAnswers(prober, "old", "new")
+			const edited = "of another source"
+			fn = e.edit(fn, func(fn *v1alpha1.Function) {
+				fn.Spec.Source = strings.ReplaceAll(fn.Spec.Source, conformance.LongAnswer, edited)
+			})
+			fn = e.until(fn, test.Ready)
+			ready := e.readyTime(fn.Status.LatestReadyRevisionName)
+			for _, prober := range probers {
+				e.untilAnswer(prober, edited)
+			}
+			drained()
+			for _, prober := range probers {
+				report := e.wantAnswers(prober, conformance.LongAnswer, edited)
+				if last := report.Runs[0].Last.Add(conformance.LongTime); last.Before(ready) {
+					t.Errorf("the old source answered until %s only, and the new revision was ready at %s: nothing was under way", last, ready)
+				}
+			}
 
-	second := e.onlyBuild()
-	if second.UID == first.UID {
-		t.Errorf("TaskRun %s is still the one of the old source", first.Name)
+			if second := e.onlyBuild(); second.UID == first.UID {
+				t.Errorf("TaskRun %s is still the one of the old source", first.Name)
+			}
+			e.wantBuilds(2)
+			e.wantRevisions(2)
+			if fn.Status.Image == image {
+				t.Errorf("image is still %s", image)
+			}
+		})
 	}
-	e.wantBuilds(2)
-	e.wantRevisions(2)
-	if fn.Status.Image == oldImage {
-		t.Errorf("image is still %s", oldImage)
+}
+
+// readyTime returns when a revision became ready, in whole seconds.
+func (e *env) readyTime(revision string) time.Time {
+	e.Helper()
+	found, err := clients.Serving.ServingV1().Revisions(e.namespace).Get(e.ctx, revision, metav1.GetOptions{})
+	if err != nil {
+		e.Fatal(err)
 	}
-	// Kubernetes' times are in whole seconds.
-	if done := second.Status.CompletionTime; len(report.Runs) > 0 && report.Runs[0].Last.Before(done.Time) {
-		t.Errorf("the old source answered until %s only, and its successor was built at %s", report.Runs[0].Last, done)
+	return found.Status.GetCondition(servingv1.RevisionConditionReady).LastTransitionTime.Inner.Time
+}
+
+// watchDrain calls the pod of a Function over and over, past Serving, which sends a
+// pod nothing any more long before what serves in it is told to end. So a call is
+// under way then. The returned function waits until that is over, and wants all that
+// was taken to be answered.
+func (e *env) watchDrain(fn *v1alpha1.Function) (drained func()) {
+	e.Helper()
+	pod := e.podOf(fn)
+	at := "http://" + net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(runtimes.Port)) + conformance.LongPath
+	prober := e.probeOften(api.Request{Method: http.MethodGet, URL: at}, 1, conformance.LongAnswer)[0]
+	return func() {
+		e.Helper()
+		if err := test.Until(e.ctx, clients.Kube.CoreV1().Pods(e.namespace), test.Named(pod.Name), func(found []*corev1.Pod) error {
+			if len(found) == 0 {
+				return nil
+			}
+			if pod = found[0]; slices.ContainsFunc(pod.Status.ContainerStatuses, functionEnded) {
+				return nil
+			}
+			return fmt.Errorf("the function of pod %s, of the old revision, still runs", pod.Name)
+		}); err != nil {
+			e.Fatal(err)
+		}
+		report, err := prober.Stop(e.ctx)
+		if err != nil {
+			e.Fatal(err)
+		}
+		if pod.DeletionTimestamp == nil {
+			e.Fatalf("pod %s ended before it was told to", pod.Name)
+		}
+		told := pod.DeletionTimestamp.Add(-time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second)
+		if last := report.Runs[len(report.Runs)-1].Last; last.Before(told) {
+			e.Errorf("pod %s was called until %s only, and told to end at %s", pod.Name, last, told)
+		}
+		// The first that was not answered must not even have been connected.
+		if report.Failed > 0 && !strings.Contains(report.Failures[0].Answer.Error, "dial tcp") {
+			e.Errorf("pod %s took a request that it did not answer: %+v", pod.Name, report.Failures[0])
+		}
 	}
+}
+
+// functionEnded says whether a function's container has ended.
+func functionEnded(status corev1.ContainerStatus) bool {
+	return status.Name == resources.FunctionContainerName && status.State.Terminated != nil
 }
 
 // TestConfigurationEdited wants that what is not built into the image changes

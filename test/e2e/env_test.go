@@ -40,6 +40,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"knative.dev/pkg/apis"
+	"knative.dev/serving/pkg/apis/serving"
 	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
@@ -235,16 +236,27 @@ func (e *env) wantAnswerSoon(fn *v1alpha1.Function, want string) {
 // probe calls a Function over and over, from its answer on.
 func (e *env) probe(fn *v1alpha1.Function, answer string) *test.Prober {
 	e.Helper()
+	return e.probeOften(request(fn, "{}"), 1, answer)[0]
+}
+
+// probeOften calls a Function over and over from so many sides, from its answer on.
+func (e *env) probeOften(call api.Request, sides int, answer string) (probers []*test.Prober) {
+	e.Helper()
 	// What is asked before the ingress knows the route must not count as failed.
-	if _, err := relay.CallFunction(e.ctx, request(fn, "{}")); err != nil {
+	if _, err := relay.CallFunction(e.ctx, call); err != nil {
 		e.Fatal(err)
 	}
-	prober, err := relay.Probe(e.ctx, request(fn, "{}"))
-	if err != nil {
-		e.Fatal(err)
+	for range sides {
+		prober, err := relay.Probe(e.ctx, call)
+		if err != nil {
+			e.Fatal(err)
+		}
+		probers = append(probers, prober)
 	}
-	e.untilAnswer(prober, answer)
-	return prober
+	for _, prober := range probers {
+		e.untilAnswer(prober, answer)
+	}
+	return probers
 }
 
 func (e *env) untilAnswer(prober *test.Prober, answer string) {
@@ -315,6 +327,17 @@ func (e *env) onlyBuild() *pipelinev1.TaskRun {
 		e.Fatalf("there are %d TaskRuns, want 1", len(list.Items))
 	}
 	return &list.Items[0]
+}
+
+// podOf returns a pod of a Function that has just been called, which holds off the
+// scale to zero.
+func (e *env) podOf(fn *v1alpha1.Function) *corev1.Pod {
+	e.Helper()
+	pods, err := clients.Kube.CoreV1().Pods(e.namespace).List(e.ctx, metav1.ListOptions{LabelSelector: serving.ServiceLabelKey + "=" + fn.Name})
+	if err != nil || len(pods.Items) == 0 {
+		e.Fatalf("there are %d pods of Function %s: %v", len(pods.Items), fn.Name, err)
+	}
+	return &pods.Items[0]
 }
 
 // service returns the KService of a Function.

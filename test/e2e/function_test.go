@@ -184,11 +184,7 @@ func wantRestricted(e *env, fn *v1alpha1.Function) {
 	e.Helper()
 	// A call holds off the scale to zero, so there is a pod to look at.
 	e.wantAnswer(fn, `{"name": "pod"}`, "hello pod, 3600000")
-	pods, err := clients.Kube.CoreV1().Pods(e.namespace).List(e.ctx, metav1.ListOptions{LabelSelector: serving.ServiceLabelKey + "=" + fn.Name})
-	if err != nil || len(pods.Items) == 0 {
-		e.Fatalf("there are %d pods of Function %s: %v", len(pods.Items), fn.Name, err)
-	}
-	spec := pods.Items[0].Spec
+	spec := e.podOf(fn).Spec
 	spec.NodeName = ""
 	for i := range spec.Containers {
 		if sc := spec.Containers[i].SecurityContext; sc == nil || sc.ReadOnlyRootFilesystem == nil || !*sc.ReadOnlyRootFilesystem {

@@ -108,14 +108,19 @@ func untilMetric(e *env, pod *corev1.Pod, want string) {
 	pattern := regexp.MustCompile(want)
 	var found []byte
 	err := wait.PollUntilContextTimeout(e.ctx, 200*time.Millisecond, time.Minute, true, func(ctx context.Context) (done bool, err error) {
-		found, err = clients.Kube.CoreV1().RESTClient().Get().Namespace(pod.Namespace).Resource("pods").
-			Name(pod.Name + ":9090").SubResource("proxy").Suffix("metrics").DoRaw(ctx)
+		found, err = scrape(ctx, pod, 9090)
 		return pattern.Match(found), err
 	})
 	if err != nil {
 		related := regexp.MustCompile(`(?m)^(kiln|kn)_.*$`).FindAllString(string(found), 60)
 		e.Errorf("no metric matches %s: %v; there are:\n%s", want, err, strings.Join(related, "\n"))
 	}
+}
+
+// scrape returns what a pod exports at a port.
+func scrape(ctx context.Context, pod *corev1.Pod, port int) ([]byte, error) {
+	return clients.Kube.CoreV1().RESTClient().Get().Namespace(pod.Namespace).Resource("pods").
+		Name(fmt.Sprintf("%s:%d", pod.Name, port)).SubResource("proxy").Suffix("metrics").DoRaw(ctx)
 }
 
 // TestTakeover kills the leader of two controllers while it builds, and wants the

@@ -21,6 +21,8 @@ package e2e
 import (
 	"context"
 	"errors"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,11 +31,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"knative.dev/serving/pkg/apis/serving"
-
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
-	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
 	"github.com/kiln-dev/kiln/pkg/runtimes"
 	"github.com/kiln-dev/kiln/test"
 	"github.com/kiln-dev/kiln/test/conformance"
@@ -41,26 +40,97 @@ import (
 )
 
 // TestRuntimesConform sends the requests of the conformance suite, CloudEvents,
-// errors and what takes too long among them, to a Function of each runtime.
+// errors and what takes too long among them, to a Function of each runtime, and
+// wants them to be counted.
 func TestRuntimesConform(t *testing.T) {
 	t.Parallel()
-	for runtime, language := range map[string]string{"nodejs22": "nodejs", "nodejs24": "nodejs", "python313": "python"} {
+	for runtime, of := range wrapped(t) {
 		t.Run(runtime, func(t *testing.T) {
 			t.Parallel()
 			e := newEnv(t)
-			of, _ := runtimes.For(language)
-			source, err := conformance.Source(language, of.SourceFile)
-			if err != nil {
-				t.Fatal(err)
-			}
-			fn := function(source)
-			fn.Name, fn.Spec.Runtime = conformance.FunctionName, runtime
+			fn := conforming(t, runtime, of)
 			fn.Spec.TimeoutSeconds = new(int64(conformance.TimeoutSeconds))
 			fn.Spec.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(conformance.MemoryLimit)}
 			fn = e.until(e.create(fn), test.Ready)
 			conformance.Run(t, e.namespace, through(fn))
+			e.wantCounted(fn)
 		})
 	}
+}
+
+// metricsPort is where a function's pod tells its own metrics, as docs/runtimes.md
+// says with their names.
+const metricsPort = 9464
+
+// wantCounted wants that the pod of a Function tells of the suite's requests. Of these
+// methods the suite has one request each, and main is called for both.
+func (e *env) wantCounted(fn *v1alpha1.Function) {
+	e.Helper()
+	metrics, err := scrape(e.ctx, e.podOf(fn), metricsPort)
+	if err != nil {
+		e.Fatalf("failed to read the function's metrics: %v: %s", err, metrics)
+	}
+	for _, want := range []string{
+		`function_calls_total\{method="PUT"\} 1`,
+		`function_calls_total\{method="PATCH"\} 1`,
+		`function_failures_total\{method="PATCH"\} 0`,
+		`function_failures_total\{method="GET"\} [1-9]\d*`,
+		`function_duration_seconds_count\{method="PATCH"\} 1`,
+		`process_cpu_seconds_total \d.*`,
+		`process_resident_memory_bytes [1-9].*`,
+	} {
+		if !regexp.MustCompile(`(?m)^` + want + `$`).Match(metrics) {
+			e.Errorf("no metric matches %s; there are:\n%s", want, metrics)
+		}
+	}
+}
+
+// wrapped returns the runtimes of the cluster that Kiln has a wrapper for, each with
+// its language. It wants Kiln to know all languages, and each to have a runtime.
+func wrapped(t *testing.T) map[string]runtimes.Runtime {
+	t.Helper()
+	known := knownRuntimes(t)
+	for _, warning := range known.Warnings() {
+		t.Error(warning)
+	}
+	found := map[string]runtimes.Runtime{}
+	missing := runtimes.Languages()
+	for name, entry := range known {
+		if of, ok := runtimes.For(entry.Language); ok {
+			found[name] = of
+			missing = slices.DeleteFunc(missing, func(language string) bool { return language == entry.Language })
+		}
+	}
+	if len(missing) > 0 {
+		t.Errorf("config-runtimes has no runtime of %v: add one to config/config-runtimes.yaml; there are %v", missing, known.Names())
+	}
+	return found
+}
+
+// knownRuntimes returns the runtimes of the cluster.
+func knownRuntimes(t *testing.T) config.Runtimes {
+	t.Helper()
+	configMap, err := clients.Kube.CoreV1().ConfigMaps(test.SystemNamespace).Get(t.Context(), config.RuntimesConfigName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	known, err := config.NewRuntimesFromConfigMap(configMap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return known
+}
+
+// conforming returns a Function of the suite's source, in a runtime of the language.
+func conforming(t *testing.T, runtime string, of runtimes.Runtime) *v1alpha1.Function {
+	t.Helper()
+	source, err := conformance.Source(of.Language, of.SourceFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fn := function(source)
+	fn.Name, fn.Spec.Runtime = conformance.FunctionName, runtime
+	return fn
 }
 
 // through sends the suite's requests to the Function from inside the cluster.
@@ -76,23 +146,14 @@ func through(fn *v1alpha1.Function) conformance.Sender {
 	}
 }
 
-// TestPythonRollout wants that nobody who calls notices that a Function in Python
-// gets another source, and that it says why it does not start.
-func TestPythonRollout(t *testing.T) {
+// TestPythonModuleMissing wants that a Function in Python says why it does not start,
+// though what it asks for is installed.
+func TestPythonModuleMissing(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
-	fn := function("import h11\n\n\ndef main(event, context):\n    return 'old'\n")
+	fn := function("import h11\nimport nothing_of_that_name\n")
 	fn.Spec.Runtime, fn.Spec.Deps = "python313", "h11\n"
-	fn = e.until(e.create(fn), test.Ready)
-	prober := e.probe(fn, "old")
-	e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Source = strings.ReplaceAll(fn.Spec.Source, "old", "new") })
-	if _, err := prober.UntilAnswer(e.ctx, "new"); err != nil {
-		t.Fatal(err)
-	}
-	e.wantAnswers(prober, "old", "new")
-
-	fn = e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Source = "import nothing_of_that_name\n" })
-	e.until(fn, func(fn *v1alpha1.Function) error {
+	e.until(e.create(fn), func(fn *v1alpha1.Function) error {
 		running := fn.Status.GetCondition(v1alpha1.FunctionConditionRunning)
 		if running == nil || !strings.Contains(running.Message, "No module named 'nothing_of_that_name'") {
 			return errors.New("the Function does not say which module is missing")
@@ -101,45 +162,49 @@ func TestPythonRollout(t *testing.T) {
 	})
 }
 
+// trace is what TestTraces' caller is in.
+const trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+
+// collector is a function that takes traces by OTLP, and says whether it was sent
+// one of the service "traced", as protobuf has that, and in the caller's trace.
+const collector = `let got = false;
+const wanted = ['service.name\x12\x08\x0a\x06traced', Buffer.from('` + trace + `', 'hex')];
+module.exports = { main: ({ data, extensions: { request } }) => {
+  if (request.path !== '/v1/traces') return String(got);
+  got ||= request.get('content-type') === 'application/x-protobuf' && wanted.every((part) => data.includes(part));
+} };
+`
+
 // TestTraces wants that a function which has OpenTelemetry's official SDK among its
-// dependencies continues the trace of who calls it.
+// dependencies continues the trace of who calls it, and exports it by OTLP, with
+// nothing said but where to. That is another Function, which remembers in its one pod.
 func TestTraces(t *testing.T) {
 	t.Parallel()
-	const trace = "4bf92f3577b34da6a3ce929d0e0e4736"
 	e := newEnv(t)
-	fn := function("module.exports = { main: () => 'traced' };\n")
+	fn := function("module.exports = { main: () => 'answered' };\n")
+	fn.Name = "traced"
 	fn.Spec.Deps = `{"dependencies": {"@opentelemetry/api": "^1.9.0", "@opentelemetry/auto-instrumentations-node": "^0.82.0"}}`
-	fn.Spec.Env = []corev1.EnvVar{
-		{Name: "OTEL_TRACES_EXPORTER", Value: "console"},
-		{Name: "OTEL_METRICS_EXPORTER", Value: "none"},
-		{Name: "OTEL_LOGS_EXPORTER", Value: "none"},
-		{Name: "OTEL_BSP_SCHEDULE_DELAY", Value: "100"},
-	}
-	fn = e.until(e.create(fn), test.Ready)
+	fn = e.create(fn)
+	taker := function(collector)
+	taker.Name, taker.Spec.MinReplicas, taker.Spec.MaxReplicas = "collector", new(int32(1)), new(int32(1))
+	taker = e.until(e.create(taker), test.Ready)
+	// It is told while it is built, which takes longer than the other.
+	fn = e.until(e.edit(fn, func(fn *v1alpha1.Function) {
+		fn.Spec.Env = []corev1.EnvVar{
+			{Name: "OTEL_EXPORTER_OTLP_ENDPOINT", Value: taker.Status.URL.String()},
+			{Name: "OTEL_METRICS_EXPORTER", Value: "none"},
+			{Name: "OTEL_LOGS_EXPORTER", Value: "none"},
+			{Name: "OTEL_BSP_SCHEDULE_DELAY", Value: "100"},
+		}
+	}), test.Ready)
+	e.wantAnswer(taker, "{}", "false")
 	call := request(fn, "{}")
 	call.Headers = map[string]string{"traceparent": "00-" + trace + "-00f067aa0ba902b7-01"}
 	answer, err := relay.CallFunction(e.ctx, call)
-	if err != nil || answer.Body != "traced" {
+	if err != nil || answer.Body != "answered" {
 		t.Fatalf("the function answered %+v, %v", answer, err)
 	}
-	e.awaitInLog(fn, trace)
-}
-
-// awaitInLog reads the log of a Function's pod, as it is written, until a line has
-// a text.
-func (e *env) awaitInLog(fn *v1alpha1.Function, text string) {
-	e.Helper()
-	pods, err := clients.Kube.CoreV1().Pods(e.namespace).List(e.ctx, metav1.ListOptions{LabelSelector: serving.ServiceLabelKey + "=" + fn.Name})
-	if err != nil || len(pods.Items) == 0 {
-		e.Fatalf("there are %d pods of %s: %v", len(pods.Items), fn.Name, err)
-	}
-	opts := &corev1.PodLogOptions{Container: resources.FunctionContainerName, Follow: true}
-	log, err := clients.Kube.CoreV1().Pods(e.namespace).GetLogs(pods.Items[0].Name, opts).Stream(e.ctx)
-	if err != nil {
-		e.Fatal(err)
-	}
-	defer log.Close()
-	awaitLine(e, log, text)
+	e.wantAnswerSoon(taker, "true")
 }
 
 // TestCustomRuntime wants that a language which Kiln does not know is added by an

@@ -19,7 +19,8 @@ limitations under the License.
 package e2e
 
 import (
-	"net/http"
+	"fmt"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,20 +28,31 @@ import (
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"knative.dev/pkg/apis"
+
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	serverlessv1alpha1 "github.com/kiln-dev/kiln/pkg/client/clientset/versioned/typed/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/test"
 )
 
-// prying is a function that tells what it has of the API server.
+// prying is a function that tells whether it has a token of the API server, and
+// whether it may read the ConfigMaps of its namespace, of another, and of Kiln's.
 const prying = `const fs = require('fs');
+process.env.NODE_TLS_REJECT_UNAUTHORIZED = '0';
+const file = '/var/run/secrets/kubernetes.io/serviceaccount/token';
+const meanings = { 200: 'may', 401: 'may not', 403: 'may not' };
 module.exports = { main: async () => {
-  const seen = { token: fs.existsSync('/var/run/secrets/kubernetes.io/serviceaccount/token'), status: 0 };
-  const url = 'https://' + process.env.KUBERNETES_SERVICE_HOST + '/api/v1/namespaces/kiln-system/secrets';
-  process.env.NODE_TLS_REJECT_UNAUTHORIZED = '0';
-  try { seen.status = (await fetch(url)).status; } catch (error) { seen.status = -1; }
-  return seen;
+  const token = fs.existsSync(file);
+  const headers = token ? { authorization: 'Bearer ' + fs.readFileSync(file, 'utf8') } : {};
+  const told = [token ? 'a token' : 'no token'];
+  for (const namespace of [process.env.FUNC_NAMESPACE, process.env.OTHER, 'kiln-system']) {
+    const url = 'https://' + process.env.KUBERNETES_SERVICE_HOST + '/api/v1/namespaces/' + namespace + '/configmaps';
+    const { status } = await fetch(url, { headers });
+    told.push(meanings[status] || status);
+  }
+  return told.join(', ');
 } };
 `
 
@@ -51,26 +63,20 @@ func TestTenant(t *testing.T) {
 	t.Parallel()
 	e, other := newEnv(t), newEnv(t)
 	theirs := other.create(function(answering("secret")))
+	other.createSecret("theirs")
+	other.createReader("theirs")
+	e.createReader("ours")
 	tenant := e.newTenant("kiln-e2e-tenant")
 
 	functions := tenant.Kiln.ServerlessV1alpha1().Functions(e.namespace)
-	fn, err := functions.Create(e.ctx, function(prying), metav1.CreateOptions{})
+	fn := function(prying)
+	setEnv("OTHER", other.namespace)(fn)
+	fn, err := functions.Create(e.ctx, fn, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	fn = e.until(fn, test.Ready)
-	answer, err := relay.CallFunction(e.ctx, request(fn, "{}"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var seen struct {
-		Token  bool
-		Status int
-	}
-	unmarshal(t, answer.Body, &seen)
-	if seen.Token || seen.Status == http.StatusOK {
-		t.Errorf("the function has seen %+v of the API server", seen)
-	}
+	e.wantAnswer(fn, "{}", "no token, may not, may not, may not")
 
 	other.until(theirs, test.Ready)
 	for what, try := range map[string]func() error{
@@ -111,33 +117,111 @@ func TestTenant(t *testing.T) {
 			t.Errorf("they may %s: %v", what, err)
 		}
 	}
+	e.wantOwnOnly(functions, fn)
+}
+
+// wantOwnOnly wants that a function gets a ServiceAccount of its own namespace, and
+// what that may, and that none of another namespace is found, nor a Secret of one.
+func (e *env) wantOwnOnly(functions serverlessv1alpha1.FunctionInterface, fn *v1alpha1.Function) {
+	e.Helper()
+	change := func(account string, mounts ...v1alpha1.SecretMount) *v1alpha1.Function {
+		return edit(e, functions, fn.Name, func(fn *v1alpha1.Function) {
+			fn.Spec.ServiceAccountName, fn.Spec.SecretMounts = account, mounts
+		})
+	}
+	e.wantAnswerSoon(e.until(change("ours"), test.Ready), "a token, may, may not, may not")
+	e.untilTold(change("theirs"), v1alpha1.FunctionConditionRunning, `serviceaccount "theirs" not found`)
+	e.untilTold(change("ours", v1alpha1.SecretMount{SecretName: "theirs", MountPath: "/theirs"}),
+		v1alpha1.FunctionConditionRunning, `secret "theirs" not found`)
+	for name, change := range map[string]func(*v1alpha1.FunctionSpec){
+		"git": func(fs *v1alpha1.FunctionSpec) {
+			fs.Git = &v1alpha1.GitSource{URL: "https://git.example.com/code", Revision: "main", SecretName: "theirs"}
+		},
+		"archive": func(fs *v1alpha1.FunctionSpec) {
+			fs.Archive = &v1alpha1.ArchiveSource{URL: "https://example.com/code.zip", SecretName: "theirs"}
+		},
+		"packages": func(fs *v1alpha1.FunctionSpec) {
+			fs.Source, fs.Deps = answering("never"), `{"dependencies": {"ms": "2.1.3"}}`
+			fs.Build = &v1alpha1.BuildSpec{SecretName: "theirs"}
+		},
+	} {
+		fn := function("")
+		fn.Name = name
+		change(&fn.Spec)
+		fn, err := functions.Create(e.ctx, fn, metav1.CreateOptions{})
+		if err != nil {
+			e.Fatal(err)
+		}
+		fn = e.untilTold(fn, v1alpha1.FunctionConditionBuildReady, "needs Secret theirs to exist")
+		// The Function says so of each Secret while its build's pod starts.
+		pod := fn.Status.Build.TaskRunName + "-pod"
+		untilObjects(e, clients.Kube.CoreV1().Events(e.namespace), func(events []*corev1.Event) error {
+			for _, event := range events {
+				if event.InvolvedObject.Name == pod && strings.Contains(event.Message, `secret "theirs" not found`) {
+					return nil
+				}
+			}
+			return fmt.Errorf("no event says that pod %s does not find the Secret", pod)
+		})
+	}
+}
+
+// untilTold waits until a condition of the Function that is not True says something.
+func (e *env) untilTold(fn *v1alpha1.Function, kind apis.ConditionType, words string) *v1alpha1.Function {
+	e.Helper()
+	return e.until(fn, func(fn *v1alpha1.Function) error {
+		condition := fn.Status.GetCondition(kind)
+		if !condition.IsTrue() && strings.Contains(condition.GetMessage(), words) {
+			return nil
+		}
+		return fmt.Errorf("%s is %v, want it to say %q", kind, condition, words)
+	})
 }
 
 // newTenant returns clients of a user who may edit Functions in the test's
 // namespace, and nothing else.
 func (e *env) newTenant(user string) *test.Clients {
 	e.Helper()
-	roles := clients.Kube.RbacV1()
-	meta := metav1.ObjectMeta{Name: "functions"}
-	role := &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{
+	e.allow(rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}, rbacv1.PolicyRule{
 		APIGroups: []string{serverless.GroupName}, Resources: []string{"functions"}, Verbs: []string{"*"},
-	}}}
+	})
+	tenant, err := clients.As(user)
+	if err != nil {
+		e.Fatal(err)
+	}
+	return tenant
+}
+
+// createReader creates a ServiceAccount that may read the ConfigMaps of the test's
+// namespace.
+func (e *env) createReader(name string) {
+	e.Helper()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if _, err := clients.Kube.CoreV1().ServiceAccounts(e.namespace).Create(e.ctx, account, metav1.CreateOptions{}); err != nil {
+		e.Fatal(err)
+	}
+	e.allow(rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: e.namespace, Name: name}, rbacv1.PolicyRule{
+		APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list"},
+	})
+}
+
+// allow lets somebody do something in the test's namespace.
+func (e *env) allow(who rbacv1.Subject, what rbacv1.PolicyRule) {
+	e.Helper()
+	meta := metav1.ObjectMeta{Name: who.Name}
+	roles := clients.Kube.RbacV1()
+	role := &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{what}}
 	if _, err := roles.Roles(e.namespace).Create(e.ctx, role, metav1.CreateOptions{}); err != nil {
 		e.Fatal(err)
 	}
 	binding := &rbacv1.RoleBinding{
 		ObjectMeta: meta,
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+		Subjects:   []rbacv1.Subject{who},
 	}
 	if _, err := roles.RoleBindings(e.namespace).Create(e.ctx, binding, metav1.CreateOptions{}); err != nil {
 		e.Fatal(err)
 	}
-	tenant, err := clients.As(user)
-	if err != nil {
-		e.Fatal(err)
-	}
-	return tenant
 }
 
 // wantCredentialsDenied wants that no Function gets the registry's credentials.
