@@ -124,6 +124,18 @@ func TestReport(t *testing.T) {
 	}
 }
 
+func TestCheck(t *testing.T) {
+	err := check(newResults().report())
+	if err == nil || err.Error() != "writes of a new start: 1, and not ≤ 0" {
+		t.Errorf("check = %v, want that a new start has written, and not a word of what took too long", err)
+	}
+	found := newResults()
+	found.live.restart = taking(20*time.Second, 0, 6)
+	if err := check(found.report()); err != nil {
+		t.Errorf("check = %v, want nothing wrong", err)
+	}
+}
+
 func TestSave(t *testing.T) {
 	folder := t.TempDir()
 	if err := newResults().save(folder+"/bench", folder+"/docs"); err != nil {
