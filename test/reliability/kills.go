@@ -20,11 +20,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
-	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -62,10 +61,12 @@ type victim struct {
 	kill func(context.Context, *kills) error
 }
 
-// victims are what Functions are built and served by, after nothing at all, to compare
-// with.
+// nothing is what all others are compared with.
+const nothing = "nothing"
+
+// victims are what Functions are built and served by, after nothing at all.
 var victims = []victim{
-	{"nothing", func(context.Context, *kills) error { return nil }},
+	{nothing, func(context.Context, *kills) error { return nil }},
 	{"Kiln's controller", pods("kiln-system", "app.kubernetes.io/component=controller")},
 	{"Kiln's webhook", pods("kiln-system", "app.kubernetes.io/component=webhook")},
 	{"Tekton's controller", pods("tekton-pipelines", "app.kubernetes.io/component=controller,app.kubernetes.io/part-of=tekton-pipelines")},
@@ -83,6 +84,7 @@ type kills struct {
 	tools     string
 	relay     *test.Relay
 	killer    *test.Relay
+	builds    builds
 	functions int
 	built     int
 	versions  int
@@ -106,8 +108,10 @@ type killReport struct {
 	ReadyS float64 `json:"ready_s"`
 	// RefusedS is how long users could not edit.
 	RefusedS float64 `json:"refused_s"`
-	// Builds is how many TaskRuns there are more, of which each Function keeps the last.
-	Builds int `json:"builds"`
+	// Builds is how many TaskRuns have succeeded, and FailedBuilds how many have not,
+	// which Kiln has tried again.
+	Builds       int `json:"builds"`
+	FailedBuilds int `json:"failed_builds,omitempty"`
 	// Calls are the requests to the Function that is called, and Failed those without a
 	// good answer. BareCalls and BareFailed are those of the Service beside it.
 	Calls      int `json:"calls"`
@@ -125,43 +129,45 @@ func (k *kills) say(format string, args ...any) {
 	fmt.Printf("%6.0f s  %s\n", time.Since(k.begin).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// runKills kills one after the other on the cluster that KUBECONFIG names: those whose
-// names match the expression.
-func runKills(ctx context.Context, relayImage, only string, functions, built int) (r *killsReport, err error) {
-	wanted, err := regexp.Compile(only)
-	if err != nil {
-		return nil, fmt.Errorf("%q is no regular expression: %w", only, err)
-	}
-	k := &kills{functions: functions, built: min(built, functions), begin: time.Now()}
+// runKills kills one after the other on the cluster that KUBECONFIG names.
+func runKills(ctx context.Context, relayImage string, all []victim, functions, built int) (r *killsReport, err error) {
+	k := &kills{builds: builds{all: map[types.UID]*pipelinev1.TaskRun{}}, functions: functions, built: min(built, functions), begin: time.Now()}
 	if k.clients, err = test.NewClients(); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, k.remove(context.WithoutCancel(ctx))) }()
+	// What is remembered is of all that follows.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	if err := k.prepare(ctx, relayImage); err != nil {
 		return nil, err
 	}
 	r = &killsReport{}
-	for _, v := range victims {
-		if !wanted.MatchString(v.name) {
-			continue
-		}
+	for _, v := range all {
 		found, err := k.one(ctx, v)
 		if err != nil {
 			return r, fmt.Errorf("%s was killed: %w", v.name, err)
 		}
 		r.Kills = append(r.Kills, found)
 	}
-	return r, r.verdict()
+	return r, nil
 }
 
-// verdict returns what is wrong: requests that failed to a Function and not to the
-// Service beside it.
-func (r *killsReport) verdict() error {
+// verdict returns what is wrong: requests that failed to a Function, and hardly to the
+// Service beside it; more builds than there were other sources, or fewer; and what was
+// not killed where all can be.
+func (r *killsReport) verdict(all bool) error {
 	var wrong []error
 	for _, kill := range r.Kills {
-		if kill.Failed > 0 && kill.BareFailed == 0 {
-			wrong = append(wrong, fmt.Errorf("while %s was killed, %d of %d requests to a Function failed, and none to a Service beside it: %s",
-				kill.Victim, kill.Failed, kill.Calls, kill.Failure))
+		if kill.Failed > 2*kill.BareFailed {
+			wrong = append(wrong, fmt.Errorf("while %s was killed, %d of %d requests to a Function failed, and %d of %d to a Service beside it: %s",
+				kill.Victim, kill.Failed, kill.Calls, kill.BareFailed, kill.BareCalls, kill.Failure))
+		}
+		if kill.Builds != kill.Built {
+			wrong = append(wrong, fmt.Errorf("while %s was killed, %d builds have succeeded, and %d Functions got another source", kill.Victim, kill.Builds, kill.Built))
+		}
+		if all && kill.Skipped != "" {
+			wrong = append(wrong, fmt.Errorf("%s was not killed: %s", kill.Victim, kill.Skipped))
 		}
 	}
 	return errors.Join(wrong...)
@@ -176,6 +182,7 @@ func (k *kills) prepare(ctx context.Context, relayImage string) (err error) {
 		}
 		*name = made.Name
 	}
+	go k.record(ctx)
 	nodes, err := k.clients.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: "node-role.kubernetes.io/control-plane"})
 	if err != nil || len(nodes.Items) != 1 {
 		return fmt.Errorf("failed to find the one node of the cluster: %w", err)
@@ -239,10 +246,7 @@ func (k *kills) one(ctx context.Context, v victim) (r killReport, err error) {
 		}
 	}
 	k.versions++
-	before, err := k.clients.Pipeline.TektonV1().TaskRuns(k.namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return r, fmt.Errorf("failed to list TaskRuns: %w", err)
-	}
+	before := k.builds.seen()
 	// Half of the edits come before it, the others while it is away.
 	half := (k.functions + 1) / 2
 	if _, err := k.edit(ctx, 0, half); err != nil {
@@ -268,24 +272,53 @@ func (k *kills) one(ctx context.Context, v victim) (r killReport, err error) {
 	if err := k.read(ctx, probes, &r); err != nil {
 		return r, err
 	}
-	after, err := k.clients.Pipeline.TektonV1().TaskRuns(k.namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return r, fmt.Errorf("failed to list TaskRuns: %w", err)
-	}
-	r.Builds = newIn(after.Items, before.Items)
-	k.say("%s: all Ready after %.1f s, edits refused for %.1f s, %d builds of %d; %d of %d requests failed, %d of %d to the Service beside it %s",
-		v.name, r.ReadyS, r.RefusedS, r.Builds, k.built, r.Failed, r.Calls, r.BareFailed, r.BareCalls, r.Failure)
+	r.Builds, r.FailedBuilds = newIn(k.builds.seen(), before)
+	k.say("%s: all Ready after %.1f s, edits refused for %.1f s, %d builds of %d, and %d that failed; %d of %d requests failed, %d of %d to the Service beside it %s",
+		v.name, r.ReadyS, r.RefusedS, r.Builds, k.built, r.FailedBuilds, r.Failed, r.Calls, r.BareFailed, r.BareCalls, r.Failure)
 	return r, nil
 }
 
-// newIn returns how many TaskRuns are not among those there were.
-func newIn(all, before []pipelinev1.TaskRun) (n int) {
-	for _, tr := range all {
-		if !slices.ContainsFunc(before, func(old pipelinev1.TaskRun) bool { return old.UID == tr.UID }) {
-			n++
+// builds has all TaskRuns that there have been, also those that are gone.
+type builds struct {
+	mu  sync.Mutex
+	all map[types.UID]*pipelinev1.TaskRun
+}
+
+func (b *builds) seen() map[types.UID]*pipelinev1.TaskRun {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return maps.Clone(b.all)
+}
+
+// record remembers TaskRuns until ctx ends. While the API server is away, and for a moment
+// after that, when it denies everything, it sees none that come and go.
+func (k *kills) record(ctx context.Context) {
+	_ = patiently(ctx, func() error {
+		return test.Until(ctx, k.clients.Pipeline.TektonV1().TaskRuns(k.namespace), metav1.ListOptions{}, func(found []*pipelinev1.TaskRun) error {
+			k.builds.mu.Lock()
+			defer k.builds.mu.Unlock()
+			for _, tr := range found {
+				k.builds.all[tr.UID] = tr
+			}
+			return errors.New("there may be more")
+		})
+	})
+}
+
+// newIn returns how many TaskRuns have succeeded that were not there before, and how many
+// have not.
+func newIn(all, before map[types.UID]*pipelinev1.TaskRun) (succeeded, failed int) {
+	for uid, tr := range all {
+		if _, ok := before[uid]; ok {
+			continue
+		}
+		if tr.IsSuccessful() {
+			succeeded++
+		} else {
+			failed++
 		}
 	}
-	return n
+	return succeeded, failed
 }
 
 // read reads what has become of the requests.

@@ -28,6 +28,8 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"regexp"
+	"slices"
 	"syscall"
 	"time"
 
@@ -35,21 +37,22 @@ import (
 )
 
 func main() {
-	long := flag.Bool("long", false, "at 1, 5 and 20 %, for minutes, and write what was found")
+	long := flag.Bool("long", false, "with many Functions, at 1, 5 and 20 %, for minutes, and write what was found")
 	seed := flag.Uint64("seed", uint64(time.Now().UnixNano())%1e6, "makes the same stories and faults again, as far as what runs at once allows")
-	functions := flag.Int("functions", 0, "how many Functions there are (default 10, or 50 with -long)")
+	functions := flag.Int("functions", 0, "how many Functions there are (default 10, or 50 with -long; on a cluster 3, or 20 with -long)")
 	out := flag.String("out", "build/reliability", "where what was found is kept, with -long")
 	docs := flag.String("docs", "docs", "where reliability.md is written, with -long")
 	relay := flag.String("relay-image", "", "kill what Functions are built and served by, on the cluster that KUBECONFIG names, instead; the image of test/images/relay")
 	only := flag.String("only", "", "kill only what this regular expression matches, with -relay-image; what was found of the others is kept")
-	built := flag.Int("built", 8, "how many of the Functions get another source about each kill, with -relay-image; the others get another variable")
+	local := flag.Bool("local", false, "the cluster is the local one, where all of that can be killed")
+	built := flag.Int("built", 0, "how many of the Functions get another source about each kill, with -relay-image; the others get another variable (default 1, or 8 with -long)")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var err error
 	if *relay != "" {
-		err = runOnCluster(ctx, *relay, *only, cmp.Or(*functions, 20), *built, *out, *docs)
+		err = runOnCluster(ctx, *relay, *only, *long, *local, *functions, *built, *out, *docs)
 	} else if err = run(ctx, *long, *seed, *functions, *out, *docs); err != nil {
 		err = fmt.Errorf("with -seed=%d: %w", *seed, err)
 	}
@@ -64,7 +67,7 @@ func run(ctx context.Context, long bool, seed uint64, functions int, out, docs s
 	f := forecast{functions: 10, seed: seed, days: []day{{}, {rate: 0.05}}, silence: 5 * time.Second, patience: 3 * time.Minute}
 	if long {
 		f = forecast{
-			functions: 50, seed: seed, days: []day{{}, {rate: 0.01}, {rate: 0.05}, {rate: 0.2}, {}, {rate: 0.05, killed: true}},
+			functions: 50, seed: seed, days: []day{{}, {rate: 0.01}, {rate: 0.05}, {rate: 0.2}, {}, {}, {}, {rate: 0.05, killed: true}},
 			// Longer than Kiln waits for an answer.
 			silence: 40 * time.Second, patience: 10 * time.Minute,
 		}
@@ -93,10 +96,24 @@ func run(ctx context.Context, long bool, seed uint64, functions int, out, docs s
 	return write(out, docs, "weather", found.report())
 }
 
-func runOnCluster(ctx context.Context, relayImage, only string, functions, built int, out, docs string) error {
-	found, err := runKills(ctx, relayImage, only, functions, built)
+// runOnCluster kills what the expression matches. Only a long run compares it with
+// nothing at all, and is written down.
+func runOnCluster(ctx context.Context, relayImage, only string, long, local bool, functions, built int, out, docs string) error {
+	wanted, err := regexp.Compile(only)
+	if err != nil {
+		return fmt.Errorf("%q is no regular expression: %w", only, err)
+	}
+	all := slices.DeleteFunc(slices.Clone(victims), func(v victim) bool {
+		return !wanted.MatchString(v.name) || v.name == nothing && !long
+	})
+	usual := map[bool][2]int{false: {3, 1}, true: {20, 8}}[long]
+	found, err := runKills(ctx, relayImage, all, cmp.Or(functions, usual[0]), cmp.Or(built, usual[1]))
 	if found == nil || len(found.Kills) == 0 {
 		return err
 	}
-	return errors.Join(err, write(out, docs, "kills", found))
+	err = errors.Join(err, found.verdict(local))
+	if long {
+		err = errors.Join(err, write(out, docs, "kills", found))
+	}
+	return err
 }

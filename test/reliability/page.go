@@ -26,6 +26,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/kiln-dev/kiln/test/performance/report"
@@ -91,7 +92,7 @@ func (w *weather) report() *weatherReport {
 const pageIntro = `# Reliability
 
 What becomes of Functions when what Kiln stands upon fails. This page is written by ` + "`make test-faults`" + `
-and ` + "`make test-kills`" + `, each its chapter; the figures of the last run are in ` + "`build/reliability`" + `, too. The search for faults in the
+and ` + "`make test-kills LONG=1`" + `, each its chapter; the figures of the last run are in ` + "`build/reliability`" + `, too. The search for faults in the
 reconciler itself, call by call, is in [test/README.md](../test/README.md#the-search-for-faults).
 `
 
@@ -210,7 +211,7 @@ func (w *weatherReport) write(b *strings.Builder, _ string) {
 		"%d for each fault that happens to one of its own requests, since it is then looked at again, and %d for each minute, since a controller whose "+
 		"watches are dropped does not know what it has done already. In no second may it ask for more than %d: what fails is tried again after 5 ms, "+
 		"and ever more seldom. Goroutines and memory are those of the controller when the day is over and the weather is fine: the last before it is killed may "+
-		"have %d goroutines, and %.0f %% of memory, more than the first.\n", perStep, perFault, perMinute, perSecond, moreGoroutines, 100*(moreHeap-1))
+		"have %d goroutines, and %.0f %% of memory, more than the first, and one on a fine day that follows a fine day %.0f %% and 2 KiB for each Event, of which client-go remembers the last 4,096.\n", perStep, perFault, perMinute, perSecond, moreGoroutines, 100*(moreHeap-1), 100*(moreOnNextFineDay-1))
 	b.WriteString("\n| bad | what happened |\n|---|---|\n")
 	for _, d := range w.Days {
 		if len(d.Faults) > 0 {
@@ -235,8 +236,12 @@ func (k *killsReport) write(b *strings.Builder, earlier string) {
 		if r.Skipped != "" {
 			name += " (not killed: " + r.Skipped + ")"
 		}
-		rows[r.Victim] = fmt.Sprintf("| %s | %d, %d | %.1f s | %.1f s | %d | %d of %d | %d of %d |", name, r.Functions, r.Built, r.ReadyS, r.RefusedS,
-			r.Builds, r.Failed, r.Calls, r.BareFailed, r.BareCalls)
+		builds := strconv.Itoa(r.Builds)
+		if r.FailedBuilds > 0 {
+			builds += fmt.Sprintf(", %d tried again", r.FailedBuilds)
+		}
+		rows[r.Victim] = fmt.Sprintf("| %s | %d, %d | %.1f s | %.1f s | %s | %d of %d | %d of %d |", name, r.Functions, r.Built, r.ReadyS, r.RefusedS,
+			builds, r.Failed, r.Calls, r.BareFailed, r.BareCalls)
 	}
 	b.WriteString(killsIntro)
 	b.WriteString("| killed | Functions edited, and built of them | all Ready after | edits refused for | builds | failed requests | of the Service beside it |\n|---|---|---|---|---|---|---|\n")

@@ -54,6 +54,15 @@ func TestVerdict(t *testing.T) {
 		{"busy", func(w *weather) { w.rounds[1].tally.by["one/fn-000"].busiest = perSecond + 1 }, "within a second"},
 		{"goroutines", func(w *weather) { w.rounds[1].after.goroutines += moreGoroutines + 1 }, "goroutines in the end"},
 		{"heap", func(w *weather) { w.rounds[1].after.heap *= 2 }, "uses 20.0 MiB in the end"},
+		{"heap after a fine day", func(w *weather) {
+			w.rounds[0].rate, w.rounds[1].rate = 0, 0
+			w.rounds[1].after.heap *= 1.1
+		}, "uses 11.0 MiB after a fine day"},
+		{"heap after a fine day of many Events", func(w *weather) {
+			w.rounds[0].rate, w.rounds[1].rate = 0, 0
+			w.rounds[1].after.heap *= 1.1
+			w.rounds[1].tally.events = 500
+		}, ""},
 		{"ended", func(w *weather) { w.rounds[1].starts = 1 }, "the controller ended 1 times"},
 		{"webhook ended", func(w *weather) { w.rounds[1].webhookStarts = 2 }, "the webhook ended 2 times"},
 		{"killed", func(w *weather) { w.rounds[1].starts, w.rounds[1].webhookStarts, w.rounds[1].killed = 1, 1, true }, ""},
