@@ -101,7 +101,7 @@ uninstall: ## Remove Kiln and all Functions.
 ##@ Checks
 
 .PHONY: test
-test: verify test-unit test-weather test-e2e ## Run all checks and tests.
+test: verify test-unit test-weather test-scale test-e2e ## Run all checks and tests.
 
 .PHONY: verify
 verify: ## Check headers, formatting, vet, lint, shell scripts and generated files.
@@ -120,6 +120,10 @@ test-unit: ## Run the unit tests with the race detector. Needs no cluster.
 test-weather: ## Run Kiln behind a proxy that fails 5 % of its requests. Needs no cluster. SEED=1 does the same again.
 	@go run ./test/reliability $(if $(SEED),-seed=$(SEED))
 
+.PHONY: test-scale
+test-scale: ## Create, edit and keep 20 Functions; fail if Kiln asks the API server for more than it must. Needs no cluster.
+	@go run ./test/performance/scale -short
+
 .PHONY: test-faults
 test-faults: ## Search for faults for long: minutes, where test-unit and test-weather take seconds. Needs no cluster.
 	@go test -count=1 -timeout=1h -run='^(TestCrash|TestEditedMeanwhile|TestModel)$$' ./pkg/reconciler/function -args -long
@@ -132,10 +136,10 @@ test-faults: ## Search for faults for long: minutes, where test-unit and test-we
 	done
 
 .PHONY: test-kills
-test-kills: install ## Kill what Functions are built and served by, on the cluster; write docs/reliability.md. FUNCTIONS=20 BUILT=8 ONLY=registry
-	@$(on_cluster) $(build_relay) go run ./test/reliability -relay-image="$$relay" $(if $(FUNCTIONS),-functions=$(FUNCTIONS)) $(if $(BUILT),-built=$(BUILT)) $(if $(ONLY),-only='$(ONLY)')
+test-kills: install ## Kill what Functions are built and served by, on the cluster. LONG=1 writes docs/reliability.md. FUNCTIONS=3 BUILT=1 ONLY=registry
+	@$(on_cluster) $(build_relay) go run ./test/reliability -local=$(local) -relay-image="$$relay" $(if $(LONG),-long) $(if $(FUNCTIONS),-functions=$(FUNCTIONS)) $(if $(BUILT),-built=$(BUILT)) $(if $(ONLY),-only='$(ONLY)')
 
-# How long each fuzz target looks for new inputs. What it finds is kept below testdata.
+# How long each fuzz target looks for new inputs. One that breaks it is written to testdata/fuzz beside it.
 FUZZTIME := 2m
 
 .PHONY: test-e2e
