@@ -82,11 +82,15 @@ func shareMeta(o *metav1.ObjectMeta) {
 	for i := range o.OwnerReferences {
 		owner := &o.OwnerReferences[i]
 		shareText(&owner.APIVersion, &owner.Kind)
-		for key, text := range map[string]string{serverless.FunctionNameLabelKey: owner.Name, serverless.FunctionUIDLabelKey: string(owner.UID)} {
-			if o.Labels[key] == text {
-				o.Labels[key] = text
-			}
-		}
+		shareLabel(o.Labels, serverless.FunctionNameLabelKey, owner.Name)
+		shareLabel(o.Labels, serverless.FunctionUIDLabelKey, string(owner.UID))
+	}
+}
+
+// shareLabel has the label share the text of its value.
+func shareLabel(labels map[string]string, key, text string) {
+	if value, ok := labels[key]; ok && value == text {
+		labels[key] = text
 	}
 }
 

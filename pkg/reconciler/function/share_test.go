@@ -19,7 +19,9 @@ package function
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
+	"strings"
 	"testing"
 	"unsafe"
 
@@ -28,7 +30,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 )
 
@@ -75,6 +79,33 @@ func TestShare(t *testing.T) {
 	} {
 		if reflect.ValueOf(lists[0]).Pointer() != reflect.ValueOf(lists[1]).Pointer() {
 			t.Errorf("%s are there twice", name)
+		}
+	}
+}
+
+// TestShareLabels wants the labels that name the owner to share its texts, and none to be
+// added where the owner has none either.
+func TestShareLabels(t *testing.T) {
+	nameless := metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{Kind: "Function"}}}
+	shareMeta(&nameless)
+	if len(nameless.Labels) != 0 {
+		t.Errorf("labels = %v, want none", nameless.Labels)
+	}
+	owner := metav1.OwnerReference{Name: "greeter", UID: "1-2-3"}
+	meta := metav1.ObjectMeta{
+		OwnerReferences: []metav1.OwnerReference{owner},
+		Labels: map[string]string{
+			serverless.FunctionNameLabelKey: strings.Clone(owner.Name), serverless.FunctionUIDLabelKey: strings.Clone(string(owner.UID)), "app": "other",
+		},
+	}
+	want := maps.Clone(meta.Labels)
+	shareMeta(&meta)
+	if diff := cmp.Diff(want, meta.Labels); diff != "" {
+		t.Error("labels (-want, +got):", diff)
+	}
+	for key, text := range map[string]string{serverless.FunctionNameLabelKey: owner.Name, serverless.FunctionUIDLabelKey: string(owner.UID)} {
+		if unsafe.StringData(meta.Labels[key]) != unsafe.StringData(text) {
+			t.Errorf("%s %q is there twice", key, text)
 		}
 	}
 }
