@@ -61,8 +61,8 @@ type Functions struct {
 	// A CPU limit is not shipped: it would slow every start.
 	DefaultResources corev1.ResourceRequirements
 
-	// DefaultTimeout is how long a function that does not say may take to begin
-	// to answer, in whole seconds.
+	// DefaultTimeout is how long a function that does not say may take to answer,
+	// to the end of the answer, in whole seconds.
 	DefaultTimeout time.Duration
 
 	// MaxSourceBytes limits the sum of a Function's source and dependencies. It

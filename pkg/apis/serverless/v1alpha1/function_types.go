@@ -180,8 +180,9 @@ type FunctionSpec struct {
 	// +kubebuilder:validation:Maximum=1000
 	Concurrency *int64 `json:"concurrency,omitempty"`
 
-	// TimeoutSeconds is how long the function may take to begin to answer a
-	// request, in seconds. Left out, it is the default-timeout of config-functions.
+	// TimeoutSeconds is how long the function may take to answer a request, in
+	// seconds, from its arrival to the end of the answer. Left out, it is the
+	// default-timeout of config-functions.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
