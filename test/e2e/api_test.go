@@ -103,9 +103,9 @@ func TestWhoDenies(t *testing.T) {
 		fn := function(answering("never"))
 		tc.edit(&fn.Spec)
 		if _, err := e.tryCreate(fn); err == nil {
-			t.Errorf("%s: not denied", name)
+			e.Errorf("%s: not denied", name)
 		} else if !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%s: %v\nwant it to say %q", name, err, tc.want)
+			e.Errorf("%s: %v\nwant it to say %q", name, err, tc.want)
 		}
 	}
 }
@@ -127,7 +127,7 @@ func TestHostileBytes(t *testing.T) {
 		setEnv("HERE", "here")(fn)
 		body, err := json.Marshal(fn)
 		if err != nil {
-			t.Fatal(err)
+			e.Fatal(err)
 		}
 		body = bytes.ReplaceAll(body, []byte(replace), []byte(by))
 		err = clients.Kiln.ServerlessV1alpha1().RESTClient().Post().Namespace(e.namespace).Resource("functions").
@@ -136,17 +136,17 @@ func TestHostileBytes(t *testing.T) {
 	}
 	for depth, want := range map[int]string{100_000: "exceeded max depth", 9_000: "spec.env"} {
 		if _, err := send(`[{"name":"HERE","value":"here"}]`, lists(depth)); err == nil {
-			t.Errorf("%d lists: not denied", depth)
+			e.Errorf("%d lists: not denied", depth)
 		} else if !strings.Contains(err.Error(), want) {
-			t.Errorf("%d lists: %v\nwant it to say %q", depth, err, want)
+			e.Errorf("%d lists: %v\nwant it to say %q", depth, err, want)
 		}
 	}
 	fn, err := send("here", "\xff")
 	if err != nil {
-		t.Fatal(err)
+		e.Fatal(err)
 	}
 	if got := fn.Spec.Env[0].Value; got != "\ufffd" {
-		t.Errorf("the byte has become %q", got)
+		e.Errorf("the byte has become %q", got)
 	}
 	e.wantAnswer(e.until(fn, test.Ready), "{}", "\ufffd")
 }
@@ -160,11 +160,11 @@ func TestDefaults(t *testing.T) {
 		Spec:       v1alpha1.FunctionSpec{Source: answering("never")},
 	}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if err != nil {
-		t.Fatal(err)
+		e.Fatal(err)
 	}
 	fs := fn.Spec
 	if fs.Runtime == "" || fs.MinReplicas == nil || fs.MaxReplicas == nil || fs.TimeoutSeconds == nil ||
 		fs.Visibility != v1alpha1.VisibilityClusterLocal || fs.Resources.Requests.Memory().IsZero() {
-		t.Errorf("something is left out: %+v", fs)
+		e.Errorf("something is left out: %+v", fs)
 	}
 }

@@ -185,7 +185,7 @@ func TestBuildPodGone(t *testing.T) {
 			fn := e.create(installing("setTimeout(() => 0, 8000)"))
 			build := e.untilBuild(fn, isInstalling)
 			if err := row.takeAway(e, build.Status.PodName); err != nil {
-				t.Fatal(err)
+				e.Fatal(err)
 			}
 			fn = e.untilRetrying(fn, 1, row.reason, row.words)
 			fn = e.until(fn, test.Ready)
@@ -205,7 +205,7 @@ func TestBuildPodForcedAway(t *testing.T) {
 	build := e.untilBuild(fn, isInstalling)
 	now := metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}
 	if err := clients.Kube.CoreV1().Pods(e.namespace).Delete(e.ctx, build.Status.PodName, now); err != nil {
-		t.Fatal(err)
+		e.Fatal(err)
 	}
 	fn = e.until(fn, test.Ready)
 	e.wantAnswer(fn, "{}", "7200000")
@@ -241,7 +241,7 @@ func TestPackageRegistryDown(t *testing.T) {
 	// the controller, and it is told late of the first.
 	waited := edited.Status.GetCondition(v1alpha1.FunctionConditionBuildReady).GetReason() == v1alpha1.ReasonBuildRetrying
 	if waited && fn.Status.Build.Attempts != 1 {
-		t.Errorf("it took %d attempts after the edit, want 1", fn.Status.Build.Attempts)
+		e.Errorf("it took %d attempts after the edit, want 1", fn.Status.Build.Attempts)
 	}
 }
 
@@ -269,7 +269,7 @@ func TestRegistryDownThenFull(t *testing.T) {
 	fn = e.until(fn, test.Ready)
 	e.wantAnswerSoon(fn, "new")
 	if fn.Status.Build.Attempts != 3 {
-		t.Errorf("it took %d attempts, want 3", fn.Status.Build.Attempts)
+		e.Errorf("it took %d attempts, want 3", fn.Status.Build.Attempts)
 	}
 	e.wantBuilds(4)
 	e.wantRevisions(2)

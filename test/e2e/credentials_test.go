@@ -328,7 +328,7 @@ func TestRegistryCredentials(t *testing.T) {
 	r.untilCopy(e, "first")
 	e.wantBuilds(2)
 	if got, want := fn.Status.Image, fmt.Sprintf("127.0.0.1:%d/", imagesPort); !strings.HasPrefix(got, want) {
-		t.Errorf("the image is %s, want it to be pulled from %s", got, want)
+		e.Errorf("the image is %s, want it to be pulled from %s", got, want)
 	}
 
 	// Rotation. The next build needs it, and the node that pulls what that has
@@ -343,7 +343,7 @@ func TestRegistryCredentials(t *testing.T) {
 	e.wantRevisions(2)
 
 	if err := clients.Kiln.ServerlessV1alpha1().Functions(e.namespace).Delete(e.ctx, fn.Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
+		e.Fatal(err)
 	}
 	untilObjects(e, clients.Kube.CoreV1().Secrets(e.namespace), gone[*corev1.Secret])
 }
@@ -357,7 +357,7 @@ func TestOwnRegistryCredentials(t *testing.T) {
 	secrets := clients.Kube.CoreV1().Secrets(e.namespace)
 	own, err := secrets.Create(e.ctx, r.secret("own"), metav1.CreateOptions{})
 	if err != nil {
-		t.Fatal(err)
+		e.Fatal(err)
 	}
 	r.createSource("wrong")
 
@@ -370,18 +370,18 @@ func TestOwnRegistryCredentials(t *testing.T) {
 	r.untilCopy(other, "wrong again")
 
 	if err := clients.Kiln.ServerlessV1alpha1().Functions(e.namespace).Delete(e.ctx, fn.Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
+		e.Fatal(err)
 	}
 	if err := clients.Kiln.ServerlessV1alpha1().Functions(other.namespace).Delete(e.ctx, fn.Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
+		e.Fatal(err)
 	}
 	untilObjects(other, clients.Kube.CoreV1().Secrets(other.namespace), gone[*corev1.Secret])
 	left, err := secrets.Get(e.ctx, credentials, metav1.GetOptions{})
 	if err != nil {
-		t.Fatal(err)
+		e.Fatal(err)
 	}
 	if left.ResourceVersion != own.ResourceVersion {
-		t.Errorf("the namespace's own Secret was changed: %+v", left.ObjectMeta)
+		e.Errorf("the namespace's own Secret was changed: %+v", left.ObjectMeta)
 	}
 }
 
@@ -410,7 +410,7 @@ func TestArtifactCredentials(t *testing.T) {
 	if _, err := clients.Kube.CoreV1().Secrets(e.namespace).Create(e.ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "given"}, Type: corev1.SecretTypeDockerConfigJson, Data: r.secret("first").Data,
 	}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
+		e.Fatal(err)
 	}
 	e.until(e.edit(thief, func(fn *v1alpha1.Function) { fn.Spec.Archive.SecretName = "given" }), test.Ready)
 }
@@ -455,7 +455,7 @@ func TestPackageRegistry(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: packagesSecret},
 		StringData: map[string]string{".npmrc": npmrc, "pip.conf": pipConf},
 	}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
+		e.Fatal(err)
 	}
 	python := function("import kiln_private\ndef main(event, context): return kiln_private.MARKER\n")
 	python.Name, python.Spec.Runtime, python.Spec.Deps = "python", "python313", "kiln-private==1.0.0"
@@ -467,12 +467,12 @@ func TestPackageRegistry(t *testing.T) {
 
 	for _, marker := range []string{"kiln-private-marker", "kiln-private-wheel"} {
 		if found := r.find(marker); len(found) == 0 {
-			t.Errorf("the package with %s is not found in the image: nothing would be", marker)
+			e.Errorf("the package with %s is not found in the image: nothing would be", marker)
 		}
 	}
 	for _, absent := range append(slices.Collect(maps.Values(hostile)), token, "kiln-packages", "kiln-env", "kiln-credentials", "kiln-broken") {
 		if found := r.find(absent); len(found) > 0 {
-			t.Errorf("%q is in the image: %v", absent, found)
+			e.Errorf("%q is in the image: %v", absent, found)
 		}
 	}
 

@@ -52,7 +52,7 @@ func TestDeletedAndCreatedAgain(t *testing.T) {
 	first := e.until(e.create(function(answering("first"))), test.Ready)
 	functions := clients.Kiln.ServerlessV1alpha1().Functions(e.namespace)
 	if err := functions.Delete(e.ctx, first.Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
+		e.Fatal(err)
 	}
 	second := e.until(e.create(function(answering("second"))), test.Healed)
 	e.wantAnswerSoon(second, "second")

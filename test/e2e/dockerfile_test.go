@@ -99,7 +99,7 @@ ENTRYPOINT ["perl", "/srv/server.pl"]
 	inline.Spec.Runtime = dockerfileRuntime
 	_, err := e.tryCreate(inline)
 	if err == nil {
-		t.Fatal("a Dockerfile is taken without the files that it builds")
+		e.Fatal("a Dockerfile is taken without the files that it builds")
 	}
 	wantWords(t, err.Error(), "spec.git or spec.archive", "kubectl fn deploy --dir")
 }

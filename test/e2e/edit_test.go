@@ -80,17 +80,17 @@ func TestRollout(t *testing.T) {
 			for _, prober := range probers {
 				report := e.wantAnswers(prober, conformance.LongAnswer, edited)
 				if last := report.Runs[0].Last.Add(conformance.LongTime); last.Before(ready) {
-					t.Errorf("the old source answered until %s only, and the new revision was ready at %s: nothing was under way", last, ready)
+					e.Errorf("the old source answered until %s only, and the new revision was ready at %s: nothing was under way", last, ready)
 				}
 			}
 
 			if second := e.onlyBuild(); second.UID == first.UID {
-				t.Errorf("TaskRun %s is still the one of the old source", first.Name)
+				e.Errorf("TaskRun %s is still the one of the old source", first.Name)
 			}
 			e.wantBuilds(2)
 			e.wantRevisions(2)
 			if fn.Status.Image == image {
-				t.Errorf("image is still %s", image)
+				e.Errorf("image is still %s", image)
 			}
 		})
 	}
@@ -178,7 +178,7 @@ func TestConfigurationEdited(t *testing.T) {
 	revisions := e.wantRevisions(3)
 	container := e.service(fn).Spec.Template.Spec.Containers[0]
 	if got := container.Resources.Requests.Cpu().String(); got != "77m" {
-		t.Errorf("the container requests %s of CPU, want 77m", got)
+		e.Errorf("the container requests %s of CPU, want 77m", got)
 	}
 
 	fn = e.until(e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Env = nil }), test.Ready)
@@ -187,11 +187,11 @@ func TestConfigurationEdited(t *testing.T) {
 	e.wantRevisions(4)
 	e.wantBuilds(1)
 	if fn.Status.Image != image {
-		t.Errorf("image was %s, and is %s", image, fn.Status.Image)
+		e.Errorf("image was %s, and is %s", image, fn.Status.Image)
 	}
 	for _, revision := range revisions {
 		if got := revision.Labels["team"]; got != "" {
-			t.Errorf("revision %s has the Function's label team=%s", revision.Name, got)
+			e.Errorf("revision %s has the Function's label team=%s", revision.Name, got)
 		}
 	}
 }
@@ -206,7 +206,7 @@ func TestLabelsOfPods(t *testing.T) {
 		fn = e.until(e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Labels = labels }), test.Ready)
 		e.wantRevisions(i + 2)
 		if got := e.service(fn).Spec.Template.Labels["tier"]; got != labels["tier"] {
-			t.Errorf("the pods' label tier is %q, want %q", got, labels["tier"])
+			e.Errorf("the pods' label tier is %q, want %q", got, labels["tier"])
 		}
 	}
 	e.wantBuilds(1)

@@ -26,6 +26,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -56,6 +57,28 @@ type env struct {
 	namespace string
 	builds    *test.History[*pipelinev1.TaskRun]
 	revisions *test.History[*servingv1.Revision]
+
+	errors *errorTexts
+}
+
+// errorTexts are what a test has said of why it failed.
+type errorTexts struct {
+	mu    sync.Mutex
+	texts []string
+}
+
+// add adds a text, and returns it.
+func (e *errorTexts) add(text string) string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.texts = append(e.texts, text)
+	return text
+}
+
+func (e *errorTexts) String() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return strings.Join(e.texts, "\n")
 }
 
 // newEnv makes a test's world. When the test fails, what is in it is printed.
@@ -69,25 +92,55 @@ func newEnv(t *testing.T) *env {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		if t.Failed() {
-			dump := &strings.Builder{}
-			test.Dump(ctx, clients, namespace, dump)
-			t.Log("What there was in namespace " + namespace + ":\n" + dump.String())
-		}
-		if err := deleteNamespace(ctx, namespace); err != nil {
-			t.Error(err)
-		}
-	})
-	return &env{
+	e := &env{
 		T:         t,
 		ctx:       ctx,
 		namespace: namespace,
 		builds:    test.Record[*pipelinev1.TaskRun](ctx, clients.Pipeline.TektonV1().TaskRuns(namespace), metav1.ListOptions{}),
 		revisions: test.Record[*servingv1.Revision](ctx, clients.Serving.ServingV1().Revisions(namespace), metav1.ListOptions{}),
+		errors:    &errorTexts{},
 	}
+	t.Cleanup(e.end)
+	return e
+}
+
+// end prints what there is in the namespace when the test has failed, and why it has
+// once more, as nobody finds that above so much; then it deletes the namespace.
+func (e *env) end() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if e.Failed() {
+		dump := &strings.Builder{}
+		test.Dump(ctx, clients, e.namespace, dump)
+		e.Logf("What there was in namespace %s:\n%s\n%s", e.namespace, dump, e.errors)
+	}
+	if err := deleteNamespace(ctx, e.namespace); err != nil {
+		e.T.Error(err)
+	}
+}
+
+// Error is testing.T's, and is said again when the test ends, as is what follows.
+func (e *env) Error(args ...any) {
+	e.Helper()
+	e.T.Error(e.errors.add(strings.TrimSuffix(fmt.Sprintln(args...), "\n")))
+}
+
+// Errorf is testing.T's.
+func (e *env) Errorf(format string, args ...any) {
+	e.Helper()
+	e.T.Error(e.errors.add(fmt.Sprintf(format, args...)))
+}
+
+// Fatal is testing.T's.
+func (e *env) Fatal(args ...any) {
+	e.Helper()
+	e.T.Fatal(e.errors.add(strings.TrimSuffix(fmt.Sprintln(args...), "\n")))
+}
+
+// Fatalf is testing.T's.
+func (e *env) Fatalf(format string, args ...any) {
+	e.Helper()
+	e.T.Fatal(e.errors.add(fmt.Sprintf(format, args...)))
 }
 
 // example returns a Function of the folder examples.

@@ -62,10 +62,10 @@ func TestDependencyMissing(t *testing.T) {
 	wantWords(t, condition.Message, "No matching version found for ms@99.99.99")
 	e.wantPhase(fn, v1alpha1.FunctionFailed)
 	if failure := fn.Status.Build.Failure; failure == nil || !strings.Contains(failure.Log, "npm error") {
-		t.Errorf("build.failure is %+v, want a log with npm's words", failure)
+		e.Errorf("build.failure is %+v, want a log with npm's words", failure)
 	}
 	if running := fn.Status.GetCondition(v1alpha1.FunctionConditionRunning); !running.IsUnknown() {
-		t.Errorf("Running is %v, want Unknown", running)
+		e.Errorf("Running is %v, want Unknown", running)
 	}
 	e.wantAnswer(fn, "{}", "old")
 	e.wantBuilds(2)
@@ -99,7 +99,7 @@ func TestBaseImageMissing(t *testing.T) {
 	fn := e.createWith(function(answering("never")), "nodejs-e2e-missing", func(runtime *config.Runtime) {
 		image, err := name.ParseReference(runtime.BaseImage)
 		if err != nil {
-			t.Fatal(err)
+			e.Fatal(err)
 		}
 		runtime.BaseImage = image.Context().Tag("no-such-tag").String()
 	})
@@ -129,7 +129,7 @@ func TestSyntaxError(t *testing.T) {
 	wantWords(t, condition.Message, "handler.js:", "SyntaxError")
 	e.wantPhase(fn, v1alpha1.FunctionFailed)
 	if built := fn.Status.GetCondition(v1alpha1.FunctionConditionBuildReady); !built.IsTrue() {
-		t.Errorf("BuildReady is %v, want True", built)
+		e.Errorf("BuildReady is %v, want True", built)
 	}
 	e.wantAnswer(fn, "{}", "old")
 
@@ -180,13 +180,13 @@ func TestCrashHidesSecrets(t *testing.T) {
 		FieldSelector: fields.OneTermEqualSelector("involvedObject.uid", string(fn.UID)).String(),
 	})
 	if err != nil {
-		t.Fatal(err)
+		e.Fatal(err)
 	}
 	for _, event := range events.Items {
 		fmt.Fprintln(told, event.Message)
 	}
 	if strings.Contains(told.String(), secret) || strings.Contains(told.String(), "staple@") {
-		t.Errorf("a secret is told: %s", told)
+		e.Errorf("a secret is told: %s", told)
 	}
 }
 
@@ -212,12 +212,12 @@ func TestDenied(t *testing.T) {
 		row.change(fn)
 		_, err := e.tryCreate(fn)
 		if err == nil {
-			t.Errorf("%s: the Function was admitted", name)
+			e.Errorf("%s: the Function was admitted", name)
 			continue
 		}
 		for _, word := range row.words {
 			if !strings.Contains(err.Error(), word) {
-				t.Errorf("%s: denied with %q, want it to say %q", name, err, word)
+				e.Errorf("%s: denied with %q, want it to say %q", name, err, word)
 			}
 		}
 	}

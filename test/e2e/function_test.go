@@ -82,11 +82,11 @@ func TestErrorOfFunction(t *testing.T) {
 
 	answer, err := relay.CallFunction(e.ctx, request(fn, `{"fail": true}`))
 	if err != nil {
-		t.Fatal(err)
+		e.Fatal(err)
 	}
 	// The detail is a word that the random id in the answer, which is hexadecimal, cannot hold by chance.
 	if answer.Status != http.StatusInternalServerError || strings.Contains(answer.Body, "swordfish") || strings.Contains(answer.Body, "handler.js") {
-		t.Errorf("the function that throws answered %+v, want status 500 and no detail", answer)
+		e.Errorf("the function that throws answered %+v, want status 500 and no detail", answer)
 	}
 	e.wantAnswer(fn, `{}`, "fine")
 }
@@ -231,7 +231,7 @@ func TestConcurrentCalls(t *testing.T) {
 	}
 	for range calls {
 		if err := <-answers; err != nil {
-			t.Error(err)
+			e.Error(err)
 		}
 	}
 }

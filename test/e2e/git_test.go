@@ -108,12 +108,12 @@ func TestGit(t *testing.T) {
 	e.wantAnswerSoon(fn, "2 7200000")
 	e.wantBuilds(2)
 	if fn.Status.Source.Commit == first.Commit {
-		t.Errorf("both are of commit %s", first.Commit)
+		e.Errorf("both are of commit %s", first.Commit)
 	}
 	fn = e.until(e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Git.Revision = first.Commit }), test.Ready)
 	e.wantAnswerSoon(fn, "1 7200000")
 	if diff := cmp.Diff(&first, fn.Status.Source); diff != "" {
-		t.Errorf("status.source (-want, +got):\n%s", diff)
+		e.Errorf("status.source (-want, +got):\n%s", diff)
 	}
 }
 
@@ -217,7 +217,7 @@ func TestFollow(t *testing.T) {
 		fn = e.until(fn, rebuilt)
 		e.wantAnswerSoon(fn, "2 7200000")
 		if fn.Status.Build.Commit != fn.Status.Source.Commit {
-			t.Errorf("%s: the build was of commit %s, and has fetched %s", fn.Name, fn.Status.Build.Commit, fn.Status.Source.Commit)
+			e.Errorf("%s: the build was of commit %s, and has fetched %s", fn.Name, fn.Status.Build.Commit, fn.Status.Source.Commit)
 		}
 	}
 	e.wantBuilds(4)

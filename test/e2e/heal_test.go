@@ -269,7 +269,7 @@ func TestBuildDeleted(t *testing.T) {
 	first := e.untilBuild(fn, nil)
 	err := clients.Pipeline.TektonV1().TaskRuns(e.namespace).Delete(e.ctx, first.Name, metav1.DeleteOptions{})
 	if err != nil {
-		t.Fatal(err)
+		e.Fatal(err)
 	}
 	fn = e.until(fn, test.Healed)
 	e.wantAnswer(fn, "{}", "rebuilt")
@@ -321,7 +321,7 @@ func TestServiceWhileFailed(t *testing.T) {
 	fn = e.until(fn, test.Healed)
 	e.wantAnswerSoon(fn, "new")
 	if service := e.service(fn); !serves(service, fn) {
-		t.Errorf("the service is still as edited by hand: %+v", service.Spec.Template.Spec.Containers[0])
+		e.Errorf("the service is still as edited by hand: %+v", service.Spec.Template.Spec.Containers[0])
 	}
 	e.wantBuilds(3)
 }
@@ -337,7 +337,7 @@ func TestServiceWhileForbidden(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "no-builds"},
 		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"count/taskruns.tekton.dev": resource.MustParse("0")}},
 	}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
+		e.Fatal(err)
 	}
 	fn = e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Source = answering("new") })
 	fn, condition := e.untilCondition(fn, buildFailed)
@@ -350,7 +350,7 @@ func TestServiceWhileForbidden(t *testing.T) {
 	e.wantAnswerSoon(fn, "old")
 
 	if err := quotas.Delete(e.ctx, "no-builds", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
+		e.Fatal(err)
 	}
 	fn = e.until(fn, test.Healed)
 	e.wantAnswerSoon(fn, "new")
@@ -393,7 +393,7 @@ func TestServiceOfSomebodyElse(t *testing.T) {
 	before := &servingv1.Service{ObjectMeta: metav1.ObjectMeta{Name: "fn", Labels: map[string]string{"owner": "somebody-else"}}}
 	before.Spec.Template.Spec.Containers = []corev1.Container{{Image: relayImage}}
 	if _, err := services.Create(e.ctx, before, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
+		e.Fatal(err)
 	}
 	untilObjects(e, services, func(found []*servingv1.Service) error {
 		if before = found[0]; !before.IsReady() {
@@ -411,14 +411,14 @@ func TestServiceOfSomebodyElse(t *testing.T) {
 	e.wantPhase(fn, v1alpha1.FunctionFailed)
 	after := e.service(fn)
 	if diff := cmp.Diff(before.ObjectMeta, after.ObjectMeta, ignoreWrites); diff != "" {
-		t.Errorf("the service's metadata changed (-before +after): %s", diff)
+		e.Errorf("the service's metadata changed (-before +after): %s", diff)
 	}
 	if diff := cmp.Diff(before.Spec, after.Spec); diff != "" {
-		t.Errorf("the service's spec changed (-before +after): %s", diff)
+		e.Errorf("the service's spec changed (-before +after): %s", diff)
 	}
 
 	if err := services.Delete(e.ctx, before.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(before.UID))}); err != nil {
-		t.Fatal(err)
+		e.Fatal(err)
 	}
 	fn = e.until(fn, test.Healed)
 	e.wantAnswerSoon(fn, "mine at last")
@@ -447,11 +447,11 @@ func TestServiceDeletedWhileDeploying(t *testing.T) {
 		return nil
 	})
 	if err := services.Delete(e.ctx, fn.Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
+		e.Fatal(err)
 	}
 	fn = e.until(fn, test.Healed)
 	if e.service(fn).UID == first {
-		t.Error("the service is the one that was deleted")
+		e.Error("the service is the one that was deleted")
 	}
 	e.wantAnswerSoon(fn, "deployed twice")
 	e.wantBuilds(1)

@@ -68,7 +68,7 @@ func TestSourceEditedBack(t *testing.T) {
 	e.wantBuilds(2)
 	e.wantRevisions(3)
 	if fn.Status.Image != imageA {
-		t.Errorf("image is %s, want that of the first version, %s", fn.Status.Image, imageA)
+		e.Errorf("image is %s, want that of the first version, %s", fn.Status.Image, imageA)
 	}
 	e.wantVersion(fn)
 	for generation, image := range map[int64]string{1: imageA, 2: imageB, 3: imageA} {
@@ -84,10 +84,10 @@ func TestAppliedAgain(t *testing.T) {
 	first := e.until(e.create(function(answering("again"))), test.Ready)
 	functions := clients.Kiln.ServerlessV1alpha1().Functions(e.namespace)
 	if err := functions.Delete(e.ctx, first.Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
+		e.Fatal(err)
 	}
 	if err := test.UntilEmpty(e.ctx, clients, e.namespace); err != nil {
-		t.Fatal(err)
+		e.Fatal(err)
 	}
 
 	again, _ := e.untilCondition(e.create(function(answering("again"))), imageReused)
@@ -96,7 +96,7 @@ func TestAppliedAgain(t *testing.T) {
 	e.wantBuilds(1)
 	e.wantVersion(again)
 	if again.UID == first.UID || again.Status.Image != first.Status.Image {
-		t.Errorf("image of %s is %s, want that of %s, %s", again.UID, again.Status.Image, first.UID, first.Status.Image)
+		e.Errorf("image of %s is %s, want that of %s, %s", again.UID, again.Status.Image, first.UID, first.Status.Image)
 	}
 }
 

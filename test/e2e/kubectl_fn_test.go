@@ -168,7 +168,7 @@ func TestKubectlFn(t *testing.T) {
 	term.write("handler.js", "module.exports = { main: (event) => { console.log('called'); return `one ${event.data.name}`; } };\n")
 	written := term.run(nil, "create", "fn", "--runtime=nodejs24", "--dry-run=client", "-o", "yaml")
 	if err := yaml.UnmarshalStrict([]byte(written), &v1alpha1.Function{}); err != nil {
-		t.Errorf("create has written no Function: %v:\n%s", err, written)
+		e.Errorf("create has written no Function: %v:\n%s", err, written)
 	}
 	e.kubectlIn(written, "apply", "--dry-run=server", "--filename=-")
 
@@ -257,7 +257,7 @@ func TestKubectlFnFolder(t *testing.T) {
 	term := newTerminal(e)
 	fn := &v1alpha1.Function{ObjectMeta: metav1.ObjectMeta{Name: "fn"}}
 	if err := os.CopyFS(term.dir, os.DirFS("../../examples/archive/code")); err != nil {
-		t.Fatal(err)
+		e.Fatal(err)
 	}
 	term.write(".gitignore", "secret.txt\n")
 	term.write("secret.txt", "s3cret")
@@ -268,7 +268,7 @@ func TestKubectlFnFolder(t *testing.T) {
 	fn = e.until(fn, test.Ready)
 	e.wantAnswer(fn, "{}", `{"quote":"Well begun is half done.","next":86400000}`)
 	if fn.Status.Source == nil || fn.Status.Source.SHA256 != fn.Spec.Archive.SHA256 {
-		t.Errorf("status.source is %+v, want %s", fn.Status.Source, fn.Spec.Archive.SHA256)
+		e.Errorf("status.source is %+v, want %s", fn.Status.Source, fn.Spec.Archive.SHA256)
 	}
 	term.run([]string{"fn unchanged"}, "deploy", "fn", "--dir=.", "--timeout=5m")
 	term.write("handler.js", "module.exports = { main: () => require('fs').existsSync('/function/secret.txt') ? 'leaked' : 'two' };\n")
@@ -307,10 +307,10 @@ func TestKubectlFnWakes(t *testing.T) {
 	logs := term.command(ctx, "fn", "logs", "-f", "fn", "--namespace="+e.namespace)
 	lines, err := logs.StdoutPipe()
 	if err != nil {
-		t.Fatal(err)
+		e.Fatal(err)
 	}
 	if err := logs.Start(); err != nil {
-		t.Fatal(err)
+		e.Fatal(err)
 	}
 	term.run([]string{"yes", "200 OK"}, "invoke", "fn")
 	awaitLine(e, lines, "awake")
@@ -436,22 +436,22 @@ func TestScreencast(t *testing.T) {
 	e := newEnv(t)
 	readme, err := os.ReadFile("../../README.md")
 	if err != nil {
-		t.Fatal(err)
+		e.Fatal(err)
 	}
 	const begin, end = "<!-- hack/screencast.sh -->\n```console\n", "```\n<!-- end -->\n"
 	_, shown, found := strings.Cut(string(readme), begin)
 	shown, _, ended := strings.Cut(shown, end)
 	if !found || !ended {
-		t.Fatalf("README.md has nothing between %q and %q", begin, end)
+		e.Fatalf("README.md has nothing between %q and %q", begin, end)
 	}
 	play := exec.CommandContext(e.ctx, "../../hack/screencast.sh", e.namespace)
 	play.Env = newTerminal(e).environment()
 	printed, err := play.Output()
 	if err != nil {
-		t.Fatalf("hack/screencast.sh: %v: %s", err, printed)
+		e.Fatalf("hack/screencast.sh: %v: %s", err, printed)
 	}
 	if diff := cmp.Diff(strings.Split(shown, "\n"), strings.Split(string(printed), "\n")); diff != "" {
-		t.Errorf("README.md shows something else than hack/screencast.sh prints (-shown, +printed):\n%s", diff)
+		e.Errorf("README.md shows something else than hack/screencast.sh prints (-shown, +printed):\n%s", diff)
 	}
 }
 

@@ -90,7 +90,7 @@ func TestKubectl(t *testing.T) {
 	})
 	for _, category := range []string{"all", "knative"} {
 		if got := e.kubectl("get", category, "--output=name"); !strings.Contains(got, "function.serverless.kiln.dev/fn\n") {
-			t.Errorf("kubectl get %s has no Function:\n%s", category, got)
+			e.Errorf("kubectl get %s has no Function:\n%s", category, got)
 		}
 	}
 
@@ -108,7 +108,7 @@ func TestKubectl(t *testing.T) {
 	described := e.kubectl("describe", "fn/fn")
 	for _, words := range []string{"Events:", "TaskRunSucceeded", "ServiceUpdated", "Observed Generation:", "Latest Ready Revision Name:"} {
 		if !strings.Contains(described, words) {
-			t.Errorf("kubectl describe does not say %q:\n%s", words, described)
+			e.Errorf("kubectl describe does not say %q:\n%s", words, described)
 		}
 	}
 }
@@ -192,10 +192,10 @@ func TestExamples(t *testing.T) {
 		fn := e.until(&v1alpha1.Function{ObjectMeta: metav1.ObjectMeta{Name: name}}, test.Ready)
 		answer, err := relay.CallFunction(e.ctx, request(fn, tc.body))
 		if err != nil {
-			t.Fatal(err)
+			e.Fatal(err)
 		}
 		if answer.Status/100 != 2 || answer.Body != tc.answer {
-			t.Errorf("%s answered %+v, want %q", name, answer, tc.answer)
+			e.Errorf("%s answered %+v, want %q", name, answer, tc.answer)
 		}
 	}
 }
@@ -220,7 +220,7 @@ func TestKubectlExplain(t *testing.T) {
 	} {
 		got := e.kubectl("explain", path)
 		if !strings.Contains(got, words) || strings.Contains(got, "<no description>") || strings.Contains(got, "<empty>") {
-			t.Errorf("kubectl explain %s does not say %q of each field:\n%s", path, words, got)
+			e.Errorf("kubectl explain %s does not say %q of each field:\n%s", path, words, got)
 		}
 	}
 }

@@ -246,7 +246,7 @@ func TestConfigurationBroken(t *testing.T) {
 		return errors.New("no controller has ended and told why")
 	})
 	if err != nil {
-		t.Error(err)
+		e.Error(err)
 	}
 	// Functions do not need a controller.
 	e.wantAnswer(fn, "{}", "two")
@@ -322,11 +322,11 @@ func TestDefaultChanged(t *testing.T) {
 	})
 	after = e.until(e.create(after), test.Ready)
 	if after.Spec.MaxReplicas == nil || *after.Spec.MaxReplicas != 7 {
-		t.Errorf("maxReplicas of a new Function is %v, want 7", after.Spec.MaxReplicas)
+		e.Errorf("maxReplicas of a new Function is %v, want 7", after.Spec.MaxReplicas)
 	}
 	now := e.until(before, test.Ready)
 	if now.Generation != before.Generation || now.Spec.MaxReplicas != nil && *now.Spec.MaxReplicas == 7 {
-		t.Errorf("the Function that was there has changed to %+v", now.Spec)
+		e.Errorf("the Function that was there has changed to %+v", now.Spec)
 	}
 	e.wantBuilds(2)
 	e.wantRevisions(2)

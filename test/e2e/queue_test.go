@@ -109,12 +109,12 @@ func TestTenEdits(t *testing.T) {
 				return nil
 			})
 			if err != nil {
-				t.Fatal(err)
+				e.Fatal(err)
 			}
 			took := time.Since(edited)
 			t.Logf("the stale build's pod was being deleted %s after the edit", took)
 			if took > 5*time.Second {
-				t.Errorf("it took %s until the stale build was cancelled", took)
+				e.Errorf("it took %s until the stale build was cancelled", took)
 			}
 		}
 		time.Sleep(time.Until(start.Add(time.Duration(i+1) * time.Second)))
@@ -122,11 +122,11 @@ func TestTenEdits(t *testing.T) {
 	fn = e.until(fn, test.Ready)
 	e.wantAnswerSoon(fn, "edit 10")
 	if build := e.onlyBuild(); !build.IsSuccessful() {
-		t.Errorf("the last TaskRun is %+v", build.Status.Conditions)
+		e.Errorf("the last TaskRun is %+v", build.Status.Conditions)
 	}
 	seen, err := e.builds.Seen()
 	if err != nil {
-		t.Fatal(err)
+		e.Fatal(err)
 	}
 	done := 0
 	for _, build := range seen {
@@ -147,7 +147,7 @@ func TestQuota(t *testing.T) {
 	fn, failed := e.untilCondition(e.create(function(answering("patient"))),
 		apis.Condition{Type: v1alpha1.FunctionConditionBuildReady, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonQuotaExceeded})
 	if !strings.Contains(failed.Message, "exceeded quota: no-pods") {
-		t.Errorf("the message is %q", failed.Message)
+		e.Errorf("the message is %q", failed.Message)
 	}
 	lift()
 	fn = e.until(fn, test.Healed)

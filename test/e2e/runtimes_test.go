@@ -202,7 +202,7 @@ func TestTraces(t *testing.T) {
 	call.Headers = map[string]string{"traceparent": "00-" + trace + "-00f067aa0ba902b7-01"}
 	answer, err := relay.CallFunction(e.ctx, call)
 	if err != nil || answer.Body != "answered" {
-		t.Fatalf("the function answered %+v, %v", answer, err)
+		e.Fatalf("the function answered %+v, %v", answer, err)
 	}
 	e.wantAnswerSoon(taker, "true")
 }
@@ -223,7 +223,7 @@ func TestCustomRuntime(t *testing.T) {
 		perl.BaseImage = node.BaseImage
 		text, err := yaml.Marshal(perl)
 		if err != nil {
-			t.Fatal(err)
+			e.Fatal(err)
 		}
 		data[name] = string(text)
 	}
@@ -268,7 +268,7 @@ func TestCustomRuntime(t *testing.T) {
 	denied.Spec.Deps = "requires 'JSON';\n"
 	_, err := e.tryCreate(denied)
 	if err == nil {
-		t.Fatal("deps are accepted where a runtime takes none")
+		e.Fatal("deps are accepted where a runtime takes none")
 	}
 	wantWords(t, err.Error(), "spec.deps", "dependencyFile", "config-runtimes")
 }

@@ -63,7 +63,7 @@ func TestSameInputsSameImage(t *testing.T) {
 	e.wantRebuilds(2, 1)
 	e.wantSteps(fn, "install", "push")
 	if fn.Status.Image != first {
-		t.Errorf("the same inputs have made %s, and before %s", fn.Status.Image, first)
+		e.Errorf("the same inputs have made %s, and before %s", fn.Status.Image, first)
 	}
 }
 
@@ -264,7 +264,7 @@ func TestInstallationSeesNoCredentials(t *testing.T) {
 
 	answer, err := relay.CallFunction(e.ctx, request(fn, "{}"))
 	if err != nil {
-		t.Fatal(err)
+		e.Fatal(err)
 	}
 	var seen struct {
 		Files                    int
@@ -273,16 +273,16 @@ func TestInstallationSeesNoCredentials(t *testing.T) {
 		ServiceAccount           bool
 	}
 	if err := json.Unmarshal([]byte(answer.Body), &seen); err != nil {
-		t.Fatalf("the function answered %+v: %v", answer, err)
+		e.Fatalf("the function answered %+v: %v", answer, err)
 	}
 	if seen.Files < 500 || len(seen.Needles) == 0 {
-		t.Errorf("it has looked at %d files and found %v: it would find nothing", seen.Files, seen.Needles)
+		e.Errorf("it has looked at %d files and found %v: it would find nothing", seen.Files, seen.Needles)
 	}
 	if len(seen.Secrets) > 0 || len(seen.Tokens) > 0 || seen.Docker != "" || seen.ServiceAccount {
-		t.Errorf("it has seen: %+v", seen)
+		e.Errorf("it has seen: %+v", seen)
 	}
 	if found := r.find(password); len(found) > 0 {
-		t.Errorf("the password is in the image: %v", found)
+		e.Errorf("the password is in the image: %v", found)
 	}
 	e.wantCredentialsOnlyIn("step-push")
 	e.wantCredentialsDenied(credentials)

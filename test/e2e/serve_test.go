@@ -102,10 +102,10 @@ func TestTraffic(t *testing.T) {
 		{RevisionName: two, LatestRevision: new(true), Percent: new(int64(50))},
 	}
 	if diff := cmp.Diff(want, fn.Status.Traffic); diff != "" {
-		t.Errorf("status.traffic (-want +got): %s", diff)
+		e.Errorf("status.traffic (-want +got): %s", diff)
 	}
 	if got, want := fn.Status.GetCondition(v1alpha1.FunctionConditionRunning).Message, fmt.Sprintf("Revisions %s (50%%), %s (50%%) serve.", one, two); got != want {
-		t.Errorf("message is %q, want %q", got, want)
+		e.Errorf("message is %q, want %q", got, want)
 	}
 
 	// Nothing is applied of what cannot be, and an edit mends it.
@@ -118,11 +118,11 @@ func TestTraffic(t *testing.T) {
 	})
 	for _, want := range []string{"fn-99999", one, two} {
 		if !strings.Contains(missing.Message, want) {
-			t.Errorf("message %q does not name %s", missing.Message, want)
+			e.Errorf("message %q does not name %s", missing.Message, want)
 		}
 	}
 	if diff := cmp.Diff(want, fn.Status.Traffic); diff != "" {
-		t.Errorf("status.traffic (-want +got): %s", diff)
+		e.Errorf("status.traffic (-want +got): %s", diff)
 	}
 	e.wantRevisions(2)
 
@@ -141,10 +141,10 @@ func TestTraffic(t *testing.T) {
 
 	report, err := prober.Stop(e.ctx)
 	if err != nil {
-		t.Fatal(err)
+		e.Fatal(err)
 	}
 	if report.Failed > 0 {
-		t.Errorf("%d of %d requests failed, such as %+v", report.Failed, report.Requests, report.Failures)
+		e.Errorf("%d of %d requests failed, such as %+v", report.Failed, report.Requests, report.Failures)
 	}
 	e.wantRevisions(3)
 }
@@ -178,7 +178,7 @@ func TestEverythingSaid(t *testing.T) {
 		},
 	} {
 		if err := create(); err != nil {
-			t.Fatal(err)
+			e.Fatal(err)
 		}
 	}
 
@@ -201,17 +201,17 @@ func TestEverythingSaid(t *testing.T) {
 	e.untilAnswer(prober, `{"env":"s3cret","level":"debug","mounted":"s3cret","identity":true}`)
 	given := e.service(fn).Spec.Template
 	if *given.Spec.ContainerConcurrency != 5 || *given.Spec.TimeoutSeconds != 42 || given.Annotations["example.com/note"] != "blue" {
-		t.Errorf("the revision's concurrency, timeout and annotations are %d, %d and %v, want 5, 42 and blue",
+		e.Errorf("the revision's concurrency, timeout and annotations are %d, %d and %v, want 5, 42 and blue",
 			*given.Spec.ContainerConcurrency, *given.Spec.TimeoutSeconds, given.Annotations)
 	}
 	deployments, err := clients.Kube.AppsV1().Deployments(e.namespace).List(e.ctx, metav1.ListOptions{
 		LabelSelector: serving.RevisionLabelKey + "=" + fn.Status.LatestReadyRevisionName,
 	})
 	if err != nil {
-		t.Fatal(err)
+		e.Fatal(err)
 	}
 	if got := deployments.Items; len(got) != 1 || *got[0].Spec.ProgressDeadlineSeconds != 1200 {
-		t.Errorf("of %d deployments of the revision, none has 1200 s to become ready", len(got))
+		e.Errorf("of %d deployments of the revision, none has 1200 s to become ready", len(got))
 	}
 	editService(e, fn)
 	fn = e.until(fn, test.Healed)
@@ -224,10 +224,10 @@ func TestEverythingSaid(t *testing.T) {
 	}), test.Ready)
 	e.untilAnswer(prober, `{"env":"","level":"","mounted":"","identity":false}`)
 	if diff := cmp.Diff(plain, e.service(fn).Spec.Template.Spec); diff != "" {
-		t.Errorf("the revision is not as it was (-before +after): %s", diff)
+		e.Errorf("the revision is not as it was (-before +after): %s", diff)
 	}
 	if _, err := prober.Stop(e.ctx); err != nil {
-		t.Fatal(err)
+		e.Fatal(err)
 	}
 	e.wantBuilds(1)
 }
@@ -277,7 +277,7 @@ func TestMissingReferences(t *testing.T) {
 				Type: v1alpha1.FunctionConditionRunning, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonServiceFailed,
 			})
 			if !strings.Contains(failed.Message, tc.reason) {
-				t.Errorf("message is %q, want %s in it", failed.Message, tc.reason)
+				e.Errorf("message is %q, want %s in it", failed.Message, tc.reason)
 			}
 			tc.create(e)
 			fn = e.until(fn, test.Healed)
@@ -351,10 +351,10 @@ func TestMinimumReplicas(t *testing.T) {
 	pods := clients.Kube.CoreV1().Pods(e.namespace)
 	list, err := pods.List(e.ctx, metav1.ListOptions{LabelSelector: serving.ServiceLabelKey + "=" + fn.Name})
 	if err != nil || len(list.Items) != 2 {
-		t.Fatalf("there are %d pods, want 2: %v", len(list.Items), err)
+		e.Fatalf("there are %d pods, want 2: %v", len(list.Items), err)
 	}
 	if err := pods.Delete(e.ctx, list.Items[0].Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
+		e.Fatal(err)
 	}
 	fn = wantShort(fn)
 	e.wantAnswer(fn, "{}", "seated")
@@ -426,14 +426,14 @@ func TestVisibility(t *testing.T) {
 
 	fn = e.until(e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Visibility = v1alpha1.VisibilityPublic }), test.Ready)
 	if fn.Status.URL.Host != host {
-		t.Errorf("url is %s, want host %s", fn.Status.URL, host)
+		e.Errorf("url is %s, want host %s", fn.Status.URL, host)
 	}
 	if want := fmt.Sprintf("%s.%s.svc.cluster.local", fn.Name, e.namespace); fn.Status.Address.URL.Host != want {
-		t.Errorf("address is %s, want host %s", fn.Status.Address.URL, want)
+		e.Errorf("address is %s, want host %s", fn.Status.Address.URL, want)
 	}
 	ingress, err := clients.Ingress.NetworkingV1alpha1().Ingresses(e.namespace).Get(e.ctx, fn.Name, metav1.GetOptions{})
 	if err != nil {
-		t.Fatal(err)
+		e.Fatal(err)
 	}
 	outside := "http://" + ingress.Status.PublicLoadBalancer.Ingress[0].DomainInternal
 	e.wantAnswerAt(outside, host, "hello, world")
@@ -444,7 +444,7 @@ func TestVisibility(t *testing.T) {
 	for {
 		answer, err := relay.Call(e.ctx, api.Request{Method: http.MethodGet, URL: outside, Host: host})
 		if err != nil {
-			t.Fatal(err)
+			e.Fatal(err)
 		}
 		if answer.Status == http.StatusNotFound {
 			break
@@ -469,7 +469,7 @@ func TestFeatureFlags(t *testing.T) {
 	})
 	for _, want := range []string{"kubernetes.podspec-nodeselector", "kubernetes.podspec-tolerations", "config-features"} {
 		if !strings.Contains(refused.Message, want) {
-			t.Errorf("message is %q, want %s in it", refused.Message, want)
+			e.Errorf("message is %q, want %s in it", refused.Message, want)
 		}
 	}
 	e.wantAnswer(fn, "{}", "old")
@@ -479,7 +479,7 @@ func TestFeatureFlags(t *testing.T) {
 	fn = e.until(fn, test.Healed)
 	spec := e.service(fn).Spec.Template.Spec
 	if spec.NodeSelector[corev1.LabelOSStable] != "linux" || len(spec.Tolerations) != 1 {
-		t.Errorf("the revision has node selector %v and tolerations %v", spec.NodeSelector, spec.Tolerations)
+		e.Errorf("the revision has node selector %v and tolerations %v", spec.NodeSelector, spec.Tolerations)
 	}
 	e.wantRevisions(2)
 	// Without the feature, Serving would not take the next write of this Function.

@@ -150,14 +150,14 @@ func TestSources(t *testing.T) {
 			fn = e.until(fn, test.Ready)
 			e.wantAnswer(fn, "{}", "1 7200000")
 			if source := fn.Status.Source; source == nil || (fn.Spec.Git != nil) != (len(source.Commit) == 40) || (fn.Spec.Archive != nil) != (len(source.SHA256) == 64) {
-				t.Errorf("%s: status.source is %+v", name, source)
+				e.Errorf("%s: status.source is %+v", name, source)
 			}
 			if got := fn.Status.Build.Attempts; got != 1 {
-				t.Errorf("%s was built %d times", name, got)
+				e.Errorf("%s was built %d times", name, got)
 			}
 			// All at once they would leave no room on the node to the other tests.
 			if err := clients.Kiln.ServerlessV1alpha1().Functions(e.namespace).Delete(e.ctx, name, metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
+				e.Fatal(err)
 			}
 		}
 	}
@@ -181,7 +181,7 @@ func TestArchive(t *testing.T) {
 	e.wantSource(fn, packed[second])
 	e.wantBuilds(2)
 	if fn.Status.Build.Reason != builds.ReasonSourceChanged {
-		t.Errorf("the reason of the build is %s", fn.Status.Build.Reason)
+		e.Errorf("the reason of the build is %s", fn.Status.Build.Reason)
 	}
 	// By its hash, it is the same wherever it is.
 	fn = e.until(e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Archive.SHA256 = hashOf(packed[second]) }), test.Ready)
@@ -189,7 +189,7 @@ func TestArchive(t *testing.T) {
 	fn = e.until(e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Archive.URL = server + "nowhere?signature=2" }), test.Ready)
 	e.wantBuilds(3)
 	if fn.Status.Image != image {
-		t.Errorf("the image is %s, and was %s", fn.Status.Image, image)
+		e.Errorf("the image is %s, and was %s", fn.Status.Image, image)
 	}
 }
 
