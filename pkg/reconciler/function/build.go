@@ -347,21 +347,35 @@ func (r *Reconciler) followBuild(ctx context.Context, fn *v1alpha1.Function, wan
 		return r.followFailure(ctx, fn, want, tr)
 	default:
 		switch {
-		case condition == nil:
+		case condition == nil, condition.Reason == string(pipelinev1.TaskRunReasonStarted):
 			fn.Status.MarkBuildUnknown(v1alpha1.ReasonTaskRunCreated, "TaskRun %s is about to run.", tr.Name)
 		case condition.Reason == podPending && strings.Contains(condition.Message, unscheduled):
 			fn.Status.MarkBuildUnknown(v1alpha1.ReasonTaskRunRunning, "TaskRun %s waits for a node: %s", tr.Name, condition.Message)
-		case condition.Reason == podPending && len(neededSecrets(tr)) > 0:
-			// Neither Tekton nor the pod tells of a Secret that does not exist.
-			fn.Status.MarkBuildUnknown(v1alpha1.ReasonTaskRunRunning, "TaskRun %s waits for its pod to start, which needs Secret %s to exist.",
-				tr.Name, strings.Join(neededSecrets(tr), " and Secret "))
+		case condition.Reason == podPending:
+			return r.followStart(fn, tr)
 		case condition.Reason == exceededQuota:
 			fn.Status.MarkBuildFailed(v1alpha1.ReasonQuotaExceeded, "The namespace's quota does not allow the build's pod, which is tried again every minute: %s", condition.Message)
-		case isOrdinary(condition.Reason):
+		case condition.Reason == string(pipelinev1.TaskRunReasonRunning):
 			fn.Status.MarkBuildUnknown(v1alpha1.ReasonTaskRunRunning, "TaskRun %s runs.", tr.Name)
 		default:
 			fn.Status.MarkBuildUnknown(v1alpha1.ReasonTaskRunRunning, "TaskRun %s: %s: %s", tr.Name, condition.Reason, condition.Message)
 		}
+	}
+	return nil
+}
+
+// followStart says in the status what the pod of a build that has a node waits for: it is
+// about to run while its images are pulled, but not where it does not get one of its
+// folders.
+func (r *Reconciler) followStart(fn *v1alpha1.Function, tr *pipelinev1.TaskRun) error {
+	trouble, err := r.mountTroubleOfBuild(tr)
+	switch {
+	case err != nil:
+		return err
+	case trouble != "":
+		fn.Status.MarkBuildUnknown(v1alpha1.ReasonTaskRunRunning, "TaskRun %s waits for its pod to start: %s", tr.Name, trouble)
+	default:
+		fn.Status.MarkBuildUnknown(v1alpha1.ReasonTaskRunCreated, "TaskRun %s is about to run.", tr.Name)
 	}
 	return nil
 }

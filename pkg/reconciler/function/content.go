@@ -90,9 +90,8 @@ func withoutTemplate(obj any) (any, error) {
 	return svc, nil
 }
 
-// withoutTask keeps of a TaskRun how it fares, what it tells of the build, and, until it
-// has ended, the volumes of Secrets, which its pod may wait for: what it does is in it
-// twice, and Kiln has written it.
+// withoutTask keeps of a TaskRun how it fares, and what it tells of the build: what it
+// does is in it twice, and Kiln has written it.
 func withoutTask(obj any) (any, error) {
 	tr, ok := obj.(*pipelinev1.TaskRun)
 	if !ok {
@@ -101,14 +100,7 @@ func withoutTask(obj any) (any, error) {
 	maps.DeleteFunc(tr.Annotations, func(key, _ string) bool { return !tellsOfBuild(key) })
 	shareMeta(&tr.ObjectMeta)
 	shareStatus(&tr.Status.Status)
-	var secrets []corev1.Volume
-	if task := tr.Spec.TaskSpec; task != nil && !stateOf(tr).Ended() {
-		secrets = slices.DeleteFunc(task.Volumes, func(v corev1.Volume) bool { return v.Secret == nil })
-	}
 	tr.Spec = pipelinev1.TaskRunSpec{}
-	if len(secrets) > 0 {
-		tr.Spec.TaskSpec = &pipelinev1.TaskSpec{Volumes: slices.Clone(secrets)}
-	}
 	tr.Status.TaskRunStatusFields = pipelinev1.TaskRunStatusFields{
 		PodName:        tr.Status.PodName,
 		CompletionTime: tr.Status.CompletionTime,

@@ -84,7 +84,12 @@ func TestReconcileCredentials(t *testing.T) {
 	homeless := run(builds.ReasonFirstBuild, 1, "7")
 	succeededCondition(corev1.ConditionUnknown, "Pending", `pod status "PodScheduled":"False"; message: "0/1 nodes are available: 1 node(s) had untolerated taint(s)."`)(homeless)
 	wantsNode := "TaskRun " + homeless.Name + ` waits for a node: pod status "PodScheduled":"False"; message: "0/1 nodes are available: 1 node(s) had untolerated taint(s)."`
-	waiting := "TaskRun " + pending.Name + " waits for its pod to start, which needs Secret registry to exist."
+	waiting := "TaskRun " + pending.Name + ` waits for its pod to start: FailedMount: MountVolume.SetUp failed for volume "secret-0" : secret "late" not found`
+	starting := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: pending.Status.PodName, UID: "starting", Labels: pending.Labels,
+	}}
+	earlier := starting.DeepCopy()
+	earlier.UID = "earlier"
 	quota := apierrs.NewForbidden(corev1.Resource("secrets"), "registry", errors.New("exceeded quota"))
 	const refusal = "The credentials in Secret registry cannot be brought to the namespace: secrets \"registry\" is forbidden: exceeded quota"
 
@@ -125,9 +130,29 @@ func TestReconcileCredentials(t *testing.T) {
 		OtherTestData: withCredentials(quota),
 		WantErr:       true,
 	}, {
-		Name:          "a build whose pod does not start tells of the Secrets that it needs",
+		Name:          "a build whose images are on their way is about to run",
 		Key:           key,
-		Objects:       []runtime.Object{function(observed(configured, buildCreated(withSecret))), configMap(function()), pending},
+		Objects:       []runtime.Object{function(observed(configured, buildCreated(pending))), configMap(function()), pending, starting},
+		OtherTestData: withCredentials(registrySecret("7")),
+	}, {
+		Name:          "and so is one whose pod does not get a Secret at first",
+		Key:           key,
+		Objects:       []runtime.Object{function(observed(configured, buildCreated(pending))), configMap(function()), pending, starting, mountFailed(starting, 1)},
+		OtherTestData: withCredentials(registrySecret("7")),
+	}, {
+		Name:          "and one whose pod was not the one that did not get a Secret",
+		Key:           key,
+		Objects:       []runtime.Object{function(observed(configured, buildCreated(pending))), configMap(function()), pending, starting, mountFailed(earlier, 9)},
+		OtherTestData: withCredentials(registrySecret("7")),
+	}, {
+		Name:          "and one that has no pod yet",
+		Key:           key,
+		Objects:       []runtime.Object{function(observed(configured, buildCreated(pending))), configMap(function()), pending},
+		OtherTestData: withCredentials(registrySecret("7")),
+	}, {
+		Name:          "a build whose pod does not get a Secret tells which one",
+		Key:           key,
+		Objects:       []runtime.Object{function(observed(configured, buildCreated(withSecret))), configMap(function()), pending, starting, mountFailed(starting, 2)},
 		OtherTestData: withCredentials(registrySecret("7")),
 		WantStatusUpdates: statusUpdate(function(observed(configured, buildCreated(pending), marked(func(fs *v1alpha1.FunctionStatus) {
 			fs.MarkBuildUnknown(v1alpha1.ReasonTaskRunRunning, "%s", waiting)

@@ -18,10 +18,15 @@ package function
 
 import (
 	"context"
+	"fmt"
+
+	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	corev1informers "k8s.io/client-go/informers/core/v1"
 	corev1listers "k8s.io/client-go/listers/core/v1"
@@ -111,6 +116,27 @@ func mountTroubleOf(pod *corev1.Pod, events []*corev1.Event) string {
 	if !isBeingCreated(pod) {
 		return ""
 	}
+	return failedMountOf(pod, events)
+}
+
+// mountTroubleOfBuild says which of its folders the pod of a TaskRun that has not started
+// does not get, or "". Tekton does not tell either.
+func (r *Reconciler) mountTroubleOfBuild(tr *pipelinev1.TaskRun) (string, error) {
+	pod, err := r.podLister.Pods(tr.Namespace).Get(tr.Status.PodName)
+	if apierrs.IsNotFound(err) {
+		return "", nil
+	} else if err != nil {
+		return "", fmt.Errorf("failed to get Pod: %w", err)
+	}
+	events, err := r.mountEventLister.Events(tr.Namespace).List(labels.Everything())
+	if err != nil {
+		return "", fmt.Errorf("failed to list Events: %w", err)
+	}
+	return failedMountOf(pod, events), nil
+}
+
+// failedMountOf says which folder the pod did not get, again and again, or "".
+func failedMountOf(pod *corev1.Pod, events []*corev1.Event) string {
 	trouble := ""
 	for _, event := range events {
 		if event.InvolvedObject.UID == pod.UID && event.Reason == failedMount && event.Count > 1 {

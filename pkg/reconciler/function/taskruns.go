@@ -48,30 +48,6 @@ const (
 	exceededQuota = "ExceededResourceQuota"
 )
 
-// neededSecrets returns the names of the Secrets that the TaskRun's pod cannot
-// start without.
-func neededSecrets(tr *pipelinev1.TaskRun) (names []string) {
-	if tr.Spec.TaskSpec == nil {
-		return nil
-	}
-	for _, volume := range tr.Spec.TaskSpec.Volumes {
-		if secret := volume.Secret; secret != nil && (secret.Optional == nil || !*secret.Optional) {
-			names = append(names, secret.SecretName)
-		}
-	}
-	return names
-}
-
-// isOrdinary says whether a reason of a TaskRun that has not ended tells no
-// more than that. Others tell what holds it up.
-func isOrdinary(reason string) bool {
-	switch reason {
-	case string(pipelinev1.TaskRunReasonStarted), string(pipelinev1.TaskRunReasonRunning), podPending:
-		return true
-	}
-	return false
-}
-
 // fetchedBy returns the digest of the source that the TaskRun has fetched, and what
 // kind of digest it is.
 func fetchedBy(tr *pipelinev1.TaskRun) (algorithm, digest string) {
