@@ -24,6 +24,7 @@ import (
 	"slices"
 	"strings"
 
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -119,7 +120,7 @@ func apply[T metav1.Object](ctx context.Context, changes watch.Interface, object
 	case !ok && ctx.Err() != nil:
 		return fmt.Errorf("gave up waiting: %w", context.Cause(ctx))
 	case !ok:
-		return fmt.Errorf("failed to watch: %v %v", event.Type, event.Object)
+		return fmt.Errorf("failed to watch: %w", apierrs.FromObject(event.Object))
 	case event.Type == watch.Deleted:
 		delete(objects, object.GetUID())
 	default:

@@ -20,11 +20,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
@@ -117,6 +121,79 @@ func TestHistoryRemembersTheGone(t *testing.T) {
 	seen, err := history.Seen()
 	if got, want := namesOf(seen), "a b c"; err != nil || got != want {
 		t.Errorf("Seen() = %q, %v; want %q", got, err, want)
+	}
+}
+
+// restarted returns watchers as an API server that starts anew has them: each watch ends
+// with an error, and each list has what is there then.
+type restarted struct {
+	fails []error
+	lists [][]corev1.Pod
+}
+
+func (r *restarted) List(context.Context, metav1.ListOptions) (*corev1.PodList, error) {
+	err, items := r.fails[0], r.lists[0]
+	if items == nil {
+		r.fails, r.lists = r.fails[1:], r.lists[1:]
+		return nil, err
+	}
+	return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: items}, nil
+}
+
+func (r *restarted) Watch(context.Context, metav1.ListOptions) (watch.Interface, error) {
+	err := r.fails[0]
+	if len(r.fails) > 1 {
+		r.fails, r.lists = r.fails[1:], r.lists[1:]
+	}
+	changes := watch.NewFakeWithChanSize(1, false)
+	if status, ok := err.(*apierrs.StatusError); ok {
+		changes.Error(&status.ErrStatus)
+	}
+	return changes, nil
+}
+
+// TestHistoryResumes wants a History to take up again when an API server starts anew, to
+// say that it has, and to end where that was not the reason, or it lasts.
+func TestHistoryResumes(t *testing.T) {
+	denied := apierrs.NewForbidden(corev1.Resource("pods"), "", errors.New("not yet"))
+	expired := apierrs.NewResourceExpired("too old resource version")
+	refused := &url.Error{Op: "Get", URL: "https://10.0.0.1", Err: syscall.ECONNREFUSED}
+	a, b, c := []corev1.Pod{*pod("a", "1")}, []corev1.Pod{*pod("a", "1"), *pod("b", "2")}, []corev1.Pod{*pod("c", "3")}
+	lasting := &restarted{fails: []error{expired}, lists: [][]corev1.Pod{a}}
+	for range 2 * restartPatience / resumePause {
+		lasting.fails, lasting.lists = append(lasting.fails, denied), append(lasting.lists, nil)
+	}
+	lasting.fails, lasting.lists = append(lasting.fails, nil), append(lasting.lists, b)
+	tests := map[string]struct {
+		server *restarted
+		want   string
+		gap    bool
+		err    error
+	}{
+		"nothing":   {&restarted{fails: []error{nil}, lists: [][]corev1.Pod{a}}, "a", false, nil},
+		"restarted": {&restarted{fails: []error{expired, refused, denied, nil}, lists: [][]corev1.Pod{a, nil, nil, b}}, "a b", true, expired},
+		"twice":     {&restarted{fails: []error{expired, expired, nil}, lists: [][]corev1.Pod{a, b, c}}, "a b c", true, expired},
+		"no such kind": {
+			&restarted{fails: []error{apierrs.NewNotFound(corev1.Resource("pods"), ""), nil}, lists: [][]corev1.Pod{nil, a}},
+			"", false, apierrs.NewNotFound(corev1.Resource("pods"), ""),
+		},
+		"denied for good": {lasting, "a", false, denied},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				history := Record[*corev1.Pod](t.Context(), tc.server, metav1.ListOptions{})
+				time.Sleep(3 * restartPatience)
+				synctest.Wait()
+				seen, err := history.Seen()
+				if got := namesOf(seen); got != tc.want {
+					t.Errorf("it has seen %q, want %q", got, tc.want)
+				}
+				if errors.Is(err, ErrGap) != tc.gap || (err == nil) != (tc.err == nil) || err != nil && !tc.gap && err.Error() != "failed to list: "+tc.err.Error() {
+					t.Errorf("Seen() fails with %v, want %v (resumed: %v)", err, tc.err, tc.gap)
+				}
+			})
+		})
 	}
 }
 

@@ -20,7 +20,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -36,6 +35,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	netapi "knative.dev/networking/pkg/apis/networking"
 	"knative.dev/serving/pkg/apis/serving"
 	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
@@ -84,7 +84,7 @@ type kills struct {
 	tools     string
 	relay     *test.Relay
 	killer    *test.Relay
-	builds    builds
+	builds    *test.History[*pipelinev1.TaskRun]
 	functions int
 	built     int
 	versions  int
@@ -131,7 +131,7 @@ func (k *kills) say(format string, args ...any) {
 
 // runKills kills one after the other on the cluster that KUBECONFIG names.
 func runKills(ctx context.Context, relayImage string, all []victim, functions, built int) (r *killsReport, err error) {
-	k := &kills{builds: builds{all: map[types.UID]*pipelinev1.TaskRun{}}, functions: functions, built: min(built, functions), begin: time.Now()}
+	k := &kills{functions: functions, built: min(built, functions), begin: time.Now()}
 	if k.clients, err = test.NewClients(); err != nil {
 		return nil, err
 	}
@@ -182,7 +182,7 @@ func (k *kills) prepare(ctx context.Context, relayImage string) (err error) {
 		}
 		*name = made.Name
 	}
-	go k.record(ctx)
+	k.builds = test.Record[*pipelinev1.TaskRun](ctx, k.clients.Pipeline.TektonV1().TaskRuns(k.namespace), metav1.ListOptions{})
 	nodes, err := k.clients.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: "node-role.kubernetes.io/control-plane"})
 	if err != nil || len(nodes.Items) != 1 {
 		return fmt.Errorf("failed to find the one node of the cluster: %w", err)
@@ -246,7 +246,10 @@ func (k *kills) one(ctx context.Context, v victim) (r killReport, err error) {
 		}
 	}
 	k.versions++
-	before := k.builds.seen()
+	before, err := k.seenBuilds()
+	if err != nil {
+		return r, err
+	}
 	// Half of the edits come before it, the others while it is away.
 	half := (k.functions + 1) / 2
 	if _, err := k.edit(ctx, 0, half); err != nil {
@@ -272,49 +275,39 @@ func (k *kills) one(ctx context.Context, v victim) (r killReport, err error) {
 	if err := k.read(ctx, probes, &r); err != nil {
 		return r, err
 	}
-	r.Builds, r.FailedBuilds = newIn(k.builds.seen(), before)
+	after, err := k.seenBuilds()
+	if err != nil {
+		return r, err
+	}
+	r.Builds, r.FailedBuilds = newIn(after, before)
 	k.say("%s: all Ready after %.1f s, edits refused for %.1f s, %d builds of %d, and %d that failed; %d of %d requests failed, %d of %d to the Service beside it %s",
 		v.name, r.ReadyS, r.RefusedS, r.Builds, k.built, r.FailedBuilds, r.Failed, r.Calls, r.BareFailed, r.BareCalls, r.Failure)
 	return r, nil
 }
 
-// builds has all TaskRuns that there have been, also those that are gone.
-type builds struct {
-	mu  sync.Mutex
-	all map[types.UID]*pipelinev1.TaskRun
-}
-
-func (b *builds) seen() map[types.UID]*pipelinev1.TaskRun {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return maps.Clone(b.all)
-}
-
-// record remembers TaskRuns until ctx ends. While the API server is away, and for a moment
-// after that, when it denies everything, it sees none that come and go.
-func (k *kills) record(ctx context.Context) {
-	_ = patiently(ctx, func() error {
-		return test.Until(ctx, k.clients.Pipeline.TektonV1().TaskRuns(k.namespace), metav1.ListOptions{}, func(found []*pipelinev1.TaskRun) error {
-			k.builds.mu.Lock()
-			defer k.builds.mu.Unlock()
-			for _, tr := range found {
-				k.builds.all[tr.UID] = tr
-			}
-			return errors.New("there may be more")
-		})
-	})
+// seenBuilds returns all TaskRuns that there have been, but those that came and went while
+// the API server was away, or denied everything after that.
+func (k *kills) seenBuilds() ([]*pipelinev1.TaskRun, error) {
+	seen, err := k.builds.Seen()
+	if err != nil && !errors.Is(err, test.ErrGap) {
+		return nil, fmt.Errorf("failed to follow TaskRuns: %w", err)
+	}
+	return seen, nil
 }
 
 // newIn returns how many TaskRuns have succeeded that were not there before, and how many
 // have not.
-func newIn(all, before map[types.UID]*pipelinev1.TaskRun) (succeeded, failed int) {
-	for uid, tr := range all {
-		if _, ok := before[uid]; ok {
-			continue
-		}
-		if tr.IsSuccessful() {
+func newIn(all, before []*pipelinev1.TaskRun) (succeeded, failed int) {
+	known := sets.New[types.UID]()
+	for _, tr := range before {
+		known.Insert(tr.UID)
+	}
+	for _, tr := range all {
+		switch {
+		case known.Has(tr.UID):
+		case tr.IsSuccessful():
 			succeeded++
-		} else {
+		default:
 			failed++
 		}
 	}
