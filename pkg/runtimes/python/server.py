@@ -488,7 +488,7 @@ def decode(body, content_type):
 
 def parse_json(body):
     try:
-        return decode_json(body.decode())
+        return decode_json(body.decode("utf-8", "replace"))
     except json.JSONDecodeError as error:
         if body.startswith(b"\xef\xbb\xbf"):
             return parse_json(body[3:])
