@@ -372,15 +372,23 @@ def publish(event, request_headers):
         raise RuntimeError("there is no sink to publish to: K_SINK is not set (a SinkBinding sets it)")
     overrides = json.loads(os.environ.get("K_CE_OVERRIDES") or "{}")
     body = event.encode(overrides.get("extensions")).encode()
-    request = urllib.request.Request(sink, data=body, headers={"content-type": STRUCTURED_TYPE})
-    for name in ("traceparent", "tracestate"):
-        if name in request_headers:
-            request.add_header(name, request_headers[name])
+    headers = {"content-type": STRUCTURED_TYPE, **trace_context(request_headers)}
+    request = urllib.request.Request(sink, data=body, headers=headers)
     try:
         with urllib.request.urlopen(request, timeout=settings.timeout) as answer:
             return SinkStatus(answer.status)
     except urllib.error.HTTPError as error:
         raise RuntimeError(f"the sink refused the event: {error.code} {error.reason}") from None
+
+
+def trace_context(request_headers):
+    """The header fields that say what trace an event is of: below the span that runs, else below the caller's."""
+    fields = {}
+    if "opentelemetry.trace" in sys.modules:  # Else nobody has begun a span.
+        from opentelemetry import propagate
+
+        propagate.inject(fields)
+    return fields or {name: request_headers[name] for name in ("traceparent", "tracestate") if name in request_headers}
 
 
 def read_event(event, headers, body):

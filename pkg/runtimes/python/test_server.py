@@ -721,23 +721,29 @@ class TestStreams(Test):
         function.until_printed("cancelled\n")
 
 
+def serve_sink(test):
+    """A sink for events: its URL, and a list of the headers and the event of each request that comes."""
+    got = []
+
+    class Sink(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            got.append((dict(self.headers), json.loads(self.rfile.read(int(self.headers["content-length"])))))
+            self.send_response(503 if got[-1][1]["type"] == "refused" else 202)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    sink = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Sink)
+    threading.Thread(target=sink.serve_forever, daemon=True).start()
+    test.addCleanup(sink.server_close)
+    test.addCleanup(sink.shutdown)
+    return f"http://127.0.0.1:{sink.server_port}", got
+
+
 class TestCloudEvents(Test):
     def test_are_sent_to_the_sink_with_the_trace(self):
-        got = []
-
-        class Sink(http.server.BaseHTTPRequestHandler):
-            def do_POST(self):
-                got.append((dict(self.headers), json.loads(self.rfile.read(int(self.headers["content-length"])))))
-                self.send_response(503 if got[-1][1]["type"] == "refused" else 202)
-                self.end_headers()
-
-            def log_message(self, *_):
-                pass
-
-        sink = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Sink)
-        threading.Thread(target=sink.serve_forever, daemon=True).start()
-        self.addCleanup(sink.server_close)
-        self.addCleanup(sink.shutdown)
+        sink, got = serve_sink(self)
         function = self.serve(
             """
             def main(event, context):
@@ -747,7 +753,7 @@ class TestCloudEvents(Test):
                 event.publishCloudEvent({"specversion": "1.0", "id": "3", "type": "own", "source": "/own", "data": b"A"})
                 event.emitCloudEvent("emitted", "/e", {"a": 1}, {"subject": "x"})
             """,
-            K_SINK=f"http://127.0.0.1:{sink.server_port}", K_CE_OVERRIDES='{"extensions":{"team":"a"}}',
+            K_SINK=sink, K_CE_OVERRIDES='{"extensions":{"team":"a"}}',
             FUNC_NAME="f", FUNC_NAMESPACE="n")
         trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
         self.assertEqual(function.send(headers={"traceparent": trace})[0], 204)
@@ -765,30 +771,16 @@ class TestCloudEvents(Test):
         self.assertIn("the sink refused the event: 503", function.entry("main failed")["message"])
 
     def test_what_a_sink_says_and_data_of_any_kind(self):
-        got = []
-
-        class Sink(http.server.BaseHTTPRequestHandler):
-            def do_POST(self):
-                got.append(json.loads(self.rfile.read(int(self.headers["content-length"])))["data"])
-                self.send_response(202)
-                self.end_headers()
-
-            def log_message(self, *_):
-                pass
-
-        sink = http.server.HTTPServer(("127.0.0.1", 0), Sink)
-        threading.Thread(target=sink.serve_forever, daemon=True).start()
-        self.addCleanup(sink.server_close)
-        self.addCleanup(sink.shutdown)
+        sink, got = serve_sink(self)
         function = self.serve(
             """
             import datetime
             def main(event, context):
                 answer = event.emitCloudEvent("t", "/s", {"at": datetime.date(2026, 1, 2)})
                 return [answer, answer.status_code, answer == 202]
-            """, K_SINK=f"http://127.0.0.1:{sink.server_port}")
+            """, K_SINK=sink)
         self.assertEqual(json.loads(function.send()[2]), [202, 202, True])
-        self.assertEqual(got, [{"at": "2026-01-02"}])
+        self.assertEqual(got[0][1]["data"], {"at": "2026-01-02"})
 
     def test_what_is_not_there(self):
         function = self.serve(
@@ -869,6 +861,26 @@ class TestTelemetry(Test):
             function = self.serve(main, files, OTEL_EXPORTER_OTLP_ENDPOINT="http://collector:4318")
             for path in ("/1", "/2"):
                 self.assertEqual(function.send(path)[2], path, keyword)
+
+    def test_events_are_below_the_span_that_runs(self):
+        files = {
+            **self.FILES,
+            "opentelemetry/trace.py": "import contextvars\nspan = contextvars.ContextVar('span', default=None)",
+            "opentelemetry/propagate.py":
+                "from opentelemetry import trace\ndef inject(fields):\n    if trace.span.get(): fields['traceparent'] = trace.span.get()",
+        }
+        main = """
+            from opentelemetry import trace
+            def main(event, context):
+                if event["extensions"]["request"].path == "/span":
+                    trace.span.set("own")
+                event.emitCloudEvent("t", "/s", 1)
+            """
+        sink, got = serve_sink(self)
+        function = self.serve(main, files, OTEL_EXPORTER_OTLP_ENDPOINT="http://collector:4318", K_SINK=sink)
+        for path in ("/span", "/none"):
+            self.assertEqual(function.send(path, headers={"traceparent": "caller's", "tracestate": "a=b"})[0], 204)
+        self.assertEqual([(headers["Traceparent"], headers.get("Tracestate")) for headers, _ in got], [("own", None), ("caller's", "a=b")])
 
     def test_each_variable_asks_for_it(self):
         for name in ("OTEL_TRACES_EXPORTER", "OTEL_METRICS_EXPORTER", "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT"):
