@@ -21,7 +21,6 @@ import asyncio
 import atexit
 import contextlib
 import contextvars
-import functools
 import gc
 import importlib.util
 import inspect
@@ -677,9 +676,14 @@ async def unfold(event, result):
     if not isinstance(result, str) and is_response(result):
         result = adopt(event.response, result)
     if is_stream(result):
-        result = Stream(result)
+        kind = Stream if hasattr(result, "__aiter__") else BlockingStream
+        result = kind(result, event.request.scope[CONNECTION])
         if event.request.method != "HEAD":
-            await result.fetch()
+            try:
+                await result.fetch()
+            except BaseException:
+                await result.close()
+                raise
     return result
 
 
@@ -784,35 +788,86 @@ END = object()
 
 
 class Stream:
-    """What a generator, an iterator or a file yields, piece by piece."""
+    """What an asynchronous generator or iterator yields, piece by piece, as long as there is a caller."""
 
     piece = END
 
-    def __init__(self, source):
+    def __init__(self, source, connection):
         self.source = source
-        if hasattr(source, "__aiter__"):
-            self.step = functools.partial(anext, aiter(source), END)
-            return
-        # Each step may block.
-        iterator = iter(lambda: source.read(CHUNK_BYTES) or END, END) if hasattr(source, "read") else iter(source)
-        self.step = functools.partial(threads.run, next, iterator, END)
+        self.connection = connection
+        self.iterator = self.iterate()
+
+    def iterate(self):
+        return aiter(self.source)
 
     async def fetch(self):
+        """Has the next piece, which is END when the caller has gone, too."""
+        connection = self.connection
+        if connection.transport.is_closing():
+            self.piece = END
+            return
+        connection.fetching = task = asyncio.current_task()
         try:
             piece = await self.step()
             if piece is not END:
                 piece = piece.encode() if isinstance(piece, str) else bytes(memoryview(piece))
-            self.piece = piece
-        except (Exception, SystemExit):
-            await self.close()
-            raise
+        except asyncio.CancelledError:
+            if not connection.transport.is_closing():
+                raise
+            task.uncancel()
+            piece = END
+        finally:
+            connection.fetching = None
+        self.piece = piece
+
+    async def step(self):
+        if self.piece is not END:
+            # A generator that never waits must not keep all others waiting, nor what it has yielded from being sent.
+            await asyncio.sleep(0)
+        return await anext(self.iterator, END)
 
     async def close(self):
-        with contextlib.suppress(Exception):
-            if hasattr(self.source, "aclose"):
-                await self.source.aclose()
-            elif hasattr(self.source, "close"):
-                self.source.close()
+        for opened in (self.iterator,) if self.iterator is self.source else (self.iterator, self.source):
+            with contextlib.suppress(Exception, SystemExit):
+                close = getattr(opened, "aclose", None) or opened.close
+                closing = close()
+                if inspect.isawaitable(closing):
+                    await closing
+
+
+class BlockingStream(Stream):
+    """What a generator, an iterator or a file yields: each step may block."""
+
+    def __init__(self, source, connection):
+        super().__init__(source, connection)
+        self.busy = threading.Lock()  # held by a step, and for good by who closes the source
+        self.closed = False
+
+    def iterate(self):
+        source = self.source
+        return iter(lambda: source.read(CHUNK_BYTES) or END, END) if hasattr(source, "read") else iter(source)
+
+    async def step(self):
+        return await threads.run(self.advance)
+
+    def advance(self):
+        if not self.busy.acquire(blocking=False):
+            return END  # It was closed before this step's turn came.
+        try:
+            return next(self.iterator, END)
+        finally:
+            self.busy.release()
+            if self.closed and self.busy.acquire(blocking=False):
+                self.close_source()  # Nobody waits for this step any more.
+
+    async def close(self):
+        self.closed = True
+        if hasattr(self.source, "close") and self.busy.acquire(blocking=False):
+            await threads.run(self.close_source)
+
+    def close_source(self):
+        with contextlib.suppress(Exception, SystemExit):
+            self.source.close()
 
 
 async def stream(send, event, source):
@@ -914,7 +969,7 @@ class Threads:
             self.count -= 1
             self.lost += 1
         if self.lost > self.most:
-            drain(f"{self.lost} calls of main hang though their time is up, and nothing can end them: "
+            drain(f"{self.lost} calls of main hang though their time is up or their caller has gone, and nothing can end them: "
                   "set a timeout for what main waits for")
         if self.calls and not self.waking:
             self.wake()
@@ -1200,6 +1255,9 @@ def listen(port):
 # What scopes have, and messages are called, where an answer of status 200 can be sent as one message.
 WHOLE = "kiln.whole"
 
+# Where scopes have the protocol of the connection, which knows when the caller has gone.
+CONNECTION = "kiln.connection"
+
 # The versions of uvicorn that the shortcut was tested with.
 SHORTCUT_VERSIONS = ("0.17.", "0.32.")
 
@@ -1241,7 +1299,7 @@ def new_protocol(shortcut):
             path = path.decode("ascii")
             self.scope = {
                 "type": "http", "method": method, "path": unquote(path) if "%" in path else path, "query_string": query,
-                "headers": protocol.headers, "client": protocol.client, WHOLE: True,
+                "headers": protocol.headers, "client": protocol.client, WHOLE: True, CONNECTION: protocol,
             }
 
         async def receive(self):
@@ -1262,17 +1320,28 @@ def new_protocol(shortcut):
                 self.response_started = self.response_complete = True
                 self.on_response()
 
-    class Draining(HttpToolsProtocol):
-        """uvicorn's protocol, which does not drop a request of which a part has come."""
+    class Connection(HttpToolsProtocol):
+        """uvicorn's protocol, which ends a stream whose caller goes, and drops no request of which a part has come."""
+
+        fetching = None  # the task that waits for the next piece of a stream
+
+        def on_message_begin(self):
+            super().on_message_begin()
+            self.scope[CONNECTION] = self
+
+        def connection_lost(self, error):
+            super().connection_lost(error)
+            if self.fetching is not None:
+                self.fetching.cancel()
 
         def shutdown(self):
             if self.headers is None or self.cycle is not None and self.cycle.scope["headers"] is self.headers:
                 super().shutdown()
 
     if not shortcut:
-        return Draining
+        return Connection
 
-    class Protocol(Draining):
+    class Protocol(Connection):
         """The same with the shortcut."""
 
         body = None  # of a request that may come whole, and has not yet

@@ -664,7 +664,6 @@ class TestStreams(Test):
             status, headers, body = function.send(path)
             self.assertEqual((status, headers["transfer-encoding"], body), (200, "chunked", "one two"), path)
 
-
     MAIN = """
         import sys, time
         class NotFound(Exception):
@@ -719,6 +718,128 @@ class TestStreams(Test):
         self.assertEqual(function.send()[0], 500)
         self.assertEqual(function.send("/hangs")[0], 504)
         function.until_printed("cancelled\n")
+
+    # Streams that do not end by themselves, and say so when they are ended.
+    ENDLESS = """
+        import asyncio
+        import io
+        import __main__
+        import threading
+        __main__.THREADS = 1
+        go = threading.Event()
+        async def asynchronous():
+            try:
+                while True:
+                    yield "a"
+            finally:
+                print("closed")
+        async def waits(before):
+            try:
+                for _ in range(before):
+                    yield "a"
+                await asyncio.Event().wait()
+            finally:
+                print("closed")
+        def plain():
+            try:
+                while True:
+                    yield "a"
+            finally:
+                print("closed")
+        def blocks():
+            try:
+                yield "a"
+                print("blocks")
+                go.wait()
+                yield "b"
+                print("was asked for more")
+            finally:
+                print("closed")
+        async def empty():
+            while not go.is_set():
+                yield ""
+            yield "went"
+        class File:
+            def read(self, size):
+                return b"a"
+            def close(self):
+                print("closed")
+        class Iterable:
+            async def __aiter__(self):
+                try:
+                    while True:
+                        yield "a"
+                finally:
+                    print("closed")
+            async def close(self):
+                print("closed, too")
+        class Iterator:
+            def __aiter__(self):
+                return self
+            async def __anext__(self):
+                return "a"
+            async def aclose(self):
+                print("closed")
+        async def main(event, context):
+            path = event["extensions"]["request"].path
+            if path == "/go":
+                go.set()
+            elif path == "/plain-main":
+                return await __main__.threads.run(str, "on")
+            elif path != "/":
+                return {"/asynchronous": asynchronous, "/waits": lambda: waits(1), "/waits-at-once": lambda: waits(0), "/plain": plain,
+                        "/blocks": blocks, "/empty": empty, "/file": File, "/iterable": Iterable, "/iterator": Iterator}[path]()
+            return "on"
+        """
+
+    def begin(self, function, path, first=b"1\r\na\r\n"):
+        """A connection to a stream of which the first piece has come."""
+        connection = socket.create_connection(("127.0.0.1", function.port), timeout=30)
+        self.addCleanup(connection.close)
+        connection.sendall(f"GET {path} HTTP/1.1\r\n\r\n".encode())
+        self.receive(connection, first)
+        return connection
+
+    def receive(self, connection, wanted):
+        """Waits until that has come."""
+        got = b""
+        while wanted not in got:
+            piece = connection.recv(100)
+            self.assertTrue(piece, got)
+            got += piece
+
+    def test_ends_when_its_caller_has_gone(self):
+        for version in ("", "0.999.0"):  # with the shortcut, and in uvicorn's own way
+            function = self.serve(self.ENDLESS, **{"UVICORN_VERSION": version} if version else {})
+            port, printed = function.entry("metrics")["port"], []
+            for path in ("/asynchronous", "/waits", "/plain", "/file", "/iterator", "/iterable"):
+                self.begin(function, path).close()
+                printed += ["closed\n", "closed, too\n"] if path == "/iterable" else ["closed\n"]
+                function.until_printed(*printed)
+                self.assertEqual(function.send()[2], "on", path)
+            connection = socket.create_connection(("127.0.0.1", function.port), timeout=30)
+            connection.sendall(b"GET /waits-at-once HTTP/1.1\r\n\r\n")
+            function.send()  # When this is answered, that was read.
+            connection.close()
+            function.until_printed(*printed, "closed\n")
+            function.process.send_signal(signal.SIGTERM)
+            self.assertEqual(function.finish(), 0)
+            self.assertEqual([line for line in function.stderr if '"INFO"' not in line], [])
+
+    def test_one_that_blocks_gives_its_thread_away_when_its_caller_has_gone(self):
+        function = self.serve(self.ENDLESS)
+        connection = self.begin(function, "/blocks")
+        function.until_printed("blocks\n")
+        connection.close()
+        self.assertEqual(function.send("/plain-main")[2], "on")  # There is one thread.
+        function.send("/go")
+        function.until_printed("blocks\n", "closed\n")
+
+    def test_one_that_never_waits_holds_up_no_other(self):
+        function = self.serve(self.ENDLESS)
+        connection = self.begin(function, "/empty", b"\r\n\r\n")
+        self.assertEqual(function.send("/go")[2], "on")
+        self.receive(connection, b"went\r\n0\r\n\r\n")
 
 
 def serve_sink(test):
