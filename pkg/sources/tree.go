@@ -36,8 +36,9 @@ const (
 	// maxDepth is in how many folders a file can be, one in the other.
 	maxDepth = 64
 
-	// maxTarget is as long as the target of a link can be.
-	maxTarget = 4096
+	// maxTarget is as long as the target of a link can be on every file system: XFS
+	// takes the fewest bytes.
+	maxTarget = 1024
 
 	// whiteout begins the names of files that delete others, in the layers of images.
 	whiteout = ".wh."
@@ -293,8 +294,13 @@ func (t *Tree) Symlink(name, target string) error {
 	if err != nil {
 		return err
 	}
-	if target == "" || len(target) > maxTarget || strings.ContainsRune(target, 0) {
+	switch {
+	case name == ".":
+		return Refuse("a link in it has no name")
+	case target == "", strings.ContainsRune(target, 0):
 		return Refuse("link %q in it leads to no name of a file", name)
+	case len(target) > maxTarget:
+		return Refuse("link %q in it leads to a name of more than %d characters", name, maxTarget)
 	}
 	if err := t.take(name, link); err != nil {
 		return err

@@ -152,6 +152,8 @@ func HostileArchives(files int) map[string]Hostile {
 	add("link-out", `link "out" in it leads out of it, to "../../etc/passwd"`, Entry{Name: "out", Link: "../../etc/passwd"})
 	add("link-absolute", `link "out" in it leads out of it, to "/etc/passwd"`, Entry{Name: "out", Link: "/etc/passwd"})
 	add("link-down-and-out", `link "out" in it leads out of it, to "a/../../etc"`, Entry{Name: "out", Link: "a/../../etc"})
+	add("link-no-name", "a link in it has no name", Entry{Name: ".", Link: "handler.js"})
+	add("link-long", `link "long" in it leads to a name of more than 1024 characters`, Entry{Name: "long", Link: strings.Repeat("./", 2048)})
 	add("through-link", `it has "out" as a file, or a link, and as a folder`, Entry{Name: "out", Link: "/tmp"}, File("out/escaped", "x"))
 	add("duplicate", `it has two files of the name "handler.js"`, File("handler.js", "module.exports = {};"))
 	add("duplicate-spelt", `it has two files of the name "handler.js"`, File("./handler.js", "x"))
