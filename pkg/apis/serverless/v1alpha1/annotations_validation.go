@@ -37,6 +37,7 @@ const (
 	autoscalingGroup = "autoscaling.knative.dev"
 	sidecarGroup     = "queue.sidecar.serving.knative.dev"
 	featuresGroup    = "features.knative.dev"
+	networkingGroup  = "networking.knative.dev"
 
 	// progressDeadline is how long a revision may take to become ready.
 	progressDeadline = "serving.knative.dev/progress-deadline"
@@ -129,6 +130,9 @@ func whyReserved(key string) string {
 	case strings.HasSuffix(prefix, ".alpha.kubernetes.io"), strings.HasSuffix(prefix, ".beta.kubernetes.io"),
 		prefix == "kubernetes.io" && strings.HasPrefix(name, "config."):
 		return "Kubernetes reads more than an annotation out of it"
+	case strings.HasPrefix(key, networkingGroup):
+		// Serving looks at how the key begins, and not where its prefix ends.
+		return "Knative sets annotations that begin with " + networkingGroup
 	}
 	if owner := prefixOwner(key); owner != "" {
 		return owner + " sets annotations of this prefix"
