@@ -21,33 +21,31 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/kiln-dev/kiln/hack/cluster/internal/components"
 	"github.com/kiln-dev/kiln/hack/cluster/internal/controlplane"
 	"github.com/kiln-dev/kiln/hack/cluster/internal/env"
-	"github.com/kiln-dev/kiln/hack/cluster/internal/progress"
 )
 
-// controlPlane prints the paths of what it takes to run an API server that knows
-// the objects of Tekton and Serving, and nothing else: etcd, Kubernetes and a file
-// of definitions. What is done meanwhile is told on stderr.
-func controlPlane(ctx context.Context, host *env.Host) error {
-	host.Reporter = progress.New(os.Stderr, host.Store.Path("logs"))
+// controlPlane returns the paths of what it takes to run an API server that knows
+// the objects of Tekton and Serving, and nothing else, a line each: etcd, Kubernetes
+// and a file of definitions.
+func controlPlane(ctx context.Context, host *env.Host) (string, error) {
 	binaries, err := controlplane.Build(ctx, host)
 	if err != nil {
-		return err
+		return "", err
 	}
 	definitions, err := components.Definitions(ctx, host)
 	if err != nil {
-		return err
+		return "", err
 	}
 	file := filepath.Join(host.Root, "build", "control-plane", "definitions.yaml")
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return fmt.Errorf("failed to make folder: %w", err)
+		return "", fmt.Errorf("failed to make folder: %w", err)
 	}
 	if err := os.WriteFile(file, definitions, 0o644); err != nil {
-		return fmt.Errorf("failed to write definitions: %w", err)
+		return "", fmt.Errorf("failed to write definitions: %w", err)
 	}
-	fmt.Printf("%s\n%s\n%s\n", binaries.Etcd, binaries.Kubernetes, file)
-	return nil
+	return strings.Join([]string{binaries.Etcd, binaries.Kubernetes, file}, "\n"), nil
 }

@@ -25,26 +25,18 @@ import (
 
 	"github.com/kiln-dev/kiln/hack/cluster/internal/baseimages"
 	"github.com/kiln-dev/kiln/hack/cluster/internal/env"
-	"github.com/kiln-dev/kiln/hack/cluster/internal/progress"
 )
 
-// gitImage prints the reference of an image with Debian's Git and SSH server, which it
-// pushes to where ko does; or nothing, where Debian's tools do not run. What is done
-// meanwhile is told on stderr.
-func gitImage(ctx context.Context, host *env.Host) error {
+// gitImage returns the reference of an image with Debian's Git and SSH server, which it
+// pushes to where ko does; or nothing, where Debian's tools do not run.
+func gitImage(ctx context.Context, host *env.Host) (string, error) {
 	if runtime.GOOS != "linux" {
 		fmt.Fprintln(os.Stderr, "Debian's packages of Git and OpenSSH are put into an image on Linux only.")
-		return nil
+		return "", nil
 	}
 	repo := os.Getenv("KO_DOCKER_REPO")
 	if repo == "" {
-		return errors.New("KO_DOCKER_REPO must say where to push the image: . build/cluster/env sets it")
+		return "", errors.New("KO_DOCKER_REPO must say where to push the image: . build/cluster/env sets it")
 	}
-	host.Reporter, host.Arch = progress.New(os.Stderr, host.Store.Path("logs")), runtime.GOARCH
-	ref, err := baseimages.Git(ctx, host, repo+"/base")
-	if err != nil {
-		return err
-	}
-	fmt.Println(ref)
-	return nil
+	return baseimages.Git(ctx, host, repo+"/base")
 }

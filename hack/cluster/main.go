@@ -26,6 +26,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -53,7 +54,8 @@ NODE_IMAGE, if set, is the node image to use.
 
 func main() {
 	commands := map[string]func(context.Context, *env.Host) error{
-		"up": up, "down": down, "status": status, "control-plane": controlPlane, "git-image": gitImage, "python": python,
+		"up": up, "down": down, "status": status,
+		"control-plane": printing(controlPlane), "git-image": printing(gitImage), "python": printing(python),
 	}
 	if len(os.Args) != 2 || commands[os.Args[1]] == nil {
 		fmt.Fprint(os.Stderr, usage)
@@ -66,6 +68,19 @@ func main() {
 	if err := run(ctx, commands[os.Args[1]]); err != nil {
 		fmt.Fprintf(os.Stderr, "cluster %s: %s\n", os.Args[1], summary(ctx, err))
 		os.Exit(1)
+	}
+}
+
+// printing returns a command that makes something for this machine and prints what it
+// returns. What is done meanwhile is told on stderr.
+func printing(build func(context.Context, *env.Host) (string, error)) func(context.Context, *env.Host) error {
+	return func(ctx context.Context, host *env.Host) error {
+		host.Reporter, host.Arch = progress.New(os.Stderr, host.Store.Path("logs")), runtime.GOARCH
+		built, err := build(ctx, host)
+		if err == nil && built != "" {
+			fmt.Println(built)
+		}
+		return err
 	}
 }
 

@@ -19,26 +19,17 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
 	"runtime"
 
 	"github.com/kiln-dev/kiln/hack/cluster/internal/baseimages"
 	"github.com/kiln-dev/kiln/hack/cluster/internal/env"
-	"github.com/kiln-dev/kiln/hack/cluster/internal/progress"
 )
 
-// python prints the path of a program that is the Python of the local cluster's base
-// image, on this machine. What is done meanwhile is told on stderr.
-func python(ctx context.Context, host *env.Host) error {
+// python returns the path of a program that is the Python of the local cluster's base
+// image, on this machine.
+func python(ctx context.Context, host *env.Host) (string, error) {
 	if runtime.GOOS != "linux" {
-		return errors.New("Debian's Python runs on Linux only")
+		return "", errors.New("Debian's Python runs on Linux only")
 	}
-	host.Reporter, host.Arch = progress.New(os.Stderr, host.Store.Path("logs")), runtime.GOARCH
-	program, err := baseimages.Python(ctx, host)
-	if err != nil {
-		return err
-	}
-	fmt.Println(program)
-	return nil
+	return baseimages.Python(ctx, host)
 }

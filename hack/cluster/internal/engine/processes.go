@@ -233,17 +233,22 @@ func defunct(pid int) bool {
 	return strings.HasPrefix(after, "Z")
 }
 
-// removeCgroups removes our control groups. The kernel may take a moment to
-// see that the last process has left one.
+// removeCgroups removes our control groups.
 func removeCgroups(ctx context.Context) error {
+	tree, err := cgroupTree()
+	if err != nil {
+		return err
+	}
+	return removeAll(ctx, tree)
+}
+
+// removeAll removes control groups, inner ones first. The kernel may take a moment to
+// see that the last process has left one.
+func removeAll(ctx context.Context, groups []string) error {
 	deadline := time.Now().Add(endTimeout)
 	for {
-		tree, err := cgroupTree()
-		if err != nil || len(tree) == 0 {
-			return err
-		}
 		var failed error
-		for _, dir := range tree {
+		for _, dir := range groups {
 			if err := syscall.Rmdir(dir); err != nil && !errors.Is(err, syscall.ENOENT) {
 				failed = fmt.Errorf("failed to remove control group %s: %w", dir, err)
 			}
