@@ -250,13 +250,11 @@ func (g Git) auth() (transport.AuthMethod, error) {
 	if endpoint.Protocol == "ssh" {
 		return g.authSSH(endpoint)
 	}
-	var keys [3]string
-	for i, key := range []string{UsernameKey, PasswordKey, TokenKey} {
-		if keys[i], err = g.Credentials.Get(key); err != nil {
-			return nil, err
-		}
+	username, password, token, err := g.Credentials.three(loginKeys)
+	if err != nil {
+		return nil, err
 	}
-	if username, password := keys[0], cmp.Or(keys[2], keys[1]); username != "" || password != "" {
+	if password = cmp.Or(token, password); username != "" || password != "" {
 		// Servers that take tokens take any name with them.
 		return &githttp.BasicAuth{Username: cmp.Or(username, "git"), Password: password}, nil
 	}

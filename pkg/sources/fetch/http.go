@@ -66,6 +66,9 @@ const (
 	CAKey = "ca.crt"
 )
 
+// loginKeys are those of what most servers take.
+var loginKeys = [3]string{UsernameKey, PasswordKey, TokenKey}
+
 // Get returns what the Secret has for a key, without the line's end that editors
 // leave; "" if it has none.
 func (c Credentials) Get(key string) (string, error) {
@@ -87,25 +90,25 @@ func (c Credentials) Get(key string) (string, error) {
 	return strings.TrimRight(string(text), "\r\n"), nil
 }
 
+// three returns what the Secret has for each of three keys, as Get does.
+func (c Credentials) three(keys [3]string) (first, second, third string, err error) {
+	for i, value := range []*string{&first, &second, &third} {
+		if *value, err = c.Get(keys[i]); err != nil {
+			return "", "", "", err
+		}
+	}
+	return first, second, third, nil
+}
+
 // authorize has a request show the credentials.
 func (c Credentials) authorize(request *http.Request) error {
-	token, err := c.Get(TokenKey)
-	if err != nil {
+	username, password, token, err := c.three(loginKeys)
+	switch {
+	case err != nil:
 		return err
-	}
-	if token != "" {
+	case token != "":
 		request.Header.Set("Authorization", "Bearer "+token)
-		return nil
-	}
-	username, err := c.Get(UsernameKey)
-	if err != nil {
-		return err
-	}
-	password, err := c.Get(PasswordKey)
-	if err != nil {
-		return err
-	}
-	if username != "" || password != "" {
+	case username != "" || password != "":
 		request.SetBasicAuth(username, password)
 	}
 	return nil

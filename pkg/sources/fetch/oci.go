@@ -140,14 +140,12 @@ func (a Archive) keychain() (authn.Keychain, error) {
 		}
 		return keychain, nil
 	}
-	var keys [3]string
-	for i, key := range []string{UsernameKey, PasswordKey, TokenKey} {
-		if keys[i], err = a.Credentials.Get(key); err != nil {
-			return nil, err
-		}
+	username, password, token, err := a.Credentials.three(loginKeys)
+	if err != nil {
+		return nil, err
 	}
-	if keys != [3]string{} {
-		return anywhere{Username: keys[0], Password: keys[1], RegistryToken: keys[2]}, nil
+	if username != "" || password != "" || token != "" {
+		return anywhere{Username: username, Password: password, RegistryToken: token}, nil
 	}
 	if config, err = a.RegistryCredentials.Get(dockerConfigName); err != nil || config == "" {
 		return dockerconfig.Keychain{}, err

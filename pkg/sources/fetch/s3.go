@@ -138,22 +138,19 @@ func (a Archive) openObject(ctx context.Context) (content io.ReadCloser, size in
 
 // sign signs a request, if there are credentials.
 func (a Archive) sign(request *http.Request) (signed bool, err error) {
-	var keys [3]string
-	for i, key := range []string{AccessKeyIDKey, SecretAccessKeyKey, SessionTokenKey} {
-		if keys[i], err = a.Credentials.Get(key); err != nil {
-			return false, err
-		}
-	}
-	if keys == [3]string{} {
+	id, secret, session, err := a.Credentials.three([3]string{AccessKeyIDKey, SecretAccessKeyKey, SessionTokenKey})
+	switch {
+	case err != nil:
+		return false, err
+	case id == "" && secret == "" && session == "":
 		return false, nil
-	}
-	if keys[0] == "" || keys[1] == "" {
+	case id == "" || secret == "":
 		return false, sources.Refuse("the Secret with its credentials must have both %s and %s", AccessKeyIDKey, SecretAccessKeyKey)
 	}
 	nothing := sha256.Sum256(nil)
 	payload := hex.EncodeToString(nothing[:])
 	request.Header.Set("X-Amz-Content-Sha256", payload)
-	credentials := aws.Credentials{AccessKeyID: keys[0], SecretAccessKey: keys[1], SessionToken: keys[2]}
+	credentials := aws.Credentials{AccessKeyID: id, SecretAccessKey: secret, SessionToken: session}
 	err = signer.NewSigner(func(o *signer.SignerOptions) { o.DisableURIPathEscaping = true }).
 		SignHTTP(request.Context(), credentials, request, payload, "s3", a.S3.region(), time.Now())
 	if err != nil {
