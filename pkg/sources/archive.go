@@ -70,7 +70,7 @@ func broken(err error) error {
 	if _, ok := errors.AsType[*Refusal](err); ok {
 		return err
 	}
-	if _, ok := errors.AsType[*writeError](err); ok {
+	if _, ok := errors.AsType[*WriteError](err); ok {
 		return err
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {

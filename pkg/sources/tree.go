@@ -107,7 +107,7 @@ func (t *Tree) folderOf(name string) (*os.Root, string, error) {
 	}
 	in, err := from.OpenRoot(below)
 	if err != nil {
-		return nil, "", &writeError{err}
+		return nil, "", &WriteError{err}
 	}
 	t.Close()
 	t.in, t.inName = in, dir
@@ -207,14 +207,14 @@ func (t *Tree) failed(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &writeError{err}
+	return &WriteError{err}
 }
 
-// writeError is an error that the source is not to blame for.
-type writeError struct{ error }
+// WriteError is an error that neither the source nor its server is to blame for.
+type WriteError struct{ error }
 
-func (e *writeError) Error() string { return "failed to write source: " + e.error.Error() }
-func (e *writeError) Unwrap() error { return e.error }
+func (e *WriteError) Error() string { return "failed to write source: " + e.error.Error() }
+func (e *WriteError) Unwrap() error { return e.error }
 
 // Folder makes a folder.
 func (t *Tree) Folder(name string) error {
@@ -262,7 +262,7 @@ func (t *Tree) takeFile(name string) (string, error) {
 // copy copies as much as may still be written.
 func (t *Tree) copy(to io.Writer, from io.Reader) (int64, error) {
 	left := t.budget - t.size
-	size, err := io.Copy(writer{to}, io.LimitReader(from, left+1))
+	size, err := io.Copy(Writer{to}, io.LimitReader(from, left+1))
 	t.size += size
 	if size > left {
 		return size, t.why()
@@ -270,13 +270,14 @@ func (t *Tree) copy(to io.Writer, from io.Reader) (int64, error) {
 	return size, err
 }
 
-// writer tells errors of writing apart from those of reading.
-type writer struct{ io.Writer }
+// Writer tells errors of writing apart from those of reading: its own are WriteErrors.
+type Writer struct{ io.Writer }
 
-func (w writer) Write(p []byte) (int, error) {
+// Write implements io.Writer.
+func (w Writer) Write(p []byte) (int, error) {
 	n, err := w.Writer.Write(p)
 	if err != nil {
-		return n, &writeError{err}
+		return n, &WriteError{err}
 	}
 	return n, nil
 }
@@ -342,7 +343,7 @@ func CheckLinks(root *os.Root) error {
 		}
 		target, err := root.Readlink(name)
 		if err != nil {
-			return &writeError{err}
+			return &WriteError{err}
 		}
 		return CheckLink(name, target)
 	})
@@ -380,7 +381,7 @@ func isInside(name, target string) bool {
 func Top(root *os.Root, required string) (string, error) {
 	entries, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
-		return "", &writeError{err}
+		return "", &WriteError{err}
 	}
 	if len(entries) == 1 && entries[0].IsDir() && isFile(root, path.Join(entries[0].Name(), required)) {
 		return entries[0].Name(), nil
@@ -400,7 +401,7 @@ func Has(root *os.Root, required string) error {
 	}
 	entries, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
-		return &writeError{err}
+		return &WriteError{err}
 	}
 	const most = 10
 	var names []string

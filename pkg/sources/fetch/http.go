@@ -263,14 +263,14 @@ func (w *watched) Read(p []byte) (int, error) {
 // save writes what the server sends.
 func (a Archive) save(ctx context.Context, to io.Writer, from io.Reader, limits sources.Limits) (Fetched, error) {
 	hash := sha256.New()
-	size, err := io.Copy(&writing{to}, io.TeeReader(io.LimitReader(from, limits.Download+1), hash))
+	size, err := io.Copy(sources.Writer{Writer: to}, io.TeeReader(io.LimitReader(from, limits.Download+1), hash))
 	switch {
 	case size > limits.Download:
 		return Fetched{}, tooLarge(limits)
 	case err != nil && context.Cause(ctx) != nil:
 		return Fetched{}, sources.Unreachable("%w", context.Cause(ctx))
 	case err != nil:
-		if _, ok := errors.AsType[*writeError](err); ok {
+		if _, ok := errors.AsType[*sources.WriteError](err); ok {
 			return Fetched{}, err
 		}
 		return Fetched{}, sources.Unreachable("its server broke off after %d bytes: %w", size, err)
@@ -286,22 +286,6 @@ func (a Archive) checkHash(hash string) error {
 	}
 	return nil
 }
-
-// writing tells errors of writing apart from those of the network.
-type writing struct{ io.Writer }
-
-func (w *writing) Write(p []byte) (int, error) {
-	n, err := w.Writer.Write(p)
-	if err != nil {
-		return n, &writeError{err}
-	}
-	return n, nil
-}
-
-type writeError struct{ error }
-
-func (e *writeError) Error() string { return "failed to write archive: " + e.error.Error() }
-func (e *writeError) Unwrap() error { return e.error }
 
 func tooLarge(limits sources.Limits) error {
 	return sources.Refuse("it is more than %s (%s in config-build)", sources.InWords(limits.Download), sources.MaxDownloadSizeKey)
