@@ -20,9 +20,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"net"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -106,7 +107,7 @@ func (h *History[T]) fail(err error) {
 // isOfRestart says whether an error may be one of an API server that starts anew: nobody
 // answers, or it denies everything at first, or does not know what was before it.
 func isOfRestart(err error) bool {
-	if errors.As(err, new(*url.Error)) {
+	if errors.As(err, new(net.Error)) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return true
 	}
 	refusal, ok := errors.AsType[*apierrs.StatusError](err)
