@@ -135,6 +135,10 @@ type Runtime struct {
 	// wrapper holds the names of the embedded files that serve the function.
 	wrapper []string
 
+	// comment begins a line of the wrapper that is not put into images: it would take
+	// of what a ConfigMap can hold beside the largest source.
+	comment string
+
 	// files are the administrator's own, by name.
 	files map[string]string
 
@@ -164,6 +168,7 @@ var languages = map[string]Runtime{
 		SourceFile:          "handler.py",
 		DependencyFile:      "requirements.txt",
 		wrapper:             []string{"server.py"},
+		comment:             "#",
 		layout:              pythonLayout,
 		readDependencies:    readRequirements,
 		explainBuildFailure: explainPip,
@@ -243,9 +248,23 @@ func (r Runtime) BuildContext(fn Function) (map[string]string, error) {
 		}
 	}
 	for _, name := range r.wrapper {
-		files[name] = r.read(name)
+		files[name] = withoutComments(r.read(name), r.comment)
 	}
 	return files, nil
+}
+
+// withoutComments drops the lines that are nothing but a comment, which begins so.
+func withoutComments(text, comment string) string {
+	if comment == "" {
+		return text
+	}
+	var kept strings.Builder
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(strings.TrimSpace(line), comment) {
+			kept.WriteString(line)
+		}
+	}
+	return kept.String()
 }
 
 // fetched returns the layout of a function whose source is a folder.

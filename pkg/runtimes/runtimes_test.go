@@ -265,8 +265,9 @@ func TestNode(t *testing.T) {
 	}
 }
 
-// TestPython runs the wrapper's own tests, which are written for unittest.
-func TestPython(t *testing.T) {
+// python returns a Python that can run the wrapper.
+func python(t *testing.T) string {
+	t.Helper()
 	names := []string{os.Getenv("KILN_PYTHON"), "python3.13", "python3", "/usr/bin/python3"}
 	i := slices.IndexFunc(names, func(name string) bool {
 		return name != "" && exec.Command(name, "-c", "import uvicorn, uvloop, httptools").Run() == nil
@@ -275,11 +276,41 @@ func TestPython(t *testing.T) {
 		t.Fatal("the tests of the Python runtime need a Python 3.11 or newer with uvicorn, uvloop and httptools (on Debian: "+
 			"apt-get install python3-uvicorn python3-uvloop python3-httptools), which none of these is: ", names)
 	}
-	cmd := exec.CommandContext(t.Context(), names[i], filepath.Join("python", "test_server.py"))
+	return names[i]
+}
+
+// TestWithoutComments wants that the wrapper in images is the program that is tested.
+func TestWithoutComments(t *testing.T) {
+	r, _ := For("python")
+	files, err := r.BuildContext(Function{Source: "def main(event, context): pass\n", BaseImage: "python"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := r.wrapper[0]
+	whole := filepath.Join("python", name)
+	built := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(built, []byte(files[name]), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const compare = "import ast, sys; a, b = (ast.dump(ast.parse(open(file).read())) for file in sys.argv[1:]); sys.exit(a != b)"
+	if out, err := exec.CommandContext(t.Context(), python(t), "-c", compare, whole, built).CombinedOutput(); err != nil {
+		t.Errorf("without comments %s is another program: %v\n%s", name, err, out)
+	}
+	for line := range strings.Lines(files[name]) {
+		if strings.HasPrefix(strings.TrimSpace(line), "#") {
+			t.Errorf("%s in the image has a comment: %s", name, line)
+		}
+	}
+}
+
+// TestPython runs the wrapper's own tests, which are written for unittest.
+func TestPython(t *testing.T) {
+	name := python(t)
+	cmd := exec.CommandContext(t.Context(), name, filepath.Join("python", "test_server.py"))
 	// PYTHONPATH and the like must not change what is tested.
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(variable string) bool { return strings.HasPrefix(variable, "PYTHON") })
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("%s: %v\n%s", names[i], err, out)
+		t.Errorf("%s: %v\n%s", name, err, out)
 	}
 }
 
