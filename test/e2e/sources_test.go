@@ -453,7 +453,7 @@ func TestArchiveCredentials(t *testing.T) {
 
 	fn := e.create(archived("nodejs24", v1alpha1.ArchiveSource{URL: server + "/private/nodejs-1.zip", SecretName: "store"}))
 	e.until(fn, func(fn *v1alpha1.Function) error {
-		if message := fn.Status.GetCondition(v1alpha1.FunctionConditionBuildReady).GetMessage(); !strings.Contains(message, "needs Secret store to exist") {
+		if message := fn.Status.GetCondition(v1alpha1.FunctionConditionBuildReady).GetMessage(); !strings.Contains(message, `secret "store" not found`) {
 			return fmt.Errorf("the message is %q", message)
 		}
 		return nil

@@ -152,17 +152,7 @@ func (e *env) wantOwnOnly(functions serverlessv1alpha1.FunctionInterface, fn *v1
 		if err != nil {
 			e.Fatal(err)
 		}
-		fn = e.untilTold(fn, v1alpha1.FunctionConditionBuildReady, "needs Secret theirs to exist")
-		// The Function says so of each Secret while its build's pod starts.
-		pod := fn.Status.Build.TaskRunName + "-pod"
-		untilObjects(e, clients.Kube.CoreV1().Events(e.namespace), func(events []*corev1.Event) error {
-			for _, event := range events {
-				if event.InvolvedObject.Name == pod && strings.Contains(event.Message, `secret "theirs" not found`) {
-					return nil
-				}
-			}
-			return fmt.Errorf("no event says that pod %s does not find the Secret", pod)
-		})
+		e.untilTold(fn, v1alpha1.FunctionConditionBuildReady, `secret "theirs" not found`)
 	}
 }
 
