@@ -443,7 +443,7 @@ func TestPackageRegistry(t *testing.T) {
 	// The build waits for the Secret, and says so.
 	fn = e.until(fn, func(fn *v1alpha1.Function) error {
 		condition := fn.Status.GetCondition(v1alpha1.FunctionConditionBuildReady)
-		if condition.IsUnknown() && strings.Contains(condition.GetMessage(), "Secret "+packagesSecret) {
+		if condition.IsUnknown() && strings.Contains(condition.GetMessage(), fmt.Sprintf("secret %q not found", packagesSecret)) {
 			return nil
 		}
 		return fmt.Errorf("BuildReady is %v, want it to tell of Secret %s", condition, packagesSecret)
