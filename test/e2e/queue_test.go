@@ -53,7 +53,7 @@ func TestQueue(t *testing.T) {
 		fn := many.create(named(name))
 		if len(fns) == 0 {
 			// The registry answers for them in any order: the first is to be the first.
-			many.untilCondition(fn, apis.Condition{Type: v1alpha1.FunctionConditionBuildReady, Status: corev1.ConditionUnknown, Reason: v1alpha1.ReasonTaskRunRunning})
+			many.untilCondition(fn, apis.Condition{Type: v1alpha1.FunctionConditionBuildReady, Status: corev1.ConditionUnknown, Reason: v1alpha1.ReasonTaskRunCreated})
 		}
 		fns = append(fns, fn)
 	}
