@@ -276,9 +276,8 @@ func (e *env) wantAnswer(fn *v1alpha1.Function, body, want string) {
 }
 
 // wantAnswerSoon wants that a Function gives an answer in the end. It is for
-// Functions to which something is done meanwhile: when a service is deleted and
-// made again, Serving calls it ready while the routes of the old one are still
-// there, and about to go.
+// Functions that gave another one before, or to which something is done meanwhile:
+// Serving calls a service ready while the ingress may still know the routes that were.
 func (e *env) wantAnswerSoon(fn *v1alpha1.Function, want string) {
 	e.Helper()
 	if _, err := e.probe(fn, want).Stop(e.ctx); err != nil {
