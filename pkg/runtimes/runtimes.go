@@ -132,12 +132,8 @@ type Runtime struct {
 	// where functions have none.
 	DependencyFile string
 
-	// wrapper holds the names of the embedded files that serve the function.
-	wrapper []string
-
-	// comment begins a line of the wrapper that is not put into images: it would take
-	// of what a ConfigMap can hold beside the largest source.
-	comment string
+	// wrapper holds the files that serve the function, by name.
+	wrapper map[string]string
 
 	// files are the administrator's own, by name.
 	files map[string]string
@@ -158,7 +154,7 @@ var languages = map[string]Runtime{
 		Language:            "nodejs",
 		SourceFile:          "handler.js",
 		DependencyFile:      "package.json",
-		wrapper:             []string{"server.cjs"},
+		wrapper:             map[string]string{"server.cjs": read("nodejs/server.cjs")},
 		layout:              nodeLayout,
 		readDependencies:    readPackageJSON,
 		explainBuildFailure: explainNPM,
@@ -167,8 +163,7 @@ var languages = map[string]Runtime{
 		Language:            "python",
 		SourceFile:          "handler.py",
 		DependencyFile:      "requirements.txt",
-		wrapper:             []string{"server.py"},
-		comment:             "#",
+		wrapper:             map[string]string{"server.py": withoutComments(read("python/server.py"))},
 		layout:              pythonLayout,
 		readDependencies:    readRequirements,
 		explainBuildFailure: explainPip,
@@ -247,20 +242,16 @@ func (r Runtime) BuildContext(fn Function) (map[string]string, error) {
 			return nil, err
 		}
 	}
-	for _, name := range r.wrapper {
-		files[name] = withoutComments(r.read(name), r.comment)
-	}
+	maps.Copy(files, r.wrapper)
 	return files, nil
 }
 
-// withoutComments drops the lines that are nothing but a comment, which begins so.
-func withoutComments(text, comment string) string {
-	if comment == "" {
-		return text
-	}
+// withoutComments drops the lines of a Python program that are nothing but a comment:
+// they would take of what a ConfigMap can hold beside the largest source.
+func withoutComments(text string) string {
 	var kept strings.Builder
 	for line := range strings.Lines(text) {
-		if !strings.HasPrefix(strings.TrimSpace(line), comment) {
+		if !strings.HasPrefix(strings.TrimSpace(line), "#") {
 			kept.WriteString(line)
 		}
 	}
@@ -313,7 +304,7 @@ func (r Runtime) dependencies(text string) (normal string, install bool, err err
 // {{.HasDependencies}}, {{.EnvFile}}, which is EnvFilePath, and {{.Packages}},
 // which is PackagesPath.
 func (r Runtime) DockerfileTemplate() string {
-	return r.read(DockerfileName)
+	return read(r.Language + "/" + DockerfileName)
 }
 
 // variableName is what a shell takes for the name of a variable.
@@ -388,8 +379,8 @@ func (l Layout) encode() string {
 
 // read returns an embedded file. One that is missing is a mistake in this
 // package, which its tests find.
-func (r Runtime) read(name string) string {
-	data, err := content.ReadFile(r.Language + "/" + name)
+func read(file string) string {
+	data, err := content.ReadFile(file)
 	if err != nil {
 		panic(err)
 	}

@@ -286,7 +286,7 @@ func TestWithoutComments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := r.wrapper[0]
+	const name = "server.py"
 	whole := filepath.Join("python", name)
 	built := filepath.Join(t.TempDir(), name)
 	if err := os.WriteFile(built, []byte(files[name]), 0o600); err != nil {
