@@ -364,6 +364,17 @@ func (c *Cluster) fetchKubectl(ctx context.Context, log io.Writer) error {
 	return c.engine.Docker("cp", "--follow-link", node+":/usr/bin/kubectl", c.Kubectl()).Run(ctx, log)
 }
 
+// kubeProxy has kube-proxy learn of Services at once. Traefik sends requests to the
+// address of a new revision's Service as soon as its pod is ready, and kube-proxy, which
+// gathers changes for a second if it is not told otherwise, would refuse them.
+const kubeProxy = `apiVersion: kubeproxy.config.k8s.io/v1alpha1
+kind: KubeProxyConfiguration
+iptables:
+  minSyncPeriod: 10ms
+nftables:
+  minSyncPeriod: 10ms
+`
+
 // config returns kind's configuration.
 func (c *Cluster) config(image Image, certs, patches string, v1 bool) kindConfig {
 	kubelet := "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nserializeImagePulls: false\n"
@@ -382,7 +393,7 @@ func (c *Cluster) config(image Image, certs, patches string, v1 bool) kindConfig
 				{HostPath: patches, ContainerPath: patchesInNode, ReadOnly: true},
 			},
 		}},
-		KubeadmConfigPatches: []string{kubelet, "kind: InitConfiguration\npatches:\n  directory: " + patchesInNode + "\n"},
+		KubeadmConfigPatches: []string{kubelet, kubeProxy, "kind: InitConfiguration\npatches:\n  directory: " + patchesInNode + "\n"},
 	}
 	if c.engine.Own {
 		config.Networking.APIServerAddress = engine.Address
