@@ -19,14 +19,18 @@ limitations under the License.
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"knative.dev/pkg/apis"
 
@@ -73,7 +77,7 @@ func TestTenant(t *testing.T) {
 	setEnv("OTHER", other.namespace)(fn)
 	fn, err := functions.Create(e.ctx, fn, metav1.CreateOptions{})
 	if err != nil {
-		t.Fatal(err)
+		e.Fatal(err)
 	}
 	fn = e.until(fn, test.Ready)
 	e.wantAnswer(fn, "{}", "no token, may not, may not, may not")
@@ -114,7 +118,7 @@ func TestTenant(t *testing.T) {
 		},
 	} {
 		if err := try(); !apierrs.IsForbidden(err) {
-			t.Errorf("they may %s: %v", what, err)
+			e.Errorf("they may %s: %v", what, err)
 		}
 	}
 	e.wantOwnOnly(functions, fn)
@@ -178,6 +182,18 @@ func (e *env) newTenant(user string) *test.Clients {
 	tenant, err := clients.As(user)
 	if err != nil {
 		e.Fatal(err)
+	}
+	// The API server learns of its own roles by a watch, a moment after they are written.
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: e.namespace, Group: serverless.GroupName, Resource: "functions", Verb: "create",
+		},
+	}}
+	if err := wait.PollUntilContextTimeout(e.ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		told, err := tenant.Kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+		return err == nil && told.Status.Allowed, err
+	}); err != nil {
+		e.Fatalf("%s may not create Functions: %v", user, err)
 	}
 	return tenant
 }
