@@ -53,16 +53,35 @@ func TestFunctionWithDependency(t *testing.T) {
 	wantRestricted(e, fn)
 }
 
+// TestFunctionWithoutDependency writes a function for each runtime in a form that its
+// language came to have later: an ES module, with an export of either kind, or a coroutine.
 func TestFunctionWithoutDependency(t *testing.T) {
 	t.Parallel()
-	for _, runtime := range []string{"nodejs22", "nodejs24"} {
+	tests := map[string]struct{ source, want string }{
+		"nodejs22": {
+			source: "const version = await Promise.resolve(process.version);\nexport const main = () => version.split('.')[0];\n",
+			want:   "v22",
+		},
+		"nodejs24": {
+			source: "export default { main: async () => process.version.split('.')[0] };\n",
+			want:   "v24",
+		},
+		"python313": {
+			source: "import sys\n\n\nasync def main(event, context):\n    return '%d.%d' % sys.version_info[:2]\n",
+			want:   "3.13",
+		},
+	}
+	for runtime := range wrapped(t) {
 		t.Run(runtime, func(t *testing.T) {
 			t.Parallel()
+			written, ok := tests[runtime]
+			if !ok {
+				t.Fatal("no function is written for this runtime")
+			}
 			e := newEnv(t)
-			fn := function("module.exports = { main: async () => process.version.split('.')[0] };\n")
+			fn := function(written.source)
 			fn.Spec.Runtime = runtime
-			fn = e.until(e.create(fn), test.Ready)
-			e.wantAnswer(fn, "{}", strings.Replace(runtime, "nodejs", "v", 1))
+			e.wantAnswer(e.until(e.create(fn), test.Ready), "{}", written.want)
 		})
 	}
 }
