@@ -210,7 +210,7 @@ type FunctionSpec struct {
 	// serving.knative.dev/progress-deadline for functions that start slowly.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
-	// +kubebuilder:validation:XValidation:rule="self.all(k, k == 'serving.knative.dev/progress-deadline' || !k.startsWith('serverless.kiln.dev/') && !k.startsWith('serving.knative.dev/') && !k.startsWith('networking.knative.dev/'))",message="Kiln and Knative set annotations of their prefixes"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k == 'serving.knative.dev/progress-deadline' || !k.startsWith('serverless.kiln.dev/') && !k.startsWith('serving.knative.dev/') && !k.startsWith('networking.knative.dev'))",message="Kiln and Knative set annotations of their prefixes"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !(k in ['autoscaling.knative.dev/min-scale', 'autoscaling.knative.dev/minScale', 'autoscaling.knative.dev/max-scale', 'autoscaling.knative.dev/maxScale']))",message="use minReplicas and maxReplicas"
 	Annotations map[string]string `json:"annotations,omitempty"`
 
