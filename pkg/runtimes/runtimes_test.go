@@ -247,21 +247,30 @@ func TestExplainBuildFailure(t *testing.T) {
 	}
 }
 
-// TestNode runs the wrapper's own tests, which are written for node's test runner.
+// TestNode runs the wrapper's own tests, which are written for node's test runner, by
+// each Node that KILN_NODE lists, or by the one on PATH.
 func TestNode(t *testing.T) {
-	node, err := exec.LookPath("node")
-	if err != nil {
-		t.Fatal("the tests of the Node runtime need node 20 or newer on PATH: ", err)
+	nodes := filepath.SplitList(os.Getenv("KILN_NODE"))
+	if len(nodes) == 0 {
+		nodes = []string{"node"}
 	}
 	tests, err := filepath.Glob(filepath.Join("nodejs", "*.test.cjs"))
 	if err != nil || len(tests) == 0 {
 		t.Fatalf("found no tests of the wrapper: %v", err)
 	}
-	cmd := exec.CommandContext(t.Context(), node, append([]string{"--test"}, tests...)...)
-	// NODE_ENV, NODE_OPTIONS and the like must not change what is tested.
-	cmd.Env = slices.DeleteFunc(os.Environ(), func(variable string) bool { return strings.HasPrefix(variable, "NODE_") })
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("node --test: %v\n%s", err, out)
+	for _, node := range nodes {
+		version, err := exec.CommandContext(t.Context(), node, "--version").Output()
+		if err != nil {
+			t.Fatal("the tests of the Node runtime need node 20 or newer, on PATH or in KILN_NODE: ", err)
+		}
+		t.Run(strings.TrimSpace(string(version)), func(t *testing.T) {
+			cmd := exec.CommandContext(t.Context(), node, append([]string{"--test"}, tests...)...)
+			// NODE_ENV, NODE_OPTIONS and the like must not change what is tested.
+			cmd.Env = slices.DeleteFunc(os.Environ(), func(variable string) bool { return strings.HasPrefix(variable, "NODE_") })
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("node --test: %v\n%s", err, out)
+			}
+		})
 	}
 }
 
