@@ -40,17 +40,27 @@ import (
 
 func TestFunctionWithDependency(t *testing.T) {
 	t.Parallel()
-	e := newEnv(t)
-	fn := e.until(e.create(example(t, "greeter.yaml")), test.Ready)
+	for runtime, of := range wrapped(t) {
+		if of.Language != "nodejs" {
+			continue // TestPackageRegistry has one for Python.
+		}
+		t.Run(runtime, func(t *testing.T) {
+			t.Parallel()
+			e := newEnv(t)
+			fn := example(t, "greeter.yaml")
+			fn.Spec.Runtime = runtime
+			fn = e.until(e.create(fn), test.Ready)
 
-	e.wantPhase(fn, v1alpha1.FunctionRunning)
-	e.wantAnswer(fn, `{"name": "world"}`, "hello world, 3600000")
-	e.wantBuilds(1)
-	e.wantRevisions(1)
-	wantStatus(e, fn)
-	wantClusterLocal(e, fn)
-	wantColumns(e, fn)
-	wantRestricted(e, fn)
+			e.wantPhase(fn, v1alpha1.FunctionRunning)
+			e.wantAnswer(fn, `{"name": "world"}`, "hello world, 3600000")
+			e.wantBuilds(1)
+			e.wantRevisions(1)
+			wantStatus(e, fn)
+			wantClusterLocal(e, fn)
+			wantColumns(e, fn)
+			wantRestricted(e, fn)
+		})
+	}
 }
 
 // TestFunctionWithoutDependency writes a function for each runtime in a form that its
