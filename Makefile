@@ -125,7 +125,7 @@ test-scale: ## Create, edit and keep 20 Functions; fail if Kiln asks the API ser
 	@go run ./test/performance/scale -short
 
 .PHONY: test-faults
-test-faults: ## Search for faults for long: minutes, where test-unit and test-weather take seconds. Needs no cluster.
+test-faults: ## Search for faults for long: hours, where the runs of make test take seconds and minutes.
 	@go test -count=1 -timeout=1h -run='^(TestCrash|TestEditedMeanwhile|TestModel)$$' ./pkg/reconciler/function -args -long
 	@go run ./test/reliability -long $(if $(SEED),-seed=$(SEED))
 	@for package in $$(grep -rl --include=*_test.go '^func Fuzz' pkg | xargs -n1 dirname | sort -u); do \
@@ -134,6 +134,7 @@ test-faults: ## Search for faults for long: minutes, where test-unit and test-we
 			go test -run='^$$' -fuzz="^$$target\$$" -fuzztime=$(FUZZTIME) -fuzzminimizetime=50x ./$$package || exit 1; \
 		done; \
 	done
+	$(if $(filter kind,$(CLUSTER)),@$(MAKE) --no-print-directory test-kills LONG=1)
 
 .PHONY: test-kills
 test-kills: install ## Kill what Functions are built and served by, on the cluster. LONG=1 writes docs/reliability.md. FUNCTIONS=3 BUILT=1 ONLY=registry
