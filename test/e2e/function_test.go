@@ -198,7 +198,7 @@ func wantColumns(e *env, fn *v1alpha1.Function) {
 		}
 	}
 	for name, want := range map[string]string{
-		"NAME": fn.Name, "CONFIGURED": "True", "BUILT": "True", "RUNNING": "True", "RUNTIME": "nodejs24", "VERSION": "1",
+		"NAME": fn.Name, "CONFIGURED": "True", "BUILT": "True", "RUNNING": "True", "RUNTIME": fn.Spec.Runtime, "VERSION": "1",
 		"PHASE": "Running", "URL": fn.Status.URL.String(),
 	} {
 		if cells[name] != want {
