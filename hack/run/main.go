@@ -184,7 +184,7 @@ func call(ctx context.Context, relay *test.Relay, fn *v1alpha1.Function, body st
 	if fn.Status.URL == nil {
 		return fmt.Errorf("function %s is ready and has no URL", fn.Name)
 	}
-	request := api.Request{Method: "POST", URL: fn.Status.URL.String(), ContentType: "application/json", Body: body}
+	request := api.Request{Method: "POST", URL: fn.Status.URL.String(), ContentType: "application/json", Body: []byte(body)}
 	fmt.Fprintf(w, "\nThe request, sent by a pod in the cluster:\n\n  %s %s\n  Content-Type: %s\n\n  %s\n",
 		request.Method, request.URL, request.ContentType, request.Body)
 	answer, err := relay.CallFunction(ctx, request)

@@ -233,7 +233,7 @@ func (r *registries) find(text string) (found []string) {
 func (r *registries) control(path, body string) api.Answer {
 	r.Helper()
 	answer, err := relay.Call(r.ctx, api.Request{
-		Method: http.MethodPost, URL: fmt.Sprintf("http://%s:%d%s", r.address, controlPort, path), Body: body,
+		Method: http.MethodPost, URL: fmt.Sprintf("http://%s:%d%s", r.address, controlPort, path), Body: []byte(body),
 	})
 	if err != nil {
 		r.Fatal(err)

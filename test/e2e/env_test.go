@@ -260,7 +260,7 @@ func untilObjects[T metav1.Object, L runtime.Object](e *env, objects test.Watche
 
 // request is a request to a Function.
 func request(fn *v1alpha1.Function, body string) api.Request {
-	return api.Request{Method: http.MethodPost, URL: fn.Status.URL.String(), ContentType: "application/json", Body: body}
+	return api.Request{Method: http.MethodPost, URL: fn.Status.URL.String(), ContentType: "application/json", Body: []byte(body)}
 }
 
 // wantAnswer calls a Function from inside the cluster.

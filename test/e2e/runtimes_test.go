@@ -137,7 +137,7 @@ func conforming(t *testing.T, runtime string, of runtimes.Runtime) *v1alpha1.Fun
 func through(fn *v1alpha1.Function) conformance.Sender {
 	return func(ctx context.Context, r conformance.Request) (conformance.Answer, error) {
 		answer, err := relay.CallFunction(ctx, api.Request{
-			Method: r.Method, URL: fn.Status.URL.String() + r.Path, Headers: r.Headers, Body: r.Body, Chunked: r.Chunked,
+			Method: r.Method, URL: fn.Status.URL.String() + r.Path, Headers: r.Headers, Body: []byte(r.Body), Chunked: r.Chunked,
 		})
 		if err == nil && answer.Error != "" {
 			err = errors.New(answer.Error)

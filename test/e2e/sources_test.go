@@ -202,7 +202,7 @@ func (e *env) setToken(server, token string) {
 // post has a server of sources do something, and returns its answer.
 func (e *env) post(address, body string) string {
 	e.Helper()
-	answer, err := relay.Call(e.ctx, api.Request{Method: http.MethodPost, URL: address, Body: body})
+	answer, err := relay.Call(e.ctx, api.Request{Method: http.MethodPost, URL: address, Body: []byte(body)})
 	if err != nil || answer.Status != http.StatusOK {
 		e.Fatalf("failed to post to %s: %+v, %v", address, answer, err)
 	}

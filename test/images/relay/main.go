@@ -20,6 +20,7 @@ limitations under the License.
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -115,7 +116,7 @@ func send(ctx context.Context, in api.Request) api.Answer {
 }
 
 func do(ctx context.Context, in api.Request) (api.Answer, error) {
-	var sent io.Reader = strings.NewReader(in.Body)
+	var sent io.Reader = bytes.NewReader(in.Body)
 	if in.Chunked {
 		sent = io.MultiReader(sent) // The client cannot see its length.
 	}

@@ -44,7 +44,8 @@ type Request struct {
 	Accept      string `json:"accept,omitempty"`
 	// Headers are further headers.
 	Headers map[string]string `json:"headers,omitempty"`
-	Body    string            `json:"body,omitempty"`
+	// Body need not be text.
+	Body []byte `json:"body,omitempty"`
 	// Chunked says that the length of the body is not told beforehand.
 	Chunked bool `json:"chunked,omitempty"`
 }
