@@ -548,7 +548,7 @@ type serviceOption func(*servingv1.Service)
 // completed it.
 func service(fn *v1alpha1.Function, options ...serviceOption) *servingv1.Service {
 	svc := resources.MakeService(fn, fn.Status.Image)
-	svc.Generation = 1
+	svc.UID, svc.Generation = "uid-4", 1
 	svc.Status.ObservedGeneration = 1
 	svc.Annotations["serving.knative.dev/creator"] = "system:serviceaccount:kiln-system:controller"
 	svc.SetDefaults(apis.WithinCreate(context.Background()))

@@ -1413,7 +1413,7 @@ func TestReconcileTraffic(t *testing.T) {
 	typo := v1alpha1.TrafficTarget{RevisionName: "greeter-00009", Percent: new(int64(100))}
 	rev1 := revisionOf(svc1, "greeter-00001")
 	others := revisionOf(svc1, "greeter-00009")
-	others.Labels["serving.knative.dev/service"] = "another"
+	others.Labels["serving.knative.dev/serviceUID"] = "of a Service before, or of another"
 	leaving := revisionOf(svc1, "greeter-00009")
 	leaving.DeletionTimestamp, leaving.Finalizers = &noon, []string{"x"}
 	revisions := map[string]any{ktesting.Unlisted: []runtime.Object{rev1, others}}
@@ -1491,9 +1491,10 @@ func TestReconcileTraffic(t *testing.T) {
 		WantStatusUpdates: statusUpdate(edited(withTraffic(typo), observed(configured, built(tr1, digestA), stillServing, isMissing(missing)))),
 		WantEvents:        []string{"Warning RevisionMissing " + missing},
 	}, {
-		Name:              "a new Function names a revision: there is no Service until that is mended",
+		Name:              "a new Function names a revision: there is no Service until that is mended, and what one before has left does not count",
 		Key:               key,
 		Objects:           []runtime.Object{function(withTraffic(typo), observed(configured, built(tr1, digestA))), configMap(running1), tr1},
+		OtherTestData:     map[string]any{ktesting.Unlisted: []runtime.Object{others}},
 		WantStatusUpdates: statusUpdate(function(withTraffic(typo), observed(configured, built(tr1, digestA), isMissing(none)))),
 		WantEvents:        []string{"Warning RevisionMissing " + none},
 	}, {
@@ -1756,6 +1757,7 @@ func revisionOf(svc *servingv1.Service, name string) *servingv1.Revision {
 	r := &servingv1.Revision{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
 	r.Name, r.Namespace = name, svc.Namespace
 	r.Labels["serving.knative.dev/service"] = svc.Name
+	r.Labels["serving.knative.dev/serviceUID"] = string(svc.UID)
 	r.Labels["serving.knative.dev/configurationGeneration"] = "1"
 	r.Annotations["serving.knative.dev/creator"] = "someone"
 	r.Annotations["serving.knative.dev/routingStateModified"] = "2026-06-01T12:00:00Z"

@@ -54,11 +54,18 @@ func (r *Reconciler) missingRevisions(ctx context.Context, fn *v1alpha1.Function
 		return "", nil
 	}
 	existing, err := r.serviceLister.Services(fn.Namespace).Get(desired.Name)
-	if err == nil && equality.Semantic.DeepEqual(existing.Spec.RouteSpec, desired.Spec.RouteSpec) {
+	switch {
+	case apierrs.IsNotFound(err):
+		return describeMissing(wanted, nil), nil
+	case err != nil:
+		return "", fmt.Errorf("failed to get Service: %w", err)
+	case equality.Semantic.DeepEqual(existing.Spec.RouteSpec, desired.Spec.RouteSpec):
 		return "", nil
 	}
+	// Those of a Service of that name that was deleted may still be there: they go, and
+	// nobody would tell of it.
 	list, err := r.serving.ServingV1().Revisions(fn.Namespace).List(ctx, metav1.ListOptions{
-		LabelSelector: labels.SelectorFromSet(labels.Set{serving.ServiceLabelKey: desired.Name}).String(),
+		LabelSelector: labels.SelectorFromSet(labels.Set{serving.ServiceUIDLabelKey: string(existing.UID)}).String(),
 	})
 	if err != nil {
 		return "", fmt.Errorf("failed to list Revisions: %w", err)

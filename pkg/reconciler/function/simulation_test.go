@@ -730,7 +730,7 @@ func isOf(svc *servingv1.Service, revision *servingv1.Revision) bool {
 	}
 	return equality.Semantic.DeepEqual(revision.Spec, svc.Spec.Template.Spec) &&
 		equality.Semantic.DeepEqual(revision.Annotations, svc.Spec.Template.Annotations) &&
-		containsAll(revision.Labels, svc.Spec.Template.Labels) && len(revision.Labels) == len(svc.Spec.Template.Labels)+1
+		containsAll(revision.Labels, svc.Spec.Template.Labels) && len(revision.Labels) == len(svc.Spec.Template.Labels)+2
 }
 
 func containsAll(all, some map[string]string) bool {
@@ -754,6 +754,7 @@ func (s *simulation) createRevision(svc *servingv1.Service, name string) {
 	}
 	revision.Labels = cmpOrEmpty(revision.Labels)
 	revision.Labels[serving.ServiceLabelKey] = svc.Name
+	revision.Labels[serving.ServiceUIDLabelKey] = string(svc.UID)
 	stored, err := s.server.Create(revision)
 	if err != nil {
 		panic(err)
@@ -994,6 +995,7 @@ func (s *simulation) settled() map[string]any {
 				owners[i].UID = ""
 			}
 		}
+		delete(obj.GetLabels(), serving.ServiceUIDLabelKey)
 		switch obj := obj.(type) {
 		case *v1alpha1.Function:
 			for i := range obj.Status.Conditions {
