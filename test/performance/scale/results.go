@@ -116,7 +116,7 @@ func (r *results) report() *report.Report {
 			"functions": n, "writes": writes(l.restart), "events": float64(l.restart.requests.of(controlplane.ControllerUser, isEvent)),
 			"gets": float64(l.restart.requests.of(controlplane.ControllerUser, isGet)), "lists": float64(l.restart.requests.of(controlplane.ControllerUser, isList)),
 			"controller_cpu_ms_per_function": 1000 * l.restart.controller / n, "controller_mib": l.restart.resident / (1 << 20),
-			"controller_kib_per_function": (l.restart.resident - l.base) / n / (1 << 10),
+			"controller_rested_mib": l.rested / (1 << 20), "controller_kib_per_function": (l.rested - l.base) / n / (1 << 10),
 		}},
 		l.stormRow(out.Row(fmt.Sprintf("create-%d", l.functions)).Parts["ms_per_function"]))
 	return out
