@@ -164,26 +164,28 @@ func (w *world) restart(ctx context.Context, l *live, keys []types.NamespacedNam
 	return nil
 }
 
-// rest waits until nobody is at work any more: after a start, what was read is still
-// put away, and the memory that it took goes back at the next collection of garbage,
-// of which Go has one every two minutes where nothing else calls for it. With few
-// Functions that memory says nothing.
+// rest waits until nobody is at work any more, but for leases that are renewed: after a
+// start, what was read is still put away, and the memory that it took goes back at the
+// next collection of garbage, of which Go has one every two minutes where nothing else
+// calls for it. With few Functions that memory says nothing.
 func (w *world) rest(ctx context.Context, since time.Time, functions int) error {
 	const (
 		every    = 2 * time.Second
-		cores    = 0.1
+		cores    = 0.3
 		collects = 150 * time.Second
+		patience = 10 * time.Minute
 	)
-	last := math.Inf(-1)
-	err := wait.PollUntilContextTimeout(ctx, every, 10*time.Minute, true, func(context.Context) (bool, error) {
+	used, last := 0.0, math.Inf(-1)
+	err := wait.PollUntilContextTimeout(ctx, every, patience, true, func(context.Context) (bool, error) {
 		u, err := w.used()
-		before := last
-		last = u.api + u.etcd + u.webhook + u.controller
-		return last-before <= cores*every.Seconds() && (functions < most || time.Since(since) >= collects), err
+		now := u.api + u.etcd + u.webhook + u.controller
+		used, last = (now-last)/every.Seconds(), now
+		return used <= cores && (functions < most || time.Since(since) >= collects), err
 	})
 	if err != nil {
-		return fmt.Errorf("failed to wait until nobody is at work: %w", err)
+		return fmt.Errorf("failed to wait until nobody is at work, %.2f cores are still: %w", used, err)
 	}
+	w.say("    at rest, with %.2f cores, after %.0f s", used, time.Since(since).Seconds())
 	return nil
 }
 
