@@ -596,31 +596,28 @@ def too_large():
     return StatusError(413, f"request body is larger than {settings.body_limit} bytes")
 
 
-# The tasks that main runs in and when they began, the oldest first.
+# The tasks and exchanges that main runs in and when they began, the oldest first.
 running = {}
 
 
-async def call(event, send):
-    """Runs main and answers, with 504 when its time is up."""
-    global clock
-    task, began = asyncio.current_task(), time.monotonic()
-    running[task] = began
-    if clock is None:
-        # One timer for all costs less than one for each.
-        clock = asyncio.get_running_loop().call_later(time_limit(), give_up)
+async def call(event, send, exchange=None):
+    """Runs main and answers, with 504 when its time is up. Of an exchange a thread has called main already."""
+    task = exchange or asyncio.current_task()
+    began = exchange.began if exchange else watch(task)
     request, raised = event.request, False
     try:
         try:
             if is_async:
                 result = await main(event, context)
             else:
-                result = await run_in_thread(event)
+                result = unpack(exchange.outcome)[1] if exchange else await threads.run(main, event, context)
+                if inspect.iscoroutine(result):
+                    result = await result
         except Exception as error:
             if not is_response(error):
                 raise
             result, raised = error, True  # As those of web frameworks that are raised.
-        text = type(result) is str  # What most return need not be looked at twice.
-        if not text:
+        if type(result) not in VALUES:
             result = await unfold(event, result)
     except (Exception, asyncio.CancelledError, SystemExit) as error:
         if isinstance(error, asyncio.CancelledError):
@@ -634,10 +631,10 @@ async def call(event, send):
         running.pop(task, None)
     measure(request.method, began, raised)
     try:
-        if text:
-            await whole(send, event, TEXT_TYPE, result.encode())
+        if isinstance(result, Stream):
+            await stream(send, event, result)
         else:
-            await reply(send, event, result)
+            await whole(send, event, result)
     except Exception as error:
         calls[request.method].failures += not raised
         if isinstance(error, CutOff):
@@ -646,6 +643,15 @@ async def call(event, send):
 
 
 clock = None  # wakes when the time of the oldest call is up
+
+
+def watch(task):
+    """Has the task cancelled when its time is up, which begins now."""
+    global clock
+    if clock is None:  # One timer for all costs less than one for each.
+        clock = asyncio.get_running_loop().call_later(time_limit(), give_up)
+    began = running[task] = time.monotonic()
+    return began
 
 
 def time_limit():
@@ -665,12 +671,6 @@ def give_up():
         task.cancel()
 
 
-async def run_in_thread(event):
-    """Runs a main that may block. One that takes too long goes on, and nobody waits for it."""
-    result = await threads.run(main, event, context)
-    return await result if inspect.iscoroutine(result) else result
-
-
 async def unfold(event, result):
     """Takes a response apart, and has the first piece of a stream, which can still fail like all else."""
     if not isinstance(result, str) and is_response(result):
@@ -687,42 +687,53 @@ async def unfold(event, result):
     return result
 
 
-async def reply(send, event, result):
-    """Answers with what main returned."""
-    if isinstance(result, str):
-        await whole(send, event, TEXT_TYPE, result.encode())
-    elif result is None:
-        # Success without content, which event sources take as "no reply event".
-        pairs = header_pairs(event, None)
-        status = event.response.status
-        await respond(send, 204 if status == 200 else status, pairs, b"")
-    elif isinstance(result, (bytes, bytearray, memoryview)):
-        await whole(send, event, b"application/octet-stream", bytes(result))
-    elif isinstance(result, CloudEvent):
-        await whole(send, event, STRUCTURED_TYPE.encode(), result.encode().encode())
-    elif isinstance(result, Stream):
-        await stream(send, event, result)
-    else:
-        await whole(send, event, b"application/json", encode_json(result).encode())
+# What is neither a response nor a stream for sure.
+VALUES = {str, bytes, dict, list, tuple, int, float, bool, type(None), CloudEvent}
 
 
-async def whole(send, event, content_type, body):
-    length = (b"content-length", b"%d" % len(body))
-    response = event._response
-    if event.plain and not draining and (response is None or response.headers is None and response.status == 200):
-        headers = [(b"content-type", content_type), length]
-        if WHOLE in event.request.scope:
-            await send({"type": WHOLE, "headers": headers, "body": body})
-        else:
-            await respond(send, 200, headers, body)
-    else:
+def encode(value):
+    """Returns the content type and the body for what main returned."""
+    if isinstance(value, str):
+        return TEXT_TYPE, value.encode()
+    if value is None:
+        return None, b""
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return b"application/octet-stream", bytes(value)
+    if isinstance(value, CloudEvent):
+        return STRUCTURED_TYPE.encode(), value.encode().encode()
+    return b"application/json", encode_json(value).encode()
+
+
+async def whole(send, event, value):
+    """Answers with a value."""
+    answer = plain_answer(event, value)
+    if answer is None:
+        content_type, body = encode(value)
         pairs = header_pairs(event, content_type)
         status = event.response.status
-        if status in BODILESS:
+        if content_type is None:
+            status = 204 if status == 200 else status
+        elif status in BODILESS:
             body = b""
         else:
-            pairs.append(length)
+            pairs.append((b"content-length", b"%d" % len(body)))
         await respond(send, status, pairs, body)
+    elif WHOLE in event.request.scope:
+        await send({"type": WHOLE, "answer": answer})
+    else:
+        await respond(send, *answer)
+
+
+def plain_answer(event, value):
+    """Returns status, header fields and body for a value, unless something goes with it."""
+    response = event._response
+    if not event.plain or response is not None and (response.headers is not None or response.status != 200):
+        return None
+    content_type, body = encode(value)
+    if content_type is None:
+        # Success without content, which event sources take as "no reply event".
+        return 204, [], body
+    return 200, [(b"content-type", content_type), (b"content-length", b"%d" % len(body))], body
 
 
 async def respond(send, status, headers, body):
@@ -907,7 +918,7 @@ async def send_error(send, request, error, called=False):
     event = Event(request)
     event.plain = "origin" not in request.headers
     event.response.status = status
-    await whole(send, event, b"application/json", encode_json(answer).encode())
+    await whole(send, event, answer)
 
 
 def log_error(request, error, status):
@@ -928,6 +939,7 @@ class Threads:
     def __init__(self, loop, most):
         self.loop = loop
         self.most = most
+        self.context = contextvars.copy_context()  # that of a call which is of no task
         self.count = 0
         self.lost = 0  # in calls that were given up
         self.counting = threading.Lock()
@@ -943,21 +955,21 @@ class Threads:
         """Returns what the function returns, or raises what it raises. Once begun it goes on, if that is cancelled."""
         future = self.loop.create_future()
         # As asyncio.to_thread does: the span of the request is the parent of those that main begins.
-        self.calls.append((future, contextvars.copy_context().run, (function, *args)))
-        if not self.beginning:
-            self.beginning = True
-            self.loop.call_soon(self.begin)
+        self.add(future, contextvars.copy_context().run, function, *args)
         try:
-            result, error = await future
+            return unpack(await future)
         except asyncio.CancelledError:
             self.give_up(future)
             raise
-        try:
-            if error is not None:
-                raise error
-            return result
         finally:
-            del error, future  # Else it would hold itself, by its traceback.
+            del future  # It has the error, which has this by its traceback.
+
+    def add(self, future, function, *args):
+        """Has the future get what the function returns or raises: a future of asyncio's, or what is like one."""
+        self.calls.append((future, function, args))
+        if not self.beginning:
+            self.beginning = True
+            self.loop.call_soon(self.begin)
 
     def give_up(self, future):
         """Has another thread take the place of that of a call which is not waited for any more."""
@@ -1028,7 +1040,7 @@ class Threads:
                 return True
             self.begun.add(future)
             outcome = None
-            if not future.cancelled():  # Else its time was up before its turn came.
+            if not future.done():  # Else its time was up before its turn came.
                 if self.calls and not self.waking:
                     self.wake()  # This call may take long.
                 try:
@@ -1053,6 +1065,17 @@ class Threads:
             future, outcome = self.outcomes.popleft()
             if not future.done():  # Else its time was up.
                 future.set_result(outcome)
+
+
+def unpack(outcome):
+    """Returns what was returned, or raises what was raised."""
+    result, error = outcome
+    try:
+        if error is not None:
+            raise error
+        return result
+    finally:
+        del outcome, error  # Else it would hold itself, by its traceback.
 
 
 # ---- metrics and telemetry
@@ -1267,7 +1290,8 @@ def new_protocol(shortcut):
 
     It is for them that ASGI costs most. Here such a request gets a scope with what is
     needed, is begun at once, and is answered in one go if there is nothing special to
-    it. Whatever is not that simple takes uvicorn's own way.
+    it. Where main is called in a thread, there is no task for it until something may
+    have to wait. Whatever is not that simple takes uvicorn's own way.
     """
     from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
@@ -1279,7 +1303,7 @@ def new_protocol(shortcut):
             pass
 
     class Exchange(RequestResponseCycle):
-        """A request that came whole, and its answer."""
+        """A request that came whole, and its answer: to Threads a future, to give_up a task."""
 
         # What uvicorn gives to each: they are few that are not so.
         disconnected = waiting_for_100_continue = response_started = response_complete = more_body = access_log = False
@@ -1287,6 +1311,7 @@ def new_protocol(shortcut):
         chunked_encoding = None
         expected_content_length = 0
         message_event = NoEvent
+        event = outcome = task = None
 
         def __init__(self, protocol, method):
             self.transport = protocol.transport
@@ -1309,16 +1334,74 @@ def new_protocol(shortcut):
         async def send(self, message):
             if message["type"] != WHOLE:
                 await super().send(message)
-            elif self.flow.write_paused or self.disconnected or not self.keep_alive:
-                await respond(super().send, 200, message["headers"], message["body"])
+            elif not self.write(*message["answer"]):
+                await respond(super().send, *message["answer"])
+
+        def write(self, status, headers, body):
+            """Sends all of an answer, if that goes without waiting and the connection stays."""
+            if self.flow.write_paused or self.disconnected or draining or not self.keep_alive:
+                return False
+            content = [STATUS_LINE[status]]
+            for name, value in self.default_headers + headers:
+                content += (name, b": ", value, b"\r\n")
+            content += (b"\r\n", body)
+            self.transport.write(b"".join(content))
+            self.response_started = self.response_complete = True
+            self.on_response()
+            return True
+
+        def begin(self):
+            """Has a thread call main, and tells whether it will: it does not if app has more to do than that."""
+            scope, body = self.scope, self.body
+            headers = dict(scope["headers"])
+            if scope["path"] == HEALTH_PATH or b"origin" in headers or len(body) > settings.body_limit:
+                return False
+            event = Event(Request(scope, body))
+            try:
+                read_event(event, headers, body)
+            except Exception:  # app meets it, too, and says so.
+                return False
+            self.event, self.body = event, b""
+            self.began = watch(self)
+            scope[CONNECTION].tasks.add(self)
+            threads.add(self, self.run, event)
+            return True
+
+        def run(self, event):
+            """Calls main. Returns the answer, if that is a plain one, and what main returned."""
+            result = threads.context.copy().run(main, event, context)
+            return plain_answer(event, result) if type(result) in VALUES else None, result
+
+        def done(self):
+            return self.event is None
+
+        def set_result(self, outcome):
+            answer = outcome[0] and outcome[0][0]
+            if answer and self.write(*answer):
+                del running[self]
+                measure(self.scope["method"], self.began, False)
+                self.end()
             else:
-                content = [STATUS_LINE[200]]
-                for name, value in self.default_headers + message["headers"]:
-                    content += (name, b": ", value, b"\r\n")
-                content += (b"\r\n", message["body"])
-                self.transport.write(b"".join(content))
-                self.response_started = self.response_complete = True
-                self.on_response()
+                self.go_on(outcome)
+
+        def cancel(self):
+            if self.task is None:
+                self.go_on((None, asyncio.CancelledError()))
+                threads.give_up(self)
+            else:
+                self.task.cancel()
+
+        def go_on(self, outcome):
+            """Leaves the rest to a task, as it may have to wait."""
+            event, self.event, self.outcome = self.event, None, outcome
+            coroutine = self.run_asgi(lambda scope, receive, send: call(event, send, self))
+            # One that began at once would hold the outcome for good, where that is an error, by its traceback.
+            self.task = asyncio.Task(coroutine, loop=threads.loop, context=threads.context.copy())
+            self.task.add_done_callback(self.end)
+
+        def end(self, _=None):
+            self.event = self.outcome = None  # A connection that is kept must not keep them, too.
+            self.scope[CONNECTION].tasks.discard(self)
 
     class Connection(HttpToolsProtocol):
         """uvicorn's protocol, which ends a stream whose caller goes, and drops no request of which a part has come."""
@@ -1382,7 +1465,10 @@ def new_protocol(shortcut):
             exchange = self.cycle = Exchange(self, self.parser.get_method().decode("ascii"))
             self.body = None
             # Only one is begun at once, so that one connection does not keep all others waiting.
-            begin, self.first = begin_task if self.first else type(self.loop).create_task, False
+            first, self.first = self.first, False
+            if first and not is_async and exchange.begin():
+                return
+            begin = begin_task if first else type(self.loop).create_task
             task = begin(self.loop, exchange.run_asgi(app))
             if not task.done():
                 self.tasks.add(task)

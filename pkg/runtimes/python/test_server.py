@@ -386,6 +386,8 @@ class TestShortcut(Test):
                 event.setResponseHeader("x-a", "1")
             if request.path == "/throws":
                 raise ValueError("secret")
+            if request.path == "/nan":
+                return float("nan")
             return [request.method, request.path, request.query_string, request.headers, request.url, event["data"], request.content_length]
         """
 
@@ -424,6 +426,7 @@ class TestShortcut(Test):
         "nothing": b"GET /nothing HTTP/1.1\r\n\r\n",
         "a status and a header": b"GET /created HTTP/1.1\r\n\r\n",
         "an error": b"GET /throws HTTP/1.1\r\nX-Request-Id: 1\r\n\r\n",
+        "no JSON to answer with": b"GET /nan HTTP/1.1\r\nX-Request-Id: 1\r\n\r\n",
         "many": b"GET /1 HTTP/1.1\r\n\r\nPOST /2 HTTP/1.1\r\nContent-Length: 2\r\n\r\nabGET /stream HTTP/1.1\r\n\r\nGET /3 HTTP/1.1\r\n\r\n",
         "many that nobody reads yet": b"GET /large HTTP/1.1\r\n\r\n" * 4,
     }
@@ -440,17 +443,19 @@ class TestShortcut(Test):
 
     def test_answers_are_those_of_uvicorns_own_way(self):
         limit = {"REQ_MB_LIMIT": str(100 / 2**20)}
-        shortcut = self.serve(self.MAIN, **limit)
-        own = self.serve(self.MAIN, UVICORN_VERSION="0.999.0", **limit)
-        self.assertEqual((shortcut.send("/way")[2], own.send("/way")[2]), ("shortcut", "ASGI"))
-        for name, request in self.REQUESTS.items():
-            with self.subTest(name):
-                pieces = request if isinstance(request, list) else [request]
-                got, want = self.exchange(shortcut, pieces), self.exchange(own, pieces)
-                self.assertTrue(want.startswith(b"HTTP/1.1 "), want)
-                self.assertEqual(got, want)
-        upgrade = {"Host": "h", "Connection": "Upgrade", "Upgrade": "h2c"}
-        self.assertEqual(shortcut.send(headers=upgrade)[::2], own.send(headers=upgrade)[::2])
+        for keyword in ("async def", "def"):
+            main = self.MAIN.replace("async def main", f"{keyword} main")
+            shortcut = self.serve(main, **limit)
+            own = self.serve(main, UVICORN_VERSION="0.999.0", **limit)
+            self.assertEqual((shortcut.send("/way")[2], own.send("/way")[2]), ("shortcut", "ASGI"))
+            for name, request in self.REQUESTS.items():
+                with self.subTest(name, keyword=keyword):
+                    pieces = request if isinstance(request, list) else [request]
+                    got, want = self.exchange(shortcut, pieces), self.exchange(own, pieces)
+                    self.assertTrue(want.startswith(b"HTTP/1.1 "), want)
+                    self.assertEqual(got, want)
+            upgrade = {"Host": "h", "Connection": "Upgrade", "Upgrade": "h2c"}
+            self.assertEqual(shortcut.send(headers=upgrade)[::2], own.send(headers=upgrade)[::2])
 
     def test_trailers_are_no_headers(self):
         body = b"2\r\nhe\r\n0\r\nX-User: somebody-else\r\n\r\n"
@@ -473,6 +478,114 @@ class TestShortcut(Test):
         self.assertEqual(answer.count(b"HTTP/1.1 200"), 1)
         function.send("/3")
         function.until_printed("/1\n", "/3\n")
+
+    # A main that a thread calls, without a task unless its answer may have to wait.
+    BLOCKING = """
+        import __main__
+        import asyncio
+        import contextvars
+        import gc
+        import os
+        import time
+        import uvicorn
+        import weakref
+        uvicorn.__version__ = os.environ.get("UVICORN_VERSION", uvicorn.__version__)
+        gc.disable()
+        __main__.THREADS = int(os.environ.get("THREADS", "64"))
+        kept, connections = [], []
+        setting = contextvars.ContextVar("setting", default="none")
+        setting.set("the module's")
+        async def later():
+            return setting.get()
+        def waits(seconds):
+            time.sleep(seconds)
+            yield "late"
+        def blocks():
+            yield "a"
+            while not os.path.exists(__file__ + ".go"):
+                time.sleep(0.01)
+            yield "b"
+        def main(event, context):
+            request = event["extensions"]["request"]
+            print(request.path)
+            if request.path == "/runs":
+                return type(next(iter(__main__.running))).__name__
+            if request.path == "/later":
+                return later()
+            if request.path == "/setting":
+                before = setting.get()
+                setting.set("the call's")
+                return before
+            if request.path == "/late-stream":
+                time.sleep(0.6)
+                return waits(60)
+            if request.path == "/blocks":
+                return blocks()
+            if request.path == "/large":
+                connections.append(request.scope["kiln.connection"].transport)
+                return bytes(2**23)
+            if request.path == "/waiting":
+                return connections[0].get_write_buffer_size()
+            if request.path == "/kept":
+                return [path for path, event in kept if event() is not None]
+            kept.append((request.path, weakref.ref(event)))
+            if request.path == "/throws":
+                raise ValueError("secret")
+            if request.path == "/stream":
+                return waits(0)
+            if request.path == "/created":
+                event.setResponseStatus(201)
+            return "on"
+        """
+
+    def test_a_main_that_blocks_needs_no_task(self):
+        self.assertEqual(self.serve(self.BLOCKING).send("/runs")[2], "Exchange")
+        self.assertEqual(self.serve(self.BLOCKING, UVICORN_VERSION="0.999.0").send("/runs")[2], "Task")
+
+    def test_context_variables_are_of_the_call(self):
+        function = self.serve(self.BLOCKING)
+        for path in ("/setting", "/setting", "/later"):
+            self.assertEqual(function.send(path)[2], "the module's", path)
+
+    def test_a_connection_keeps_nothing_of_a_call(self):
+        function = self.serve(self.BLOCKING)
+        for path, status in (("/", 200), ("/throws", 500), ("/stream", 200), ("/created", 201)):
+            connection = function.connect()
+            self.addCleanup(connection.close)
+            self.assertEqual(function.send(path, connection=connection)[0], status)
+            function.send("/healthz")  # When this is answered, all is done that was left for the loop.
+            self.assertEqual(function.send("/kept")[2], "[]", path)
+
+    def test_time_goes_on_when_a_task_takes_over(self):
+        function = self.serve(self.BLOCKING, FUNC_TIMEOUT="1")
+        self.assertEqual(function.send("/late-stream")[0], 504)
+        function.port = function.entry("metrics")["port"]
+        seconds = re.search(r'seconds_sum{method="GET"} (.*)', function.send("/metrics")[2])[1]
+        self.assertLess(float(seconds), 1.4)
+
+    def test_main_is_not_called_when_its_time_is_up_before_its_turn(self):
+        function = self.serve(self.BLOCKING, FUNC_TIMEOUT="0.5", THREADS="1")
+        with socket.create_connection(("127.0.0.1", function.port), timeout=30) as stream:
+            stream.sendall(b"GET /blocks HTTP/1.1\r\nConnection: close\r\n\r\n")
+            self.assertIn(b"HTTP/1.1 200", stream.recv(65536))
+            self.assertEqual(function.send("/late")[0], 504)
+            pathlib.Path(function.folder.name, "handler.py.go").touch()
+            while stream.recv(65536):
+                pass
+        self.assertEqual(function.send("/next")[2], "on")
+        function.until_printed("/blocks\n", "/next\n")
+
+    def test_an_answer_waits_until_the_one_before_is_read(self):
+        function = self.serve(self.BLOCKING)
+        with socket.create_connection(("127.0.0.1", function.port), timeout=30) as connection:
+            for number in range(1, 3):
+                connection.sendall(b"GET /large HTTP/1.1\r\n\r\n")
+                function.until_printed(*["/large\n"] * number)
+                function.send("/healthz")
+            self.assertLess(int(function.send("/waiting")[2]), 2**23)
+            connection.sendall(self.LAST)
+            answer = b"".join(iter(lambda: connection.recv(2**20), b""))
+        self.assertEqual((answer.count(b"HTTP/1.1 200"), answer.count(b"\0"), answer[-2:]), (3, 2**24, b"on"))
 
     def test_it_was_tested_with_what_images_have(self):
         version = re.search(r"'uvicorn>=([0-9]+\.[0-9]+),", SERVER.with_name("Dockerfile").read_text())[1]
@@ -1065,6 +1178,8 @@ class TestStop(Test):
             print("waiting")
             while not __main__.draining:
                 time.sleep(0.01)
+            time.sleep(0.5)
+            print("done")
             return "done"
         """
 
@@ -1090,6 +1205,17 @@ class TestStop(Test):
         self.assertEqual((answer.status, answer.headers["connection"], answer.read()), (200, "close", b"done"))
         busy.close()
         self.assertEqual(function.finish(), 0)
+
+    def test_busy_for_a_caller_that_has_gone(self):
+        function = self.serve(self.SLOW)
+        busy = function.connect()
+        busy.request("GET", "/")
+        function.until_printed("waiting\n")
+        busy.close()
+        function.send("/healthz")  # When this is answered, it is known to have gone.
+        function.process.send_signal(signal.SIGTERM)
+        self.assertEqual(function.finish(), 0)
+        self.assertEqual(function.stdout, ["waiting\n", "done\n"])
 
     def test_a_request_that_has_begun_to_come(self):
         for version in ("", "0.999.0"):
