@@ -610,7 +610,7 @@ async def call(event, send, exchange=None):
             if is_async:
                 result = await main(event, context)
             else:
-                result = unpack(exchange.outcome)[1] if exchange else await threads.run(main, event, context)
+                result = unpack(exchange.take())[1] if exchange else await threads.run(main, event, context)
                 if inspect.iscoroutine(result):
                     result = await result
         except Exception as error:
@@ -1045,8 +1045,10 @@ class Threads:
                     self.wake()  # This call may take long.
                 try:
                     outcome = function(*args), None
-                except BaseException as error:
+                except (Exception, SystemExit) as error:
                     outcome = None, error
+                except BaseException as error:  # Such as a CancelledError, which on the loop would be its own.
+                    outcome = None, RuntimeError(summary(error)).with_traceback(error.__traceback__)
             try:
                 self.begun.remove(future)
             except KeyError:  # Another thread has its place.
@@ -1063,8 +1065,12 @@ class Threads:
         self.telling = False
         while self.outcomes:
             future, outcome = self.outcomes.popleft()
-            if not future.done():  # Else its time was up.
+            if future.done():
+                continue  # Its time was up.
+            try:
                 future.set_result(outcome)
+            except Exception as error:  # The others must be told all the same.
+                background_error(self.loop, {"exception": error})
 
 
 def unpack(outcome):
@@ -1275,7 +1281,7 @@ def listen(port):
     return socket.create_server(("", port), backlog=2048)
 
 
-# What scopes have, and messages are called, where an answer of status 200 can be sent as one message.
+# What scopes have, and messages are called, where a plain answer can be sent as one message.
 WHOLE = "kiln.whole"
 
 # Where scopes have the protocol of the connection, which knows when the caller has gone.
@@ -1376,6 +1382,8 @@ def new_protocol(shortcut):
             return self.event is None
 
         def set_result(self, outcome):
+            # Of a connection with requests that wait, uvicorn tells the last alone that it is lost.
+            self.disconnected = self.disconnected or self.transport.is_closing()
             answer = outcome[0] and outcome[0][0]
             if answer and self.write(*answer):
                 del running[self]
@@ -1388,8 +1396,14 @@ def new_protocol(shortcut):
             if self.task is None:
                 self.go_on((None, asyncio.CancelledError()))
                 threads.give_up(self)
+            elif self.outcome:  # A task that is cancelled before it begins would answer nothing.
+                self.outcome = None, asyncio.CancelledError()
             else:
                 self.task.cancel()
+
+        def take(self):
+            outcome, self.outcome = self.outcome, None
+            return outcome
 
         def go_on(self, outcome):
             """Leaves the rest to a task, as it may have to wait."""

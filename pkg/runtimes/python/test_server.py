@@ -521,6 +521,22 @@ class TestShortcut(Test):
                 return waits(60)
             if request.path == "/blocks":
                 return blocks()
+            if request.path == "/running":
+                return len(__main__.running)
+            if request.path == "/lost":
+                while not os.path.exists(__file__ + ".go"):
+                    time.sleep(0.01)
+                return "nobody gets this"
+            if request.path == "/cancels":
+                raise asyncio.CancelledError
+            if request.path == "/too-late":
+                exchange = next(iter(__main__.running))
+                def go_on(outcome):
+                    type(exchange).go_on(exchange, outcome)
+                    if __main__.running.pop(exchange, None) is not None:
+                        exchange.cancel()
+                exchange.go_on = go_on
+                return waits(1)
             if request.path == "/large":
                 connections.append(request.scope["kiln.connection"].transport)
                 return bytes(2**23)
@@ -555,6 +571,25 @@ class TestShortcut(Test):
             self.assertEqual(function.send(path, connection=connection)[0], status)
             function.send("/healthz")  # When this is answered, all is done that was left for the loop.
             self.assertEqual(function.send("/kept")[2], "[]", path)
+
+    def test_a_connection_that_is_lost_with_requests_that_wait(self):
+        function = self.serve(self.BLOCKING)
+        with socket.create_connection(("127.0.0.1", function.port), timeout=30) as connection:
+            connection.sendall(b"GET /lost HTTP/1.1\r\n\r\nGET /next HTTP/1.1\r\n\r\n\0\0\r\n\r\n")
+            while connection.recv(65536):
+                pass
+        pathlib.Path(function.folder.name, "handler.py.go").touch()
+        deadline = time.monotonic() + 10
+        while (running := function.send("/running")[2]) != "1" and time.monotonic() < deadline:
+            pass
+        self.assertEqual(running, "1")
+
+    def test_time_is_up_just_as_a_task_takes_over(self):
+        self.assertEqual(self.serve(self.BLOCKING).send("/too-late")[0], 504)
+
+    def test_main_raises_what_the_loop_has_for_itself(self):
+        status, _, body = self.serve(self.BLOCKING).send("/cancels")
+        self.assertEqual((status, json.loads(body)["message"]), (500, "Internal Server Error"))
 
     def test_time_goes_on_when_a_task_takes_over(self):
         function = self.serve(self.BLOCKING, FUNC_TIMEOUT="1")
