@@ -246,8 +246,12 @@ func (r Runtime) BuildContext(fn Function) (map[string]string, error) {
 	return files, nil
 }
 
-// withoutComments drops the lines of a Python program that are nothing but a comment:
-// they would take of what a ConfigMap can hold beside the largest source.
+// docstring is one of a Python program's functions or classes, on lines of its own.
+var docstring = regexp.MustCompile(`(?m)^( +)"""(?s:.*?)"""$`)
+
+// withoutComments drops the lines of a Python program that are nothing but a comment,
+// and empties its docstrings: they would take of what a ConfigMap can hold beside the
+// largest source.
 func withoutComments(text string) string {
 	var kept strings.Builder
 	for line := range strings.Lines(text) {
@@ -255,7 +259,7 @@ func withoutComments(text string) string {
 			kept.WriteString(line)
 		}
 	}
-	return kept.String()
+	return docstring.ReplaceAllString(kept.String(), `$1""`)
 }
 
 // fetched returns the layout of a function whose source is a folder.
