@@ -18,14 +18,11 @@ package builds
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
-	"hash"
 	"maps"
 	"slices"
 	"strings"
 
+	"github.com/kiln-dev/kiln/pkg/digest"
 	"github.com/kiln-dev/kiln/pkg/runtimes"
 )
 
@@ -66,13 +63,11 @@ type Inputs struct {
 
 // Tag returns the tag of the image: a hash of the inputs.
 func (in Inputs) Tag() string {
-	h := sha256.New()
-	write(h, in.Repository, in.Runtime, in.BaseImage, in.Dockerfile)
-	writeFiles(h, in.Files)
+	values := slices.Concat([]string{in.Repository, in.Runtime, in.BaseImage, in.Dockerfile}, digest.List(in.Files))
 	if in.Fetched != "" {
-		write(h, in.Fetched)
+		values = append(values, in.Fetched)
 	}
-	return hex.EncodeToString(h.Sum(nil))[:tagLength]
+	return digest.Of(values...)[:tagLength]
 }
 
 // InstallFiles returns the files that a build may read while it runs something.
@@ -98,10 +93,8 @@ func (in Inputs) Dependencies(environment ...string) string {
 	if _, apart := in.Files[runtimes.LayoutName]; !installs || !apart || in.Fetched != "" {
 		return ""
 	}
-	h := sha256.New()
-	write(h, in.Repository, in.BaseImage, dockerfile, in.Files[in.DependencyFile])
-	write(h, environment...)
-	return hex.EncodeToString(h.Sum(nil))[:tagLength]
+	values := append([]string{in.Repository, in.BaseImage, dockerfile, in.Files[in.DependencyFile]}, environment...)
+	return digest.Of(values...)[:tagLength]
 }
 
 // Fingerprint returns a digest of each input by itself, so that a later build
@@ -114,13 +107,10 @@ func (in Inputs) Fingerprint() string {
 	delete(runtime, runtimes.DockerfileName)
 
 	parts := []string{
-		"source=" + digest(func(h hash.Hash) { write(h, cmp.Or(in.Fetched, in.Files[in.SourceFile])) }),
-		"deps=" + digest(func(h hash.Hash) { write(h, in.Files[in.DependencyFile]) }),
-		"runtime=" + digest(func(h hash.Hash) {
-			write(h, in.Runtime, in.BaseImage, in.Dockerfile)
-			writeFiles(h, runtime)
-		}),
-		"registry=" + digest(func(h hash.Hash) { write(h, in.Repository) }),
+		"source=" + short(cmp.Or(in.Fetched, in.Files[in.SourceFile])),
+		"deps=" + short(in.Files[in.DependencyFile]),
+		"runtime=" + short(append([]string{in.Runtime, in.BaseImage, in.Dockerfile}, digest.List(runtime)...)...),
+		"registry=" + short(in.Repository),
 	}
 	return strings.Join(parts, ",")
 }
@@ -158,25 +148,7 @@ func changeReason(from, to string) string {
 	return ReasonInputsChanged
 }
 
-func digest(feed func(hash.Hash)) string {
-	h := sha256.New()
-	feed(h)
-	return hex.EncodeToString(h.Sum(nil))[:digestLength]
-}
-
-// write prefixes each string with its length, so that no two lists of strings
-// are hashed from the same bytes.
-func write(h hash.Hash, values ...string) {
-	for _, value := range values {
-		var length [8]byte
-		binary.BigEndian.PutUint64(length[:], uint64(len(value)))
-		h.Write(length[:])
-		h.Write([]byte(value))
-	}
-}
-
-func writeFiles(h hash.Hash, files map[string]string) {
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		write(h, name, files[name])
-	}
+// short returns a digest of one part of a fingerprint.
+func short(values ...string) string {
+	return digest.Of(values...)[:digestLength]
 }

@@ -18,12 +18,8 @@ package function
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 
 	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
@@ -34,6 +30,7 @@ import (
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/builds"
+	"github.com/kiln-dev/kiln/pkg/digest"
 	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
 )
 
@@ -50,12 +47,12 @@ func withoutContent(obj any) (any, error) {
 	if !ok {
 		return obj, nil
 	}
-	digest := digestOfContent(cm)
+	content := digestOfContent(cm)
 	shareMeta(&cm.ObjectMeta)
 	if cm.Labels == nil {
 		cm.Labels = map[string]string{}
 	}
-	cm.Labels[digestKey] = digest
+	cm.Labels[digestKey] = content
 	cm.Data, cm.BinaryData = nil, nil
 	return cm, nil
 }
@@ -63,18 +60,10 @@ func withoutContent(obj any) (any, error) {
 // digestOfContent returns a digest of the content of a ConfigMap, as it is in the
 // cache or as the API server has it.
 func digestOfContent(cm *corev1.ConfigMap) string {
-	if digest, ok := cm.Labels[digestKey]; ok {
-		return digest
+	if content, ok := cm.Labels[digestKey]; ok {
+		return content
 	}
-	hash := sha256.New()
-	for _, key := range slices.Sorted(maps.Keys(cm.Data)) {
-		for _, text := range []string{key, cm.Data[key]} {
-			// The length keeps apart what belongs to one and to the next.
-			_ = binary.Write(hash, binary.BigEndian, uint64(len(text)))
-			hash.Write([]byte(text))
-		}
-	}
-	return hex.EncodeToString(hash.Sum(nil))
+	return digest.Of(digest.List(cm.Data)...)
 }
 
 // withoutTemplate keeps of a Service a hash in place of its revision template.
