@@ -49,7 +49,7 @@ func main() {
 	}
 }
 
-// measureAll takes all times, each once in every round, and writes the report.
+// measureAll takes all times, in every round, and writes the report.
 func measureAll(ctx context.Context, rounds, warmUp int, relayImage, folder string) error {
 	clients, err := test.NewClients()
 	if err != nil {
