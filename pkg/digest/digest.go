@@ -27,8 +27,8 @@ import (
 )
 
 // bufferBytes is how much of a string is copied at a time. As bytes in one piece,
-// which is what a hash takes, a source and the wrapper of its runtime would be most
-// of the memory that a reconcile asks for.
+// which is what a hash takes, a source and the wrapper of its runtime would be a third
+// of the memory that reconciles ask for.
 const bufferBytes = 1 << 10
 
 // Of returns the SHA-256 of a list of strings, in hexadecimal. Each is prefixed with its

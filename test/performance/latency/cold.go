@@ -160,6 +160,8 @@ func (s *stage) baseImage(ctx context.Context, runtime string) (string, error) {
 
 // wake waits until there is no pod of a Service and takes the time of a request.
 func (s *stage) wake(ctx context.Context, relay *test.Relay, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	pods := metav1.ListOptions{LabelSelector: serving.ServiceLabelKey + "=" + name}
 	err := test.Until(ctx, s.clients.Kube.CoreV1().Pods(s.namespace), pods, func(pods []*corev1.Pod) error {
 		if len(pods) > 0 {

@@ -34,7 +34,7 @@ import (
 )
 
 func main() {
-	rounds := flag.Int("rounds", 5, "how often each time is taken")
+	rounds := flag.Int("rounds", 5, "how many rounds are counted; each starts Functions from cold several times")
 	warmUp := flag.Int("warm-up", 1, "how many rounds are not counted: they pull images")
 	folder := flag.String("out", "build/bench", "where latency.json and latency.svg are written")
 	relayImage := flag.String("relay-image", "", "the image of test/images/relay")

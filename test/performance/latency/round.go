@@ -73,7 +73,7 @@ type stage struct {
 	tell       func(name string, took time.Duration, parts map[string]float64)
 }
 
-// playRound takes each time once, in a namespace of its own.
+// playRound takes each time, in a namespace of its own.
 func playRound(ctx context.Context, clients *test.Clients, relayImage string, tell func(string, time.Duration, map[string]float64)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -26,6 +26,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -71,6 +72,7 @@ func run(ctx context.Context, sizes string, rounds int, conclude func(*results) 
 		}
 		b.sizes = append(b.sizes, n)
 	}
+	slices.Sort(b.sizes)
 	folder, err := os.MkdirTemp("", "kiln-scale-binaries-")
 	if err != nil {
 		return fmt.Errorf("failed to make folder: %w", err)

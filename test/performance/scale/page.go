@@ -109,8 +109,8 @@ func spent(b *strings.Builder, r *report.Report) {
 	if !ok {
 		return
 	}
-	fmt.Fprintf(b, "\nWhat makes the difference in time is CPU, of which all is in use meanwhile. Milliseconds of it for each of %.0f:\n\n"+
-		"| | API server | etcd | webhook | controller | the benchmark: stand-in, registry, bare client | all |\n|---|---|---|---|---|---|---|\n", functions(row))
+	fmt.Fprintf(b, "\nWhat makes the difference in time is CPU. Milliseconds of it for each of %.0f, with those of Events that come after the last is Ready:\n\n"+
+		"| | API server | etcd | webhook | controller | the benchmark: who applies and watches, stand-in, registry, bare client | all |\n|---|---|---|---|---|---|---|\n", functions(row))
 	for _, of := range []struct{ who, prefix string }{{"Kiln", ""}, {"the bare client", "bare_"}} {
 		fmt.Fprintf(b, "| %s |", of.who)
 		all := 0.0

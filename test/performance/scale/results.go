@@ -112,7 +112,7 @@ func (r *results) report() *report.Report {
 	out := &report.Report{Title: "Many Functions"}
 	for _, g := range r.growth {
 		row := g.row()
-		if len(g.bare) == 0 {
+		if len(g.bare) == 0 && len(out.Rows) > 0 {
 			before := out.Rows[len(out.Rows)-1]
 			row.Ratio, row.Baseline = row.Parts["ms_per_function"]/before.Parts["ms_per_function"], before.Name+", of each Function"
 		}

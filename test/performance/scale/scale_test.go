@@ -124,6 +124,18 @@ func TestReport(t *testing.T) {
 	}
 }
 
+func TestPageWithoutBareClient(t *testing.T) {
+	found := newResults()
+	found.growth = found.growth[1:]
+	got := page(found.report())
+	if want := "| 100 | 60.0 | – | – | 9.00, of – |"; !strings.Contains(got, want) {
+		t.Errorf("the page lacks %q:\n%s", want, got)
+	}
+	if strings.Contains(got, "What makes the difference") {
+		t.Errorf("the page tells of a bare client that there was not:\n%s", got)
+	}
+}
+
 func TestCheck(t *testing.T) {
 	err := check(newResults().report())
 	if err == nil || err.Error() != "writes of a new start: 1, and not ≤ 0" {

@@ -129,8 +129,8 @@ func (w *world) goBare(ctx context.Context, workers int) error {
 // taken is what something has taken: time, CPU, requests.
 type taken struct {
 	wall time.Duration
-	// The CPU time in seconds; own is that of this program, which is the stand-in, the
-	// registry, and the bare client.
+	// The CPU time in seconds; own is that of this program: who applies and watches, the
+	// stand-in, the registry, and the bare client.
 	api, etcd, webhook, controller, own float64
 	// resident is the controller's memory after it, in bytes.
 	resident float64
