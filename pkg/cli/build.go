@@ -107,8 +107,8 @@ func (c *cli) printBuild(out io.Writer, r buildReport) {
 	case build.StartTime != nil:
 		fmt.Fprintf(out, "Started  %s ago\n", c.age(build.StartTime))
 	}
-	if build.TaskRunName != "" {
-		fmt.Fprintf(out, "TaskRun  %s\n", build.TaskRunName)
+	if build.BuildName() != "" {
+		fmt.Fprintf(out, "TaskRun  %s\n", build.BuildName())
 	}
 	if build.Failure != nil {
 		fmt.Fprintf(out, "\nFailed: %s\n  %s\n", build.Failure.Reason, indent(build.Failure.Message, 2))
@@ -171,7 +171,7 @@ func (c *cli) printKept(fn *v1alpha1.Function) error {
 	}
 	if log == "" {
 		what := "the build's log is gone with its pod, and it had installed nothing"
-		if build.TaskRunName == "" {
+		if build.BuildName() == "" {
 			what = "no build ran: the registry had the image already"
 		}
 		return try(fmt.Errorf("there is no log: %s", what), "kubectl fn rebuild %s", fn.Name)

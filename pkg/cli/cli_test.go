@@ -164,7 +164,7 @@ func newFunction(name string, marks ...func(*v1alpha1.FunctionStatus)) *v1alpha1
 func builds(fs *v1alpha1.FunctionStatus) {
 	fs.MarkConfigurationReady("ConfigMapCreated", "written")
 	fs.Build = &v1alpha1.BuildStatus{
-		TaskRunName: "fn-1", Reason: "SourceChanged", Generation: 2, ImageTag: "abc", Attempts: 1, StartTime: new(ago(5 * time.Minute)),
+		Ref: &v1alpha1.BuildReference{APIVersion: "tekton.dev/v1", Kind: "TaskRun", Name: "fn-1"}, Reason: "SourceChanged", Generation: 2, ImageTag: "abc", Attempts: 1, StartTime: new(ago(5 * time.Minute)),
 	}
 	fs.MarkBuildUnknown(v1alpha1.ReasonTaskRunRunning, "TaskRun fn-1 runs.")
 }

@@ -155,15 +155,15 @@ func onlyOne(name string) metav1.ListOptions {
 
 // taskRunOf returns what runs, or ran, the build of a Function, or nil.
 func (c *Clients) taskRunOf(ctx context.Context, fn *v1alpha1.Function) (*pipelinev1.TaskRun, error) {
-	if fn.Status.Build == nil || fn.Status.Build.TaskRunName == "" {
+	if fn.Status.Build.BuildName() == "" {
 		return nil, nil
 	}
-	taskRun, err := c.Tekton.TektonV1().TaskRuns(fn.Namespace).Get(ctx, fn.Status.Build.TaskRunName, metav1.GetOptions{})
+	taskRun, err := c.Tekton.TektonV1().TaskRuns(fn.Namespace).Get(ctx, fn.Status.Build.BuildName(), metav1.GetOptions{})
 	switch {
 	case apierrs.IsNotFound(err):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("failed to get TaskRun %s: %w", fn.Status.Build.TaskRunName, err)
+		return nil, fmt.Errorf("failed to get TaskRun %s: %w", fn.Status.Build.BuildName(), err)
 	}
 	return taskRun, nil
 }

@@ -156,7 +156,7 @@ TaskRun  fn-1
 
 Next: kubectl fn build-logs fn
 `, "build-status", "fn")
-	w.want("completed fn-1", "build-status", "fn", "-o", "jsonpath={.image} {.build.taskRunName}")
+	w.want("completed fn-1", "build-status", "fn", "-o", "jsonpath={.image} {.build.ref.name}")
 
 	w = newWorld(t, newFunction("fn", buildFailed))
 	w.want(`

@@ -266,7 +266,7 @@ func runningBuild(fn *v1alpha1.Function) string {
 	}
 	switch built.GetReason() {
 	case v1alpha1.ReasonTaskRunCreated, v1alpha1.ReasonTaskRunRunning:
-		return fn.Status.Build.TaskRunName
+		return fn.Status.Build.BuildName()
 	}
 	return ""
 }

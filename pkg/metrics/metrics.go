@@ -246,10 +246,10 @@ func (m *buildMetrics) onUpdate(before, after any) {
 	if isNew(last, now) {
 		m.started.Add(ctx, 1, metric.WithAttributes(reasonKey.String(now.Reason), runtimeKey.String(fn.Spec.Runtime)))
 	}
-	if now.TaskRunName != "" && now.TaskRunName != last.TaskRunName {
+	if now.BuildName() != "" && now.BuildName() != last.BuildName() {
 		m.waited.Record(ctx, waited(last).Seconds())
 	}
-	if hasEnded(now) && (now.TaskRunName != last.TaskRunName || !hasEnded(last)) {
+	if hasEnded(now) && (now.BuildName() != last.BuildName() || !hasEnded(last)) {
 		m.duration.Record(ctx, took(now).Seconds(), metric.WithAttributes(outcomeKey.String(outcomeOfBuild(now)), runtimeKey.String(fn.Spec.Runtime)))
 	}
 }
@@ -259,11 +259,11 @@ func isNew(last, now v1alpha1.BuildStatus) bool {
 	if now.Reason == builds.ReasonImageReused {
 		return last.Reason != now.Reason || last.ImageTag != now.ImageTag || last.Rebuild != now.Rebuild
 	}
-	return now.TaskRunName != "" && now.TaskRunName != last.TaskRunName
+	return now.BuildName() != "" && now.BuildName() != last.BuildName()
 }
 
 func hasEnded(b v1alpha1.BuildStatus) bool {
-	return b.TaskRunName != "" && b.CompletionTime != nil
+	return b.BuildName() != "" && b.CompletionTime != nil
 }
 
 // waited returns how long a build has waited for its turn that starts now.

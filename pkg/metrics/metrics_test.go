@@ -255,7 +255,7 @@ var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 // build makes a status.build of a TaskRun.
 func build(name, reason string, options ...func(*v1alpha1.BuildStatus)) func(*v1alpha1.Function) {
 	return func(fn *v1alpha1.Function) {
-		fn.Status.Build = &v1alpha1.BuildStatus{TaskRunName: name, Reason: reason, ImageTag: "tag"}
+		fn.Status.Build = &v1alpha1.BuildStatus{Ref: &v1alpha1.BuildReference{APIVersion: "tekton.dev/v1", Kind: "TaskRun", Name: name}, Reason: reason, ImageTag: "tag"}
 		for _, option := range options {
 			option(fn.Status.Build)
 		}

@@ -131,7 +131,7 @@ func wantStatus(e *env, fn *v1alpha1.Function) {
 		e.Errorf("image is %q, and %q is deployed; want both the same, by digest", status.Image, container.Image)
 	}
 	build := e.onlyBuild()
-	if status.Build == nil || status.Build.TaskRunName != build.Name || status.Build.CompletionTime == nil || status.Build.Failure != nil {
+	if status.Build == nil || status.Build.BuildName() != build.Name || status.Build.CompletionTime == nil || status.Build.Failure != nil {
 		e.Errorf("build is %+v, want that of TaskRun %s", status.Build, build.Name)
 	}
 	if status.ImageTag == "" || build.Labels[serverless.ImageTagLabelKey] != status.ImageTag {

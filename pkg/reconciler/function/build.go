@@ -121,7 +121,7 @@ func (r *Reconciler) lookUp(fn *v1alpha1.Function, want *plan, decision builds.D
 // show: it has lost its label, or is gone.
 func isOutOfSight(fn *v1alpha1.Function, taskRuns []*pipelinev1.TaskRun) bool {
 	b := fn.Status.Build
-	return b != nil && b.TaskRunName != "" && taskRunNamed(taskRuns, b.TaskRunName) == nil
+	return b.BuildName() != "" && taskRunNamed(taskRuns, b.BuildName()) == nil
 }
 
 // taskRunsOf returns the Function's TaskRuns as the cache has them.
@@ -171,10 +171,10 @@ func (r *Reconciler) allTaskRuns(ctx context.Context, fn *v1alpha1.Function, tas
 			all = append(all, tr)
 		}
 	}
-	if fn.Status.Build == nil || fn.Status.Build.TaskRunName == "" || taskRunNamed(all, fn.Status.Build.TaskRunName) != nil {
+	if fn.Status.Build.BuildName() == "" || taskRunNamed(all, fn.Status.Build.BuildName()) != nil {
 		return all, nil
 	}
-	lost, err := r.tekton.TektonV1().TaskRuns(fn.Namespace).Get(ctx, fn.Status.Build.TaskRunName, metav1.GetOptions{})
+	lost, err := r.tekton.TektonV1().TaskRuns(fn.Namespace).Get(ctx, fn.Status.Build.BuildName(), metav1.GetOptions{})
 	switch {
 	case apierrs.IsNotFound(err):
 		return all, nil
@@ -387,7 +387,7 @@ func useImage(ctx context.Context, fn *v1alpha1.Function, want *plan, digest, re
 	}
 	setImage(ctx, fn, want.request.Tag, digest)
 	if reason != builds.ReasonImageReused {
-		fn.Status.MarkBuildReady(v1alpha1.ReasonTaskRunSucceeded, "TaskRun %s built %s.", fn.Status.Build.TaskRunName, fn.Status.Image)
+		fn.Status.MarkBuildReady(v1alpha1.ReasonTaskRunSucceeded, "TaskRun %s built %s.", fn.Status.Build.BuildName(), fn.Status.Image)
 		return
 	}
 	remember(fn, resources.Build{Request: want.request, Reason: builds.ReasonImageReused, Attempt: 1})

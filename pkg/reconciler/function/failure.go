@@ -105,7 +105,7 @@ func markBuildFailed(fn *v1alpha1.Function) error {
 
 // giveUp says that the build was deleted each time that it was started.
 func giveUp(fn *v1alpha1.Function, want *plan) error {
-	failure := builds.Failure{Cause: builds.Deleted, Message: fmt.Sprintf("TaskRun %s is gone.", fn.Status.Build.TaskRunName)}
+	failure := builds.Failure{Cause: builds.Deleted, Message: fmt.Sprintf("TaskRun %s is gone.", fn.Status.Build.BuildName())}
 	fn.Status.Build.Failure = failure.Describe(want.runtime.ExplainBuildFailure)
 	return markBuildFailed(fn)
 }

@@ -383,7 +383,7 @@ func TestReconcileRetries(t *testing.T) {
 	}, buildRetrying(first, failure, 10*time.Second)))
 	seventh := attempt(function(), builds.ReasonFirstBuild, 7, taskRunRunning)
 	deletedEachTime := function(observed(configured, buildRunning(seventh)))
-	deletedFailure := builds.Failure{Cause: builds.Deleted, Message: "TaskRun " + deletedEachTime.Status.Build.TaskRunName + " is gone."}.Describe(nil)
+	deletedFailure := builds.Failure{Cause: builds.Deleted, Message: "TaskRun " + deletedEachTime.Status.Build.BuildName() + " is gone."}.Describe(nil)
 
 	rtesting.TableTest{{
 		Name:              "the first attempt failed",

@@ -80,7 +80,7 @@ func describe(b *v1alpha1.BuildStatus) builds.Build {
 		ended = b.CompletionTime.Time
 	}
 	return builds.Build{
-		Name: b.TaskRunName,
+		Name: b.BuildName(),
 		Request: builds.Request{
 			Tag:                b.ImageTag,
 			Fingerprint:        b.Inputs,
@@ -104,7 +104,7 @@ func rememberedState(b *v1alpha1.BuildStatus) builds.State {
 		return builds.Failed
 	case b.CompletionTime != nil, b.Reason == builds.ReasonImageReused:
 		return builds.Succeeded
-	case b.TaskRunName != "":
+	case b.BuildName() != "":
 		return builds.Running
 	default:
 		return builds.Planned
@@ -166,14 +166,14 @@ func buildStatus(fn *v1alpha1.Function, tr *pipelinev1.TaskRun) *v1alpha1.BuildS
 		attempts = 1
 	}
 	status := &v1alpha1.BuildStatus{
-		TaskRunName: tr.Name,
-		Reason:      tr.Annotations[serverless.BuildReasonAnnotationKey],
-		Generation:  generationOf(fn, tr),
-		ImageTag:    tr.Labels[serverless.ImageTagLabelKey],
-		Inputs:      tr.Annotations[serverless.BuildInputsAnnotationKey],
-		Rebuild:     tr.Annotations[serverless.RebuildAnnotationKey],
-		Commit:      cmp.Or(commitFetchedBy(tr), commitAskedOf(fn, tr)),
-		Attempts:    int32(attempts),
+		Ref:        &v1alpha1.BuildReference{APIVersion: pipelinev1.SchemeGroupVersion.String(), Kind: "TaskRun", Name: tr.Name},
+		Reason:     tr.Annotations[serverless.BuildReasonAnnotationKey],
+		Generation: generationOf(fn, tr),
+		ImageTag:   tr.Labels[serverless.ImageTagLabelKey],
+		Inputs:     tr.Annotations[serverless.BuildInputsAnnotationKey],
+		Rebuild:    tr.Annotations[serverless.RebuildAnnotationKey],
+		Commit:     cmp.Or(commitFetchedBy(tr), commitAskedOf(fn, tr)),
+		Attempts:   int32(attempts),
 
 		CredentialsVersion: tr.Annotations[serverless.BuildCredentialsAnnotationKey],
 
@@ -203,7 +203,7 @@ func buildStatus(fn *v1alpha1.Function, tr *pipelinev1.TaskRun) *v1alpha1.BuildS
 
 // isRemembered says whether the status is of the TaskRun.
 func isRemembered(fn *v1alpha1.Function, tr *pipelinev1.TaskRun) bool {
-	return fn.Status.Build != nil && fn.Status.Build.TaskRunName == tr.Name
+	return fn.Status.Build.BuildName() == tr.Name
 }
 
 // generationOf returns the newest generation of the Function that the TaskRun

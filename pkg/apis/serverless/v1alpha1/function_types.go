@@ -563,9 +563,10 @@ type TrafficStatus struct {
 
 // BuildStatus describes a build: why it ran and how it went.
 type BuildStatus struct {
-	// TaskRunName is the TaskRun that runs, or ran, the build.
+	// Ref names the object in the Function's namespace that runs, or ran, the
+	// build. It is absent while no such object exists.
 	// +optional
-	TaskRunName string `json:"taskRunName,omitempty"`
+	Ref *BuildReference `json:"ref,omitempty"`
 
 	// Reason tells in one CamelCase word why the build was started.
 	// +optional
@@ -628,6 +629,27 @@ type BuildStatus struct {
 	// Failure tells why the build failed; it is absent otherwise.
 	// +optional
 	Failure *BuildFailure `json:"failure,omitempty"`
+}
+
+// BuildReference names the object that runs a build, in the Function's namespace.
+type BuildReference struct {
+	// APIVersion is the API version of the object, for example tekton.dev/v1.
+	APIVersion string `json:"apiVersion"`
+
+	// Kind is the kind of the object, for example TaskRun.
+	Kind string `json:"kind"`
+
+	// Name is the name of the object.
+	Name string `json:"name"`
+}
+
+// BuildName returns the name of the object that runs the build. It is "" while no
+// such object exists, and where b is nil.
+func (b *BuildStatus) BuildName() string {
+	if b == nil || b.Ref == nil {
+		return ""
+	}
+	return b.Ref.Name
 }
 
 // BuildFailure tells why a build failed.
