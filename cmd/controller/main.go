@@ -25,14 +25,15 @@ import (
 	"knative.dev/pkg/signals"
 	servingfiltered "knative.dev/serving/pkg/client/injection/informers/factory/filtered"
 
+	"github.com/kiln-dev/kiln/pkg/children"
 	"github.com/kiln-dev/kiln/pkg/reconciler/credentials"
 	"github.com/kiln-dev/kiln/pkg/reconciler/function"
 )
 
 func main() {
 	ctx := signals.NewContext()
-	ctx = kubefiltered.WithSelectors(ctx, function.ChildSelector)
-	ctx = pipelinefiltered.WithSelectors(ctx, function.ChildSelector)
-	ctx = servingfiltered.WithSelectors(ctx, function.ChildSelector)
+	ctx = kubefiltered.WithSelectors(ctx, children.LabelSelector)
+	ctx = pipelinefiltered.WithSelectors(ctx, children.LabelSelector)
+	ctx = servingfiltered.WithSelectors(ctx, children.LabelSelector)
 	sharedmain.MainWithContext(ctx, "controller", function.NewController, credentials.NewController)
 }

@@ -35,7 +35,6 @@ import (
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/observe"
-	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
 )
 
 // buildReport is what kubectl fn build-status prints for programs.
@@ -181,6 +180,9 @@ func (c *cli) printKept(fn *v1alpha1.Function) error {
 	return nil
 }
 
+// stepContainerPrefix is Tekton's prefix of the name of a step's container.
+const stepContainerPrefix = "step-"
+
 // stepsOf returns the containers of a build in their order. What the status says
 // of them has no names at first.
 func stepsOf(taskRun *pipelinev1.TaskRun) (containers []string) {
@@ -188,7 +190,7 @@ func stepsOf(taskRun *pipelinev1.TaskRun) (containers []string) {
 		return nil
 	}
 	for _, step := range taskRun.Spec.TaskSpec.Steps {
-		containers = append(containers, resources.StepContainerPrefix+step.Name)
+		containers = append(containers, stepContainerPrefix+step.Name)
 	}
 	return containers
 }

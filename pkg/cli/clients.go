@@ -41,9 +41,9 @@ import (
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/children"
 	kilnclient "github.com/kiln-dev/kiln/pkg/client/clientset/versioned"
 	"github.com/kiln-dev/kiln/pkg/observe"
-	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
 )
 
 // SystemNamespace is the namespace that Kiln is installed in.
@@ -170,7 +170,7 @@ func (c *Clients) taskRunOf(ctx context.Context, fn *v1alpha1.Function) (*pipeli
 
 // observe looks at a Function and at what belongs to it.
 func (c *Clients) observe(ctx context.Context, fn *v1alpha1.Function) (observe.Observed, error) {
-	seen := observe.Observed{Function: fn, Container: resources.FunctionContainerName}
+	seen := observe.Observed{Function: fn, Container: children.FunctionContainer}
 	var err error
 	if seen.Pods, err = c.pods(ctx, fn); err != nil {
 		return seen, err

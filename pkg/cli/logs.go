@@ -32,8 +32,8 @@ import (
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/children"
 	"github.com/kiln-dev/kiln/pkg/observe"
-	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
 )
 
 // logOptions say which log lines to print.
@@ -120,15 +120,15 @@ func (c *cli) podsToRead(ctx context.Context, clients *Clients, fn *v1alpha1.Fun
 
 // copyPod prints the log of a pod.
 func (c *cli) copyPod(ctx context.Context, clients *Clients, pod *corev1.Pod, o logOptions, out io.Writer) error {
-	began, err := clients.hasBegun(ctx, pod.Namespace, pod.Name, resources.FunctionContainerName, o.follow)
+	began, err := clients.hasBegun(ctx, pod.Namespace, pod.Name, children.FunctionContainer, o.follow)
 	if err != nil {
 		return err
 	}
-	if !began && observe.Trouble(pod, resources.FunctionContainerName) == "" && !o.previous {
+	if !began && observe.Trouble(pod, children.FunctionContainer) == "" && !o.previous {
 		fmt.Fprintf(c.ErrOut, "Pod %s has not started yet.\n", pod.Name)
 		return nil
 	}
-	opts := &corev1.PodLogOptions{Container: resources.FunctionContainerName, Follow: o.follow, Previous: o.previous}
+	opts := &corev1.PodLogOptions{Container: children.FunctionContainer, Follow: o.follow, Previous: o.previous}
 	if o.tail >= 0 {
 		opts.TailLines = &o.tail
 	}

@@ -46,7 +46,7 @@ import (
 	servinginformers "knative.dev/serving/pkg/client/informers/externalversions"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
-	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
+	"github.com/kiln-dev/kiln/pkg/builds/tekton"
 	"github.com/kiln-dev/kiln/test"
 )
 
@@ -229,8 +229,8 @@ func (s *StandIn) succeed(ctx context.Context, tr *pipelinev1.TaskRun) error {
 	now := metav1.Now()
 	tr.Status.StartTime, tr.Status.CompletionTime = &now, &now
 	tr.Status.Results = []pipelinev1.TaskRunResult{
-		{Name: resources.ImageURLResult, Type: pipelinev1.ResultsTypeString, Value: *pipelinev1.NewStructuredValues(s.images.Address + "/" + repository)},
-		{Name: resources.ImageDigestResult, Type: pipelinev1.ResultsTypeString, Value: *pipelinev1.NewStructuredValues(digest)},
+		{Name: tekton.ImageURLResult, Type: pipelinev1.ResultsTypeString, Value: *pipelinev1.NewStructuredValues(s.images.Address + "/" + repository)},
+		{Name: tekton.ImageDigestResult, Type: pipelinev1.ResultsTypeString, Value: *pipelinev1.NewStructuredValues(digest)},
 	}
 	tr.Status.SetCondition(&apis.Condition{Type: apis.ConditionSucceeded, Status: corev1.ConditionTrue, Reason: "Succeeded"})
 	if _, err := s.clients.Pipeline.TektonV1().TaskRuns(tr.Namespace).UpdateStatus(ctx, tr, metav1.UpdateOptions{}); err != nil {
@@ -243,10 +243,10 @@ func (s *StandIn) succeed(ctx context.Context, tr *pipelinev1.TaskRun) error {
 func (s *StandIn) fail(ctx context.Context, tr *pipelinev1.TaskRun, reason pipelinev1.TaskRunReason) error {
 	now := metav1.Now()
 	tr.Status.StartTime, tr.Status.CompletionTime = &now, &now
-	name := resources.InstallStepName
+	name := tekton.InstallStepName
 	tr.Status.Steps = []pipelinev1.StepState{{
 		ContainerState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}},
-		Name:           name, Container: resources.StepContainerPrefix + name,
+		Name:           name, Container: tekton.StepContainerPrefix + name,
 	}}
 	tr.Status.SetCondition(&apis.Condition{
 		Type: apis.ConditionSucceeded, Status: corev1.ConditionFalse, Reason: string(reason), Message: "a step has failed",

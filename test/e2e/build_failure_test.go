@@ -301,7 +301,7 @@ func TestTektonWebhookDown(t *testing.T) {
 		Status: corev1.ConditionUnknown,
 		Reason: v1alpha1.ReasonTaskRunNotCreated,
 	})
-	wantWords(t, condition.Message, "cannot be created for now", "webhook.pipeline.tekton.dev")
+	wantWords(t, condition.Message, "cannot be created. Kiln keeps retrying", "webhook.pipeline.tekton.dev")
 	e.wantPhase(fn, v1alpha1.FunctionBuilding)
 	e.wantAnswer(fn, "{}", "old")
 

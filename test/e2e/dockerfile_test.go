@@ -152,7 +152,7 @@ func (b *badDockerfiles) want() {
 	b.refused(b.absent, v1alpha1.ReasonImagePullFailed, "Correct its FROM", "no-such-tag")
 	b.until(b.silent, func(fn *v1alpha1.Function) error {
 		running := fn.Status.GetCondition(v1alpha1.FunctionConditionRunning)
-		if words := running.GetMessage(); !strings.Contains(words, "nothing in it listens on port 8080") || !strings.Contains(words, "$PORT") {
+		if words := running.GetMessage(); !strings.Contains(words, "does not listen on port 8080") || !strings.Contains(words, "$PORT") {
 			return fmt.Errorf("that nothing listens is not told: %q", words)
 		}
 		if running.IsTrue() {

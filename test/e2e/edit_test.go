@@ -37,7 +37,7 @@ import (
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
-	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
+	"github.com/kiln-dev/kiln/pkg/children"
 	"github.com/kiln-dev/kiln/pkg/runtimes"
 	"github.com/kiln-dev/kiln/test"
 	"github.com/kiln-dev/kiln/test/conformance"
@@ -148,7 +148,7 @@ func (e *env) watchDrain(fn *v1alpha1.Function) (drained func()) {
 
 // functionEnded says whether a function's container has ended.
 func functionEnded(status corev1.ContainerStatus) bool {
-	return status.Name == resources.FunctionContainerName && status.State.Terminated != nil
+	return status.Name == children.FunctionContainer && status.State.Terminated != nil
 }
 
 // TestConfigurationEdited wants that what is not built into the image changes

@@ -19,263 +19,152 @@ package function
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
-	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
-
-	apierrs "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"knative.dev/pkg/apis"
+	"knative.dev/pkg/logging"
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds"
+	"github.com/kiln-dev/kiln/pkg/children"
 	"github.com/kiln-dev/kiln/pkg/images"
-	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
 )
 
-// build sees to it that the image of the Function, as it is now, is built once,
-// if the registry does not hold it already.
-func (r *Reconciler) build(ctx context.Context, fn *v1alpha1.Function, want *plan, taskRuns []*pipelinev1.TaskRun) error {
-	current := known(fn, taskRuns)
-	decision := builds.Decide(want.request, current)
-	history := int(config.FromContextOrDefaults(ctx).Build.HistoryLimit)
+// decided is the decision about a Function's build.
+type decided struct {
+	builds.Decision
+
+	// obsolete are the builds to delete, and earlier the builds that must be gone before
+	// another one starts.
+	obsolete, earlier []builds.Build
+}
+
+// decide decides how the build goes on.
+func decide(ctx context.Context, want plan, current gathered) decided {
+	decision := builds.Decide(want.request, current.known)
+	obsolete := builds.Obsolete(want.request, current.known.Existing, decision, historyLimit(ctx))
+	return decided{Decision: decision, obsolete: obsolete, earlier: inTheWay(current.known.Existing, obsolete)}
+}
+
+// build builds the Function's image once, unless the registry holds it already.
+func (r *Reconciler) build(ctx context.Context, fn *v1alpha1.Function, want plan, current gathered) error {
+	decision := decide(ctx, want, current)
 	var found images.Found
 	answered := false
 	if decision.Action == builds.Start {
-		found, answered = r.lookUp(fn, want, decision)
-		// What is to be ended first, or has got out of sight, waits for nobody.
-		starts := len(builds.Obsolete(want.request, current.Existing, decision, history)) == 0 && !isOutOfSight(fn, taskRuns)
-		if starts && (!answered || found.Image == "" && !r.isTurn(fn, want, decision)) {
+		found, answered = r.lookUp(fn, want, decision.Decision)
+		// Only a start waits for the registry and the queue. Deletions and the live look
+		// for a missing build do not.
+		starts := len(decision.obsolete) == 0 && !current.isMissing(fn)
+		if starts && (!answered || found.Image == "" && !r.isTurn(fn, want, decision.Decision)) {
 			return nil
 		}
 	} else {
-		r.lookups.Forget(keyOf(fn))
+		r.lookups.Forget(children.KeyOf(fn))
 	}
 	if decision.Action == builds.Start || decision.Action == builds.GiveUp {
-		// A cache that lags behind must not cause a second build.
-		if err := r.checkCurrent(ctx, fn); err != nil {
-			return err
-		}
+		// A stale cache must not cause a second build.
 		var err error
-		if taskRuns, err = r.allTaskRuns(ctx, fn, taskRuns); err != nil {
+		if current, err = r.gatherLive(ctx, fn, current); err != nil {
 			return err
 		}
-		current = known(fn, taskRuns)
-		decision = builds.Decide(want.request, current)
+		decision = decide(ctx, want, current)
 	}
-	if !decision.Reuse {
-		found = images.Found{Base: found.Base}
-	}
-	if found.Image != "" {
-		decision = builds.Decision{Action: builds.Use, Reason: builds.ReasonImageReused}
-	}
-	obsolete := builds.Obsolete(want.request, current.Existing, decision, history)
-	if err := r.deleteTaskRuns(ctx, fn, taskRuns, obsolete); err != nil {
+	if err := r.deleteBuilds(ctx, current, decision.obsolete); err != nil {
 		return err
 	}
+	return r.act(ctx, fn, want, current, decision, found, answered)
+}
+
+// act carries out the decision. found is what the registries hold, once they have
+// answered.
+func (r *Reconciler) act(ctx context.Context, fn *v1alpha1.Function, want plan, current gathered, decision decided, found images.Found, answered bool) error {
 	switch decision.Action {
 	case builds.Start:
-		earlier := inTheWay(current.Existing, obsolete)
-		if len(earlier) == 0 && !answered {
+		if !decision.Reuse {
+			found = images.Found{Base: found.Base}
+		}
+		if found.Image != "" {
+			r.useImage(ctx, fn, want, found.Image, builds.ReasonImageReused)
 			return nil
 		}
-		return r.startBuild(ctx, fn, want, decision, found, earlier)
+		if len(decision.earlier) == 0 && !answered {
+			return nil
+		}
+		return r.startBuild(ctx, fn, want, decision, found)
 	case builds.Follow:
-		tr, err := r.healTaskRun(ctx, fn, want.request.Tag, taskRunNamed(taskRuns, decision.Build))
+		run, err := r.builder.Restore(ctx, fn, want.request.Tag, *current.run(decision.Build))
 		if err != nil {
 			return err
 		}
-		if history == 0 && isTold(fn, tr) {
-			return r.forgetTaskRun(ctx, fn, want, tr)
+		if historyLimit(ctx) == 0 && isReported(fn, &run) {
+			return r.forgetBuild(ctx, fn, want, run)
 		}
-		return r.followBuild(ctx, fn, want, tr)
+		return r.followBuild(ctx, fn, want, run)
 	case builds.Use:
-		useImage(ctx, fn, want, cmp.Or(found.Image, digestIn(fn.Status.Image)), decision.Reason)
+		r.useImage(ctx, fn, want, digestIn(fn.Status.Image), decision.Reason)
 	case builds.Stay:
 		return markBuildFailed(fn)
 	case builds.GiveUp:
-		return giveUp(fn, want)
+		return r.giveUp(fn, want)
 	}
 	return nil
 }
 
-// lookUp returns what the registries hold of a build that is to start, once they
-// have answered. A Function that waits for its turn goes on to, meanwhile.
-func (r *Reconciler) lookUp(fn *v1alpha1.Function, want *plan, decision builds.Decision) (images.Found, bool) {
-	lookup := lookupFor(want, decision)
-	r.lookups.Ask(keyOf(fn), lookup)
-	found, answered := r.lookups.Answer(keyOf(fn), lookup, true)
-	if !answered && !isQueued(fn) {
-		fn.Status.MarkBuildUnknown(v1alpha1.ReasonCheckingRegistry, "Registries are asked whether there is image %s:%s, and what to build it upon.", want.lookup.Name, want.request.Tag)
-	}
-	return found, answered
+// historyLimit returns how many ended builds of a Function Kiln keeps.
+func historyLimit(ctx context.Context) int {
+	return int(config.FromContextOrDefaults(ctx).Build.HistoryLimit)
 }
 
-// isOutOfSight says whether the status names a TaskRun that the cache does not
-// show: it has lost its label, or is gone.
-func isOutOfSight(fn *v1alpha1.Function, taskRuns []*pipelinev1.TaskRun) bool {
-	b := fn.Status.Build
-	return b.BuildName() != "" && taskRunNamed(taskRuns, b.BuildName()) == nil
-}
-
-// taskRunsOf returns the Function's TaskRuns as the cache has them.
-func (r *Reconciler) taskRunsOf(fn *v1alpha1.Function) ([]*pipelinev1.TaskRun, error) {
-	taskRuns, err := r.taskRunLister.TaskRuns(fn.Namespace).List(childrenOf(fn))
-	if err != nil {
-		return nil, fmt.Errorf("failed to list TaskRuns: %w", err)
-	}
-	return taskRuns, nil
-}
-
-// checkCurrent returns errStale unless the Function is as the API server has it:
-// its status, too, which may know of a build that the cache has not heard of.
-func (r *Reconciler) checkCurrent(ctx context.Context, fn *v1alpha1.Function) error {
-	live, err := r.kiln.ServerlessV1alpha1().Functions(fn.Namespace).Get(ctx, fn.Name, metav1.GetOptions{})
-	switch {
-	case apierrs.IsNotFound(err), err == nil && live.DeletionTimestamp != nil:
-		r.queue.Release(keyOf(fn))
-		return errStale
-	case err != nil:
-		return fmt.Errorf("failed to get Function: %w", err)
-	case live.UID != fn.UID || live.ResourceVersion != fn.ResourceVersion:
-		return errStale
-	}
-	return nil
-}
-
-// allTaskRuns returns the Function's TaskRuns with those that the cache, which has
-// the others, does not show: it may not have heard of one that was just created, and
-// never hears of one without its label. Those that may run the queue knows. Who has
-// come to lead has told it of all that the API server had, and all others were
-// started through it: also by a request without an answer, or before the Function was
-// edited, so that no name that could be made now leads to them.
-func (r *Reconciler) allTaskRuns(ctx context.Context, fn *v1alpha1.Function, taskRuns []*pipelinev1.TaskRun) ([]*pipelinev1.TaskRun, error) {
-	all := slices.Clone(taskRuns)
-	for _, name := range r.queue.Running(keyOf(fn), fn.UID) {
-		if taskRunNamed(all, name.Name) != nil {
-			continue
-		}
-		tr, err := r.tekton.TektonV1().TaskRuns(fn.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
-		switch {
-		case apierrs.IsNotFound(err):
-			r.queue.End(name)
-		case err != nil:
-			return nil, fmt.Errorf("failed to get TaskRun: %w", err)
-		default:
-			all = append(all, tr)
-		}
-	}
-	if fn.Status.Build.BuildName() == "" || taskRunNamed(all, fn.Status.Build.BuildName()) != nil {
-		return all, nil
-	}
-	lost, err := r.tekton.TektonV1().TaskRuns(fn.Namespace).Get(ctx, fn.Status.Build.BuildName(), metav1.GetOptions{})
-	switch {
-	case apierrs.IsNotFound(err):
-		return all, nil
-	case err != nil:
-		return nil, fmt.Errorf("failed to get TaskRun: %w", err)
-	case !metav1.IsControlledBy(lost, fn):
-		return all, nil
-	}
-	if lost, err = r.healTaskRun(ctx, fn, fn.Status.Build.ImageTag, lost); err != nil {
-		return nil, err
-	}
-	return append(all, lost), nil
-}
-
-// healTaskRun returns the TaskRun with what somebody has taken from its metadata.
-func (r *Reconciler) healTaskRun(ctx context.Context, fn *v1alpha1.Function, tag string, tr *pipelinev1.TaskRun) (*pipelinev1.TaskRun, error) {
-	desired := &metav1.ObjectMeta{Labels: resources.BuildLabels(fn, tag)}
-	return healCached(ctx, r.tekton.TektonV1().TaskRuns(fn.Namespace), "TaskRun", tr, func(tr metav1.Object) bool { return heal(tr, desired, fn) })
-}
-
-// deleteTaskRuns deletes the TaskRuns of builds, those that run too.
-func (r *Reconciler) deleteTaskRuns(ctx context.Context, fn *v1alpha1.Function, taskRuns []*pipelinev1.TaskRun, obsolete []builds.Build) error {
-	for _, b := range obsolete {
-		if b.Deleting {
-			continue
-		}
-		tr := taskRunNamed(taskRuns, b.Name)
-		if err := r.tekton.TektonV1().TaskRuns(fn.Namespace).Delete(ctx, tr.Name, deleteOptions(tr)); err != nil && !isGone(err) {
-			return fmt.Errorf("failed to delete TaskRun: %w", err)
-		}
-	}
-	return nil
-}
-
-// inTheWay returns the builds that must be gone before another starts: all but
-// those that are kept as history.
+// inTheWay returns the builds that must be gone before another one starts: all but those
+// that are kept as history.
 func inTheWay(existing, obsolete []builds.Build) []builds.Build {
-	return slices.DeleteFunc(existing, func(b builds.Build) bool {
+	return slices.DeleteFunc(slices.Clone(existing), func(b builds.Build) bool {
 		return b.State.Ended() && !slices.ContainsFunc(obsolete, func(o builds.Build) bool { return o.Name == b.Name })
 	})
 }
 
-// isTold says whether the status tells how the TaskRun has ended.
-func isTold(fn *v1alpha1.Function, tr *pipelinev1.TaskRun) bool {
-	return isRemembered(fn, tr) && rememberedState(fn.Status.Build).Ended()
-}
-
-// forgetTaskRun deletes a TaskRun that has ended, of which the status tells all.
-func (r *Reconciler) forgetTaskRun(ctx context.Context, fn *v1alpha1.Function, want *plan, tr *pipelinev1.TaskRun) error {
-	last := builds.Build{Name: tr.Name, Deleting: tr.DeletionTimestamp != nil}
-	if err := r.deleteTaskRuns(ctx, fn, []*pipelinev1.TaskRun{tr}, []builds.Build{last}); err != nil {
-		return err
+// deleteBuilds deletes builds, also those that run.
+func (r *Reconciler) deleteBuilds(ctx context.Context, current gathered, obsolete []builds.Build) error {
+	for _, b := range obsolete {
+		if b.Deleting {
+			continue
+		}
+		if err := r.builder.Delete(ctx, *current.run(b.Name)); err != nil {
+			return err
+		}
 	}
-	if fn.Status.Build.Failure != nil {
-		return markBuildFailed(fn)
-	}
-	useImage(ctx, fn, want, digestIn(fn.Status.Image), fn.Status.Build.Reason)
 	return nil
 }
 
-// nextBuild returns the build to start.
-func nextBuild(fn *v1alpha1.Function, want *plan, decision builds.Decision, found images.Found) resources.Build {
-	build := resources.Build{
-		Request: want.request, Reason: decision.Reason, Attempt: 1,
-		BaseImage: byDigest(want.lookup.Base, found.Base), Credentials: want.credentials,
-		Files: want.files, InstallFiles: want.installFiles, Runtime: want.runtime,
-		Dependencies: resources.Dependencies{Tag: want.lookup.DependenciesTag(found.Base), Digest: found.Dependencies},
-	}
-	if last := fn.Status.Build; last != nil && (decision.Again || decision.Reason == builds.ReasonCredentialsChanged) {
-		build.Attempt = last.Attempts + 1
-	}
-	return build
-}
-
-// remember has the status tell of a build that is to start, or need not.
-func remember(fn *v1alpha1.Function, build resources.Build) {
+// remember records in the status a build that will start, or that is not needed.
+func remember(fn *v1alpha1.Function, spec builds.Spec) {
 	fn.Status.Build = &v1alpha1.BuildStatus{
-		Reason:     build.Reason,
-		Generation: build.Generation,
-		ImageTag:   build.Tag,
-		Inputs:     build.Fingerprint,
-		Rebuild:    build.Rebuild,
-		Commit:     build.Commit,
-		Attempts:   build.Attempt - 1,
+		Reason:     spec.Reason,
+		Generation: spec.Generation,
+		ImageTag:   spec.Tag,
+		Inputs:     spec.Fingerprint,
+		Rebuild:    spec.Rebuild,
+		Commit:     spec.Commit,
+		Attempts:   spec.Attempt - 1,
 	}
 }
 
-// startBuild creates the TaskRun once it is its turn and no other of the Function
-// is in the way, so that there are never two. The deletion of the last of them
-// wakes the Function, and so does its turn.
-func (r *Reconciler) startBuild(ctx context.Context, fn *v1alpha1.Function, want *plan, decision builds.Decision, found images.Found, earlier []builds.Build) error {
-	build := nextBuild(fn, want, decision, found)
-	if len(earlier) > 0 {
-		remember(fn, build)
-		fn.Status.MarkBuildUnknown(v1alpha1.ReasonTaskRunsDeleted, "The build starts when earlier ones are gone: %s.", namesOf(earlier))
+// startBuild starts the build once it has a slot and no other build of the Function
+// exists. The deletion of the last one, or a free slot, wakes the Function.
+func (r *Reconciler) startBuild(ctx context.Context, fn *v1alpha1.Function, want plan, decision decided, found images.Found) error {
+	spec := specOf(fn, want, decision.Decision, found)
+	if len(decision.earlier) > 0 {
+		remember(fn, spec)
+		fn.Status.MarkBuildUnknown(r.builder.Reasons().Deleted, "The build starts when earlier ones are gone: %s.", namesOf(decision.earlier))
 		return nil
 	}
-	desired := resources.MakeTaskRun(fn, config.FromContextOrDefaults(ctx), build)
-	name := types.NamespacedName{Namespace: desired.Namespace, Name: desired.Name}
-	if place := r.queue.Start(keyOf(fn), ticketOf(fn, decision), name); !place.Granted {
-		markQueued(fn, build, place)
+	name := types.NamespacedName{Namespace: fn.Namespace, Name: children.BuildName(fn, spec.Request, spec.Attempt)}
+	if place := r.queue.Start(children.KeyOf(fn), ticketOf(fn, decision.Decision), name); !place.Granted {
+		markQueued(fn, spec, place)
 		return nil
 	}
 	runs := false
@@ -284,119 +173,128 @@ func (r *Reconciler) startBuild(ctx context.Context, fn *v1alpha1.Function, want
 			r.queue.End(name)
 		}
 	}()
-	tr, from, err := r.createTaskRun(ctx, fn, desired)
+	run, from, err := r.create(ctx, fn, spec, name.Name)
 	if err != nil {
-		if mayExist(err) {
+		if children.MayExist(err) {
 			runs = true
 			r.queue.Doubt(name)
 		}
 		return err
 	}
-	switch ownershipOf(tr, fn) {
-	case foreign:
-		fn.Status.MarkBuildFailed(v1alpha1.ReasonNotOwned, notOwned, "TaskRun", tr.Name)
-		return awaitName()
-	case leaving:
-		fn.Status.MarkBuildUnknown(v1alpha1.ReasonWaitingForDeletion, "TaskRun %s is being deleted.", tr.Name)
-		return from.awaitDeletion("TaskRun", tr.Name)
+	switch children.OwnershipOf(run.Object, fn) {
+	case children.Foreign:
+		fn.Status.MarkBuildFailed(v1alpha1.ReasonNotOwned, children.NotOwnedFormat, r.builder.Kind(), run.Ref.Name)
+		return children.RetryName()
+	case children.Leaving:
+		fn.Status.MarkBuildUnknown(v1alpha1.ReasonWaitingForDeletion, "%s %s is being deleted.", r.builder.Kind(), run.Ref.Name)
+		return from.AwaitDeletion(r.builder.Kind(), run.Ref.Name)
 	}
-	runs = !stateOf(tr).Ended()
-	if tr, err = r.healTaskRun(ctx, fn, want.request.Tag, tr); err != nil {
+	runs = !run.State.Ended()
+	if run, err = r.builder.Restore(ctx, fn, want.request.Tag, run); err != nil {
 		return err
 	}
-	return r.followBuild(ctx, fn, want, tr)
+	return r.followBuild(ctx, fn, want, run)
 }
 
-// createTaskRun creates the TaskRun, or returns the one that has its name.
-func (r *Reconciler) createTaskRun(ctx context.Context, fn *v1alpha1.Function, desired *pipelinev1.TaskRun) (*pipelinev1.TaskRun, origin, error) {
-	tr, from, err := createOrGet(ctx, r.tekton.TektonV1().TaskRuns(fn.Namespace), "TaskRun", desired)
-	if err == nil || from != created {
-		return tr, from, err
+// create creates the build, or returns the one that has its name.
+func (r *Reconciler) create(ctx context.Context, fn *v1alpha1.Function, spec builds.Spec, name string) (builds.Run, children.Origin, error) {
+	run, from, err := r.builder.Start(ctx, fn, spec)
+	if err == nil || from != children.Created {
+		return run, from, err
 	}
 	switch {
-	case isRejected(err):
-		fn.Status.MarkBuildFailed(v1alpha1.ReasonTaskRunFailed, "TaskRun %s cannot be created: %v", desired.Name, err)
-	case !isNamespaceLeaving(err):
-		fn.Status.MarkBuildUnknown(v1alpha1.ReasonTaskRunNotCreated, "TaskRun %s cannot be created for now, and is tried again: %v", desired.Name, err)
+	case children.IsRejected(err):
+		fn.Status.MarkBuildFailed(r.builder.Reasons().Failed, "%s %s cannot be created: %v", r.builder.Kind(), name, err)
+	case !children.IsNamespaceTerminating(err):
+		fn.Status.MarkBuildUnknown(r.builder.Reasons().NotCreated, "%s %s cannot be created. Kiln keeps retrying: %v", r.builder.Kind(), name, err)
 	}
-	return nil, from, retry(fmt.Errorf("failed to create TaskRun: %w", err))
+	return run, from, children.RetryError(fmt.Errorf("failed to create %s: %w", r.builder.Kind(), err))
 }
 
-// mayExist says whether an object may have been created although there is an error:
-// where the API server has not refused it, or the answer has got lost.
-func mayExist(err error) bool {
-	refusal, ok := errors.AsType[*apierrs.StatusError](err)
-	return !ok || refusal.ErrStatus.Code >= http.StatusInternalServerError
-}
-
-// followBuild says in the status where the build stands.
-func (r *Reconciler) followBuild(ctx context.Context, fn *v1alpha1.Function, want *plan, tr *pipelinev1.TaskRun) error {
-	told := isTold(fn, tr)
-	fn.Status.Build = buildStatus(fn, tr)
-	condition := tr.Status.GetCondition(apis.ConditionSucceeded)
-	switch stateOf(tr) {
+// followBuild reports the state of the build in the status.
+func (r *Reconciler) followBuild(ctx context.Context, fn *v1alpha1.Function, want plan, run builds.Run) error {
+	reported := isReported(fn, &run)
+	fn.Status.Build = statusOf(fn, &run)
+	switch run.State {
 	case builds.Succeeded:
-		if !told {
-			fn.Status.Build.Log = r.installationLog(ctx, fn, tr)
+		if !reported {
+			fn.Status.Build.Log = r.installLog(ctx, fn, run)
 		}
-		digest, _ := digestOf(tr)
-		setImage(ctx, fn, want.request.Tag, digest)
-		fn.Status.Source = sourceOf(fn, tr)
-		fn.Status.MarkBuildReady(v1alpha1.ReasonTaskRunSucceeded, "TaskRun %s built %s.", tr.Name, fn.Status.Image)
+		setImage(ctx, fn, want.request.Tag, run.Digest)
+		fn.Status.Source = sourceOf(fn, run.Source)
+		r.markBuilt(fn)
+		return nil
 	case builds.Failed:
-		return r.followFailure(ctx, fn, want, tr)
+		return r.followFailure(ctx, fn, want, run)
 	default:
-		switch {
-		case condition == nil, condition.Reason == string(pipelinev1.TaskRunReasonStarted):
-			fn.Status.MarkBuildUnknown(v1alpha1.ReasonTaskRunCreated, "TaskRun %s is about to run.", tr.Name)
-		case condition.Reason == podPending && strings.Contains(condition.Message, unscheduled):
-			fn.Status.MarkBuildUnknown(v1alpha1.ReasonTaskRunRunning, "TaskRun %s waits for a node: %s", tr.Name, condition.Message)
-		case condition.Reason == podPending:
-			return r.followStart(fn, tr)
-		case condition.Reason == exceededQuota:
-			fn.Status.MarkBuildFailed(v1alpha1.ReasonQuotaExceeded, "The namespace's quota does not allow the build's pod, which is tried again every minute: %s", condition.Message)
-		case condition.Reason == string(pipelinev1.TaskRunReasonRunning):
-			fn.Status.MarkBuildUnknown(v1alpha1.ReasonTaskRunRunning, "TaskRun %s runs.", tr.Name)
-		default:
-			fn.Status.MarkBuildUnknown(v1alpha1.ReasonTaskRunRunning, "TaskRun %s: %s: %s", tr.Name, condition.Reason, condition.Message)
-		}
+		return r.markProgress(fn, run)
 	}
-	return nil
 }
 
-// followStart says in the status what the pod of a build that has a node waits for: it is
-// about to run while its images are pulled, but not where it does not get one of its
-// folders.
-func (r *Reconciler) followStart(fn *v1alpha1.Function, tr *pipelinev1.TaskRun) error {
-	trouble, err := r.mountTroubleOfBuild(tr)
-	switch {
-	case err != nil:
+// markProgress reports in the status how far a build is that has not ended.
+func (r *Reconciler) markProgress(fn *v1alpha1.Function, run builds.Run) error {
+	progress, err := r.builder.Progress(run)
+	if err != nil {
 		return err
-	case trouble != "":
-		fn.Status.MarkBuildUnknown(v1alpha1.ReasonTaskRunRunning, "TaskRun %s waits for its pod to start: %s", tr.Name, trouble)
-	default:
-		fn.Status.MarkBuildUnknown(v1alpha1.ReasonTaskRunCreated, "TaskRun %s is about to run.", tr.Name)
+	}
+	switch progress.Stage {
+	case builds.Created:
+		fn.Status.MarkBuildUnknown(r.builder.Reasons().Created, "%s", progress.Message)
+	case builds.Started:
+		fn.Status.MarkBuildUnknown(r.builder.Reasons().Running, "%s", progress.Message)
+	case builds.OverQuota:
+		fn.Status.MarkBuildFailed(v1alpha1.ReasonQuotaExceeded,
+			"The namespace's quota does not allow the pod of the build. It is retried every minute: %s", progress.Message)
 	}
 	return nil
 }
 
-// useImage uses the image of that digest, whose TaskRun need not exist any more.
-func useImage(ctx context.Context, fn *v1alpha1.Function, want *plan, digest, reason string) {
+// installLog returns the end of the log of the installed dependencies, or "". It is read
+// once: the image does not wait for its log.
+func (r *Reconciler) installLog(ctx context.Context, fn *v1alpha1.Function, run builds.Run) string {
+	log, err := r.builder.InstallLog(ctx, run)
+	if err != nil {
+		logging.FromContext(ctx).Infow("Failed to read the log of a build", "build", run.Ref.Name, "error", err)
+	}
+	return builds.Excerpt(log, secretsOf(fn)...)
+}
+
+// markBuilt reports that the build in the status has made the image.
+func (r *Reconciler) markBuilt(fn *v1alpha1.Function) {
+	fn.Status.MarkBuildReady(r.builder.Reasons().Succeeded, "%s %s built %s.", r.builder.Kind(), fn.Status.Build.BuildName(), fn.Status.Image)
+}
+
+// useImage uses the image of that digest. Its build may no longer exist.
+func (r *Reconciler) useImage(ctx context.Context, fn *v1alpha1.Function, want plan, digest, reason string) {
 	if !fn.Spec.IsFetched() || isPinned(fn) {
-		fn.Status.Source = sourceOf(fn, nil)
+		fn.Status.Source = sourceOf(fn, builds.SourceDigest{})
 	}
 	setImage(ctx, fn, want.request.Tag, digest)
 	if reason != builds.ReasonImageReused {
-		fn.Status.MarkBuildReady(v1alpha1.ReasonTaskRunSucceeded, "TaskRun %s built %s.", fn.Status.Build.BuildName(), fn.Status.Image)
+		r.markBuilt(fn)
 		return
 	}
-	remember(fn, resources.Build{Request: want.request, Reason: builds.ReasonImageReused, Attempt: 1})
+	remember(fn, builds.Spec{Request: want.request, Reason: builds.ReasonImageReused, Attempt: 1})
 	fn.Status.MarkBuildReady(v1alpha1.ReasonImageReused, "%s was built before.", fn.Status.Image)
 }
 
-// sourceOf tells which source the Function's image is made of, if it was fetched:
-// what the Function says of it, and what the TaskRun, if there is one, has found.
-func sourceOf(fn *v1alpha1.Function, tr *pipelinev1.TaskRun) *v1alpha1.SourceStatus {
+// forgetBuild deletes a build that has ended and that the status describes in full.
+func (r *Reconciler) forgetBuild(ctx context.Context, fn *v1alpha1.Function, want plan, run builds.Run) error {
+	if run.Object.GetDeletionTimestamp() == nil {
+		if err := r.builder.Delete(ctx, run); err != nil {
+			return err
+		}
+	}
+	if fn.Status.Build.Failure != nil {
+		return markBuildFailed(fn)
+	}
+	r.useImage(ctx, fn, want, digestIn(fn.Status.Image), fn.Status.Build.Reason)
+	return nil
+}
+
+// sourceOf returns the source of the Function's image, or nil for an inline source. The
+// digest that the build fetched, if any, overrides what the spec names.
+func sourceOf(fn *v1alpha1.Function, fetched builds.SourceDigest) *v1alpha1.SourceStatus {
 	source := &v1alpha1.SourceStatus{}
 	switch {
 	case !fn.Spec.IsFetched():
@@ -406,20 +304,15 @@ func sourceOf(fn *v1alpha1.Function, tr *pipelinev1.TaskRun) *v1alpha1.SourceSta
 	case isPinned(fn):
 		source.Commit = fn.Spec.Git.Revision
 	}
-	if tr == nil {
-		return source
-	}
-	switch algorithm, digest := fetchedBy(tr); algorithm {
-	case "sha256":
-		source.SHA256 = digest
-	case "sha1":
-		source.Commit = digest
+	source.Commit = cmp.Or(fetched.Commit(), source.Commit)
+	if fetched.Algorithm == "sha256" {
+		source.SHA256 = fetched.Value
 	}
 	return source
 }
 
-// setImage sets the image to deploy: by digest, and as the nodes reach the
-// registry now. The registry is told of another image's generation anew.
+// setImage sets the image to deploy: by digest, with the registry's name for nodes. A new
+// image needs a new version tag.
 func setImage(ctx context.Context, fn *v1alpha1.Function, tag, digest string) {
 	if digest != digestIn(fn.Status.Image) {
 		fn.Status.VersionTag = ""
@@ -428,17 +321,11 @@ func setImage(ctx context.Context, fn *v1alpha1.Function, tag, digest string) {
 	fn.Status.Image = config.FromContextOrDefaults(ctx).Registry.PullImage(fn.Namespace, fn.Name, digest)
 }
 
-// byDigest returns the reference of an image with its digest, where that is
-// known: whoever pulls it then gets the same, though its tag be moved.
-func byDigest(image, digest string) string {
-	if digest == "" || digestIn(image) != "" {
-		return image
+func namesOf(existing []builds.Build) string {
+	names := make([]string, 0, len(existing))
+	for _, b := range existing {
+		names = append(names, b.Name)
 	}
-	return image + "@" + digest
-}
-
-// digestIn returns the digest of a reference, or "".
-func digestIn(image string) string {
-	_, digest, _ := strings.Cut(image, "@")
-	return digest
+	slices.Sort(names)
+	return strings.Join(names, ", ")
 }

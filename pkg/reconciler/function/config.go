@@ -27,13 +27,11 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 )
 
-// reasonInvalidConfiguration is the reason of the event on a ConfigMap that
-// cannot be read.
+// reasonInvalidConfiguration is the reason of the event on an invalid ConfigMap.
 const reasonInvalidConfiguration = "InvalidConfiguration"
 
-// warnOfConfig has an event emitted on each ConfigMap that was changed to what
-// cannot be read. The store keeps what was there before. It is for the webhook to
-// deny such a ConfigMap, but a webhook may be away.
+// warnOfConfig emits an event on each ConfigMap that becomes invalid. The store keeps the
+// previous values. The webhook denies such a ConfigMap unless it is unavailable.
 func warnOfConfig(ctx context.Context, cmw configmap.Watcher, leader leader) {
 	recorder := controller.GetEventRecorder(ctx)
 	warn := func(cm *corev1.ConfigMap) {
@@ -41,10 +39,10 @@ func warnOfConfig(ctx context.Context, cmw configmap.Watcher, leader leader) {
 		if err == nil {
 			return
 		}
-		// Each replica sees it, and one is to tell.
+		// Each replica sees the change, but only the leader emits the event.
 		if leader.IsLeaderFor(types.NamespacedName{Namespace: cm.Namespace, Name: cm.Name}) {
 			recorder.Eventf(cm, corev1.EventTypeWarning, reasonInvalidConfiguration,
-				"What it said before stays in force. %v", err)
+				"The previous values stay in effect: %v", err)
 		}
 	}
 	for name := range config.Constructors() {

@@ -52,7 +52,7 @@ func TestWarnOfConfig(t *testing.T) {
 		t.Fatal("Promote() =", err)
 	}
 	watcher.OnChange(systemConfigMap(config.BuildConfigName, broken))
-	wantEvents("broken", "Warning InvalidConfiguration What it said before stays in force. "+
+	wantEvents("broken", "Warning InvalidConfiguration The previous values stay in effect: "+
 		`ConfigMap config-build: failed to parse "timeout": "soon" is not a duration such as 15m or 1h30m`)
 	watcher.OnChange(systemConfigMap(config.RegistryConfigName, map[string]string{"push": "no host"}))
 	if got := <-events; !strings.Contains(got, "ConfigMap config-registry: ") {

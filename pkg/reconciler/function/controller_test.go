@@ -44,10 +44,15 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/builds/tekton"
+	"github.com/kiln-dev/kiln/pkg/children"
 	fakekilnclient "github.com/kiln-dev/kiln/pkg/client/injection/client/fake"
 
 	// Register the fakes of what the controller is made of.
 	_ "github.com/kiln-dev/kiln/pkg/client/injection/informers/serverless/v1alpha1/function/fake"
+	"github.com/kiln-dev/kiln/pkg/pods"
+	"github.com/kiln-dev/kiln/pkg/serve/knative"
+	"github.com/kiln-dev/kiln/pkg/slim"
 	_ "github.com/tektoncd/pipeline/pkg/client/injection/informers/factory/filtered/fake"
 	_ "github.com/tektoncd/pipeline/pkg/client/injection/informers/pipeline/v1/taskrun/filtered/fake"
 	_ "knative.dev/pkg/client/injection/kube/informers/core/v1/configmap/filtered/fake"
@@ -64,9 +69,9 @@ func systemConfigMap(name string, data map[string]string) *corev1.ConfigMap {
 // fakeContext returns a context with the fakes of what a controller is made of.
 func fakeContext(t *testing.T) (context.Context, context.CancelFunc, []controller.Informer) {
 	return rtesting.SetupFakeContextWithCancel(t, func(ctx context.Context) context.Context {
-		ctx = kubefiltered.WithSelectors(ctx, ChildSelector)
-		ctx = pipelinefiltered.WithSelectors(ctx, ChildSelector)
-		return servingfiltered.WithSelectors(ctx, ChildSelector)
+		ctx = kubefiltered.WithSelectors(ctx, children.LabelSelector)
+		ctx = pipelinefiltered.WithSelectors(ctx, children.LabelSelector)
+		return servingfiltered.WithSelectors(ctx, children.LabelSelector)
 	})
 }
 
@@ -168,8 +173,8 @@ func TestWithoutManagedFields(t *testing.T) {
 		object    metav1.Object
 		transform cache.TransformFunc
 	}{
-		{&v1alpha1.Function{}, withoutApplied}, {&corev1.ConfigMap{}, withoutContent}, {&pipelinev1.TaskRun{}, withoutTask},
-		{&servingv1.Service{}, withoutTemplate}, {&corev1.Pod{}, withoutPodSpec},
+		{&v1alpha1.Function{}, slim.Function}, {&corev1.ConfigMap{}, slim.ConfigMap}, {&pipelinev1.TaskRun{}, tekton.Slim},
+		{&servingv1.Service{}, knative.Slim}, {&corev1.Pod{}, pods.Slim(knative.RevisionLabelKey)},
 	} {
 		test.object.SetManagedFields(managed)
 		got, err := test.transform(test.object)
@@ -182,18 +187,18 @@ func TestWithoutManagedFields(t *testing.T) {
 	}
 }
 
-func TestWithoutApplied(t *testing.T) {
+func TestSlimFunction(t *testing.T) {
 	fn := function()
 	fn.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
 	fn.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: "the source", serverless.RebuildAnnotationKey: "1"}
 	want := function()
 	want.Annotations = map[string]string{serverless.RebuildAnnotationKey: "1"}
-	got, err := withoutApplied(fn)
+	got, err := slim.Function(fn)
 	if diff := cmp.Diff(any(want), got); diff != "" || err != nil {
-		t.Errorf("withoutApplied() = %v (-want, +got):\n%s", err, diff)
+		t.Errorf("slim.Function() = %v (-want, +got):\n%s", err, diff)
 	}
 	// A Function whose deletion was missed is in the shell that tells of it.
-	if _, err := withoutApplied(cache.DeletedFinalStateUnknown{Key: "default/greeter"}); err != nil {
+	if _, err := slim.Function(cache.DeletedFinalStateUnknown{Key: "default/greeter"}); err != nil {
 		t.Error(err)
 	}
 }

@@ -23,38 +23,30 @@ import (
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/children"
 )
 
-// credentialSecrets brings the credentials of registries to namespaces.
+// credentialSecrets copies registry credentials to namespaces.
 type credentialSecrets interface {
-	// Ensure returns the Secret of that name that the namespace is to use, or nil.
+	// Ensure returns the Secret of that name in the namespace, or nil where no
+	// credentials are configured.
 	Ensure(ctx context.Context, name, namespace string) (*corev1.Secret, error)
 
-	// Version tells two contents of a Secret apart.
+	// Version returns a text that differs for each content of a Secret.
 	Version(*corev1.Secret) string
 }
 
-// pullSecrets returns the names of the Secrets that nodes pull images with. They
-// are the same whether there is such a Secret or not: no pod needs be replaced
-// when there is one.
-func pullSecrets(ctx context.Context) []string {
-	if name := config.FromContextOrDefaults(ctx).Registry.Credentials; name != "" {
-		return []string{name}
-	}
-	return nil
-}
-
-// provideCredentials sees to it that the namespace has the credentials of
-// registries before a build, or a pod, needs them.
-func (r *Reconciler) provideCredentials(ctx context.Context, fn *v1alpha1.Function, want *plan) (err error) {
+// provideCredentials copies the registry credentials to the namespace, before a build or
+// a pod needs them. It returns the plan with them.
+func (r *Reconciler) provideCredentials(ctx context.Context, fn *v1alpha1.Function, want plan) (plan, error) {
 	name := config.FromContextOrDefaults(ctx).Registry.Credentials
-	want.credentials, err = r.secrets.Ensure(ctx, name, fn.Namespace)
-	if err != nil && isRejected(err) && !fn.Status.GetCondition(v1alpha1.FunctionConditionBuildReady).IsTrue() {
+	secret, err := r.secrets.Ensure(ctx, name, fn.Namespace)
+	if err != nil && children.IsRejected(err) && !fn.Status.GetCondition(v1alpha1.FunctionConditionBuildReady).IsTrue() {
 		fn.Status.MarkBuildFailed(v1alpha1.ReasonCredentialsFailed,
-			"The credentials in Secret %s cannot be brought to the namespace: %v", name, err)
+			"The registry credentials cannot be copied to Secret %s of the namespace: %v", name, err)
 	}
-	if want.credentials != nil {
-		want.request.CredentialsVersion = r.secrets.Version(want.credentials)
+	if secret == nil {
+		return want, children.RetryError(err)
 	}
-	return retry(err)
+	return want.withCredentials(secret, r.secrets.Version(secret)), children.RetryError(err)
 }

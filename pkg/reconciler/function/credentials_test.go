@@ -34,7 +34,8 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds"
-	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
+	"github.com/kiln-dev/kiln/pkg/builds/tekton"
+	"github.com/kiln-dev/kiln/pkg/serve/knative"
 )
 
 // registrySecret is the Secret of the namespace, in a version.
@@ -55,7 +56,7 @@ func TestReconcileCredentials(t *testing.T) {
 	run := func(reason string, attempt int32, version string) *pipelinev1.TaskRun {
 		want, _ := makePlan(config.ToContext(t.Context(), testConfig()), function())
 		want.request.CredentialsVersion = version
-		return resources.MakeTaskRun(function(), testConfig(), resources.Build{
+		return tekton.MakeTaskRun(function(), testConfig(), builds.Spec{
 			Request: want.request, Reason: reason, Attempt: attempt,
 			BaseImage: want.lookup.Base, Files: want.files, InstallFiles: want.installFiles, Credentials: registrySecret(version),
 		})
@@ -74,11 +75,11 @@ func TestReconcileCredentials(t *testing.T) {
 		v1alpha1.BuildFailure{Reason: v1alpha1.ReasonRegistryUnauthorized, Message: "401"})))
 	plannedAfterBare := function(observed(configured, buildPlanned(builds.ReasonCredentialsChanged, refusedBare), func(fn *v1alpha1.Function) { fn.Status.Build.Attempts = 1 }))
 	pulls := service(running1, serviceReady, func(svc *servingv1.Service) {
-		svc.Annotations = kmap.Union(svc.Annotations, resources.MakeService(running1, running1.Status.Image, "registry").Annotations)
+		svc.Annotations = kmap.Union(svc.Annotations, knative.MakeService(running1, running1.Status.Image, "registry").Annotations)
 		svc.Spec.Template.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "registry"}}
 	})
 	running := running1.DeepCopy()
-	running.Status.TemplateHash = resources.Remember(pulls)
+	running.Status.TemplateHash = knative.Remember(pulls)
 	pending := run(builds.ReasonFirstBuild, 1, "7")
 	succeededCondition(corev1.ConditionUnknown, "Pending", "pod status")(pending)
 	homeless := run(builds.ReasonFirstBuild, 1, "7")
@@ -91,7 +92,7 @@ func TestReconcileCredentials(t *testing.T) {
 	earlier := starting.DeepCopy()
 	earlier.UID = "earlier"
 	quota := apierrs.NewForbidden(corev1.Resource("secrets"), "registry", errors.New("exceeded quota"))
-	const refusal = "The credentials in Secret registry cannot be brought to the namespace: secrets \"registry\" is forbidden: exceeded quota"
+	const refusal = "The registry credentials cannot be copied to Secret registry of the namespace: secrets \"registry\" is forbidden: exceeded quota"
 
 	rtesting.TableTest{{
 		Name:          "the first build has the credentials",
@@ -102,7 +103,7 @@ func TestReconcileCredentials(t *testing.T) {
 		WantStatusUpdates: statusUpdate(function(observed(
 			configured, buildCreated(withSecret)))),
 		WantEvents: []string{
-			"Normal ConfigMapCreated ConfigMap " + configMap(function()).Name + " holds what the build needs.",
+			"Normal ConfigMapCreated ConfigMap " + configMap(function()).Name + " holds the build context.",
 			"Normal TaskRunCreated TaskRun " + withSecret.Name + " is about to run.",
 		},
 	}, {
@@ -120,7 +121,7 @@ func TestReconcileCredentials(t *testing.T) {
 			fs.MarkBuildFailed(v1alpha1.ReasonCredentialsFailed, "%s", refusal)
 		})))),
 		WantEvents: []string{
-			"Normal ConfigMapCreated ConfigMap " + configMap(function()).Name + " holds what the build needs.",
+			"Normal ConfigMapCreated ConfigMap " + configMap(function()).Name + " holds the build context.",
 			"Warning CredentialsFailed " + refusal,
 		},
 	}, {

@@ -19,15 +19,6 @@ package function
 import (
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/google/go-cmp/cmp"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"knative.dev/pkg/apis"
-	"knative.dev/pkg/controller"
-	servingfake "knative.dev/serving/pkg/client/clientset/versioned/fake"
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
@@ -78,110 +69,5 @@ func TestPlanOfDockerfile(t *testing.T) {
 		if ok || condition.GetReason() != v1alpha1.ReasonInvalidSpec || !strings.Contains(condition.GetMessage(), "have them in spec.git or spec.archive") {
 			t.Errorf("%s: ConfigurationReady is %+v", name, condition)
 		}
-	}
-}
-
-// TestServiceOfDockerfile wants that an image is asked for Kiln's own path only where
-// Kiln has put what answers there.
-func TestServiceOfDockerfile(t *testing.T) {
-	ctx := config.ToContext(t.Context(), dockerfileConfig())
-	for name, tc := range map[string]struct {
-		fn   *v1alpha1.Function
-		want bool
-	}{
-		"own Dockerfile":            {function(withDockerfile("main")), true},
-		"wrapper":                   {function(), false},
-		"runtime that is not known": {function(withRuntime("cobol")), false},
-	} {
-		probe := makeService(ctx, tc.fn).Spec.Template.Spec.Containers[0].ReadinessProbe
-		if got := probe.TCPSocket != nil && probe.HTTPGet == nil; got != tc.want {
-			t.Errorf("%s: the probe is %+v", name, probe)
-		}
-	}
-}
-
-func TestRunningSince(t *testing.T) {
-	now := time.Now().Truncate(time.Second)
-	runs := func(name string, age time.Duration) corev1.ContainerStatus {
-		return corev1.ContainerStatus{Name: name, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(now.Add(-age))}}}
-	}
-	ready := pod(running1, "greeter-00001", runs("function", time.Hour))
-	ready.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-	first, second := pod(running1, "greeter-00001", runs("queue-proxy", time.Minute), runs("function", time.Hour)), pod(running1, "greeter-00001", runs("function", time.Second))
-	for name, tc := range map[string]struct {
-		pods []*corev1.Pod
-		want time.Time
-	}{
-		"no pod":        {nil, time.Time{}},
-		"a ready one":   {[]*corev1.Pod{ready}, time.Time{}},
-		"not started":   {[]*corev1.Pod{pod(running1, "greeter-00001", crashed1)}, time.Time{}},
-		"not all of it": {[]*corev1.Pod{pod(running1, "greeter-00001", runs("function", time.Hour), corev1.ContainerStatus{Name: "queue-proxy"})}, time.Time{}},
-		"the eldest":    {[]*corev1.Pod{ready, second, first}, now.Add(-time.Minute)},
-		"in any order":  {[]*corev1.Pod{first, second, ready}, now.Add(-time.Minute)},
-	} {
-		if got := stateOfPods(tc.pods, nil).waiting; !got.Equal(tc.want) {
-			t.Errorf("%s: waits since %v, want %v", name, got, tc.want)
-		}
-	}
-}
-
-// TestMarkUnreadyDockerfile wants that an image in which nothing listens is told of
-// long before Serving gives it up, and then in words that say what to do.
-func TestMarkUnreadyDockerfile(t *testing.T) {
-	const listens = "Have what the Dockerfile starts listen on $PORT, which is 8080."
-	ago := func(age time.Duration) podState { return podState{waiting: time.Now().Add(-age)} }
-	starting := serviceStatus(corev1.ConditionUnknown, "RevisionMissing", "x", "greeter-00001", "")
-	for name, tc := range map[string]struct {
-		svc     serviceOption
-		pods    podState
-		want    apis.Condition
-		requeue time.Duration
-	}{
-		"no pod runs yet": {
-			starting, podState{}, apis.Condition{Status: corev1.ConditionUnknown, Reason: v1alpha1.ReasonServiceWaiting, Message: "RevisionMissing: x"}, portPatience,
-		},
-		"it has just started": {
-			starting, ago(10 * time.Second), apis.Condition{Status: corev1.ConditionUnknown, Reason: v1alpha1.ReasonServiceWaiting, Message: "RevisionMissing: x"}, portPatience - 10*time.Second,
-		},
-		"it listens, and the route waits": {
-			starting, podState{ready: 1}, apis.Condition{Status: corev1.ConditionUnknown, Reason: v1alpha1.ReasonServiceWaiting, Message: "RevisionMissing: x"}, 0,
-		},
-		"it has run for long": {
-			starting, ago(portPatience), apis.Condition{
-				Status: corev1.ConditionUnknown, Reason: v1alpha1.ReasonServiceWaiting,
-				Message: "Revision greeter-00001: its image runs, and nothing in it listens on port 8080 yet. " + listens + " The log of its pod tells what it does.",
-			}, 0,
-		},
-		"Serving has given it up": {
-			serviceStatus(corev1.ConditionFalse, "RevisionFailed", `Revision "greeter-00001" failed with message: Initial scale was never achieved.`, "greeter-00001", ""),
-			podState{}, apis.Condition{
-				Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonServiceFailed,
-				Message: `RevisionFailed: Revision "greeter-00001" failed with message: Initial scale was never achieved. If its pods did start: ` + listens,
-			}, 0,
-		},
-		"it has failed otherwise": {
-			serviceStatus(corev1.ConditionFalse, "RevisionFailed", "no.", "greeter-00001", ""),
-			podState{}, apis.Condition{Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonServiceFailed, Message: "RevisionFailed: no."}, 0,
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			fn := function(withDockerfile("main"))
-			ctx := config.ToContext(t.Context(), dockerfileConfig())
-			svc := makeService(ctx, fn)
-			svc.Status.InitializeConditions()
-			tc.svc(svc)
-			r := &Reconciler{serving: servingfake.NewSimpleClientset()}
-			err := r.markUnready(ctx, fn, svc, tc.pods)
-			_, after := controller.IsRequeueKey(err)
-			if off := after - tc.requeue; off > 0 || off < -2*time.Second || (err == nil) != (tc.requeue == 0) {
-				t.Errorf("markUnready() = %v, after %s, want %s", err, after, tc.requeue)
-			}
-			tc.want.Type = v1alpha1.FunctionConditionRunning
-			got := *fn.Status.GetCondition(tc.want.Type)
-			got.LastTransitionTime = tc.want.LastTransitionTime
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("condition (-want, +got):\n%s", diff)
-			}
-		})
 	}
 }

@@ -31,7 +31,7 @@ import (
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds"
-	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
+	"github.com/kiln-dev/kiln/pkg/serve/knative"
 )
 
 // effectOf says, in the words of docs/function.md, what an edit of a running
@@ -46,10 +46,10 @@ func effectOf(before, after *v1alpha1.Function) (effect, buildReason string) {
 		return "build", decision.Reason
 	}
 	existing := service(before)
-	switch _, change := resources.MergeService(resources.MakeService(after, after.Status.Image), existing, resources.Remember(existing)); change {
-	case resources.RevisionChange:
+	switch _, change := knative.MergeService(knative.MakeService(after, after.Status.Image), existing, knative.Remember(existing)); change {
+	case knative.RevisionChange:
 		return "revision", ""
-	case resources.RouteChange:
+	case knative.RouteChange:
 		return "route", ""
 	default:
 		return "nothing", ""

@@ -32,22 +32,21 @@ import (
 )
 
 const (
-	// component is who events are from.
+	// component is the source of the events.
 	component = "function-controller"
 
 	// reasonInternalError is the reason of the event that the generated reconciler
-	// emits for each error, as often as a reconcile is tried.
+	// emits for each error of each reconcile.
 	reasonInternalError = "InternalError"
 
-	// eventPatience is how long the API server may take to store an event. They are
-	// written one after the other, so that all others wait for one answer that is lost.
-	// It is longer than a webhook may keep the API server waiting: what is refused after
-	// that is dropped, and what was not answered is tried again and again.
-	eventPatience = 35 * time.Second
+	// eventTimeout bounds each write of an event. Events are written one after the other,
+	// so one lost response would delay all others. It is longer than the timeout of a
+	// webhook: a rejected event is dropped, but one without a response is retried.
+	eventTimeout = 35 * time.Second
 )
 
-// withEventRecorder returns a context with the recorder that the reconciler
-// uses, too. It ends with the context.
+// withEventRecorder returns a context with an event recorder, which the generated
+// reconciler also uses. The recorder stops with the context.
 func withEventRecorder(ctx context.Context) context.Context {
 	if controller.GetEventRecorder(ctx) != nil {
 		return ctx
@@ -58,42 +57,41 @@ func withEventRecorder(ctx context.Context) context.Context {
 		logger.Infow(event.Message, "type", event.Type, "reason", event.Reason, "kind", event.InvolvedObject.Kind,
 			logkey.Key, event.InvolvedObject.Namespace+"/"+event.InvolvedObject.Name)
 	})
-	broadcaster.StartRecordingToSink(eventSink{ctx: ctx, events: kubeclient.Get(ctx).CoreV1().Events(""), patience: eventPatience})
+	broadcaster.StartRecordingToSink(eventSink{ctx: ctx, events: kubeclient.Get(ctx).CoreV1().Events(""), timeout: eventTimeout})
 	return controller.WithEventRecorder(ctx, edgeRecorder{broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component})})
 }
 
-// eventSink writes events, and waits no longer than its patience for each. What was
-// not answered by then is tried again.
+// eventSink writes events with a timeout. The broadcaster retries an event without a
+// response.
 type eventSink struct {
-	ctx      context.Context
-	events   typedcorev1.EventInterface
-	patience time.Duration
+	ctx     context.Context
+	events  typedcorev1.EventInterface
+	timeout time.Duration
 }
 
 // Create implements record.EventSink.
 func (s eventSink) Create(event *corev1.Event) (*corev1.Event, error) {
-	ctx, cancel := context.WithTimeout(s.ctx, s.patience)
+	ctx, cancel := context.WithTimeout(s.ctx, s.timeout)
 	defer cancel()
 	return s.events.CreateWithEventNamespaceWithContext(ctx, event)
 }
 
 // Update implements record.EventSink.
 func (s eventSink) Update(event *corev1.Event) (*corev1.Event, error) {
-	ctx, cancel := context.WithTimeout(s.ctx, s.patience)
+	ctx, cancel := context.WithTimeout(s.ctx, s.timeout)
 	defer cancel()
 	return s.events.UpdateWithEventNamespaceWithContext(ctx, event)
 }
 
 // Patch implements record.EventSink.
 func (s eventSink) Patch(event *corev1.Event, data []byte) (*corev1.Event, error) {
-	ctx, cancel := context.WithTimeout(s.ctx, s.patience)
+	ctx, cancel := context.WithTimeout(s.ctx, s.timeout)
 	defer cancel()
 	return s.events.PatchWithEventNamespaceWithContext(ctx, event, data)
 }
 
-// edgeRecorder leaves out the events of failed tries. What a user can do
-// something about is told by a condition, and by one event when it changes; the
-// rest is tried again, and logged.
+// edgeRecorder drops the events of failed reconciles. A condition, and one event when it
+// changes, report what a user can fix. All other errors are retried and logged.
 type edgeRecorder struct{ record.EventRecorder }
 
 // Event implements record.EventRecorder.

@@ -48,7 +48,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/builds"
 )
 
-func TestIsEdge(t *testing.T) {
+func TestIsNews(t *testing.T) {
 	of := func(status corev1.ConditionStatus, reason, message string) *apis.Condition {
 		return &apis.Condition{Type: v1alpha1.FunctionConditionRunning, Status: status, Reason: reason, Message: message}
 	}
@@ -76,8 +76,8 @@ func TestIsEdge(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := isEdge(tc.before, tc.now); got != tc.want {
-				t.Errorf("isEdge() = %v", got)
+			if got := isNews(tc.before, tc.now); got != tc.want {
+				t.Errorf("isNews() = %v", got)
 			}
 		})
 	}
@@ -89,7 +89,7 @@ func TestReconcileEvents(t *testing.T) {
 	held := func(message string) *v1alpha1.Function {
 		tr := taskRun(function(), builds.ReasonFirstBuild, taskRunRunning)
 		return function(observed(configured, buildRunning(tr), marked(func(fs *v1alpha1.FunctionStatus) {
-			fs.MarkBuildUnknown(v1alpha1.ReasonTaskRunRunning, "TaskRun %s: ExceededNodeResources: %s", tr.Name, message)
+			fs.MarkBuildUnknown(v1alpha1.ReasonTaskRunRunning, "TaskRun %s has not ended: ExceededNodeResources: %s", tr.Name, message)
 		})))
 	}
 	heldRun := taskRun(function(), builds.ReasonFirstBuild, succeededCondition(corev1.ConditionUnknown, "ExceededNodeResources", "1 Insufficient memory"))
@@ -183,7 +183,7 @@ func TestEventSink(t *testing.T) {
 	}
 	broadcaster := record.NewBroadcaster(record.WithContext(t.Context()), record.WithSleepDuration(time.Millisecond))
 	defer broadcaster.Shutdown()
-	broadcaster.StartRecordingToSink(eventSink{ctx: t.Context(), events: client.Events(""), patience: 50 * time.Millisecond})
+	broadcaster.StartRecordingToSink(eventSink{ctx: t.Context(), events: client.Events(""), timeout: 50 * time.Millisecond})
 	recorder := broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component})
 	cm := systemConfigMap(config.BuildConfigName, nil)
 	// The same once more is noted in the first.

@@ -17,14 +17,12 @@ limitations under the License.
 package function
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -33,9 +31,7 @@ import (
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	corev1listers "k8s.io/client-go/listers/core/v1"
 	clientgotesting "k8s.io/client-go/testing"
-	"k8s.io/client-go/tools/cache"
 	"knative.dev/pkg/apis"
 	"knative.dev/pkg/controller"
 	"knative.dev/pkg/logging"
@@ -43,7 +39,7 @@ import (
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds"
-	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
+	"github.com/kiln-dev/kiln/pkg/serve/knative"
 )
 
 // ended makes it that long ago that the TaskRun ended.
@@ -57,7 +53,7 @@ func buildUnexplained(tr *pipelinev1.TaskRun) functionOption {
 	return func(fn *v1alpha1.Function) {
 		fn.Status.Build = buildStatus(fn, tr)
 		fn.Status.Build.CompletionTime = nil
-		fn.Status.MarkBuildUnknown(v1alpha1.ReasonTaskRunRunning, "TaskRun %s has failed; its log cannot be read yet.", tr.Name)
+		fn.Status.MarkBuildUnknown(v1alpha1.ReasonTaskRunRunning, "TaskRun %s has failed. Its log cannot be read yet.", tr.Name)
 	}
 }
 
@@ -149,7 +145,7 @@ func TestReconcileFailure(t *testing.T) {
 		OtherTestData:     map[string]any{logKey: "error:connection refused"},
 		WantErr:           true,
 		WantStatusUpdates: statusUpdate(unexplained),
-		WantEvents:        []string{"Normal TaskRunRunning TaskRun " + justNow.Name + " has failed; its log cannot be read yet."},
+		WantEvents:        []string{"Normal TaskRunRunning TaskRun " + justNow.Name + " has failed. Its log cannot be read yet."},
 	}, {
 		Name:          "the log still cannot be read: nothing to write",
 		Key:           key,
@@ -236,7 +232,7 @@ func TestReconcileFailure(t *testing.T) {
 		WantStatusUpdates: statusUpdate(function(withEnv("DB_PASSWORD", "hunter2"), withBuildEnv("NPM_TOKEN", "swordfish"),
 			observed(reconfigured, configured, buildFailed(justNow, secretiveFailure)))),
 		WantEvents: []string{
-			"Normal ConfigMapCreated ConfigMap " + configMap(secretive).Name + " holds what the build needs.",
+			"Normal ConfigMapCreated ConfigMap " + configMap(secretive).Name + " holds the build context.",
 			"Warning TaskRunFailed " + secretiveFailure.Message,
 		},
 	}}.Test(t, factory())
@@ -254,7 +250,7 @@ func TestReconcileHidesSecretsOfCrashes(t *testing.T) {
 		LastTerminationState: corev1.ContainerState{Terminated: exited(1, "Error: cannot log in: { API_KEY: 'hunter2', URL: 'https://bob:swordfish@example.com' }")},
 	}
 	failed := function(secret, observed(append(status, deployed, func(fn *v1alpha1.Function) {
-		propagateService(fn, svc)
+		knative.PropagateStatus(fn, svc)
 		fn.Status.MarkRunningFailed(v1alpha1.ReasonServiceFailed,
 			"Revision greeter-00001: Container failed with: Error: cannot log in: { API_KEY: '[redacted]', URL: 'https://bob:[redacted]@example.com' }")
 	})...))
@@ -367,7 +363,7 @@ func TestReconcileRetries(t *testing.T) {
 	planned := function(observed(configured, buildPlanned(builds.ReasonFirstBuild, firstDue), func(fn *v1alpha1.Function) { fn.Status.Build.Attempts = 1 }))
 	gone := function(observed(configured, buildCreated(second)))
 	gaveUp := function(observed(configured, buildFailed(last, failure), marked(func(fs *v1alpha1.FunctionStatus) {
-		fs.MarkBuildFailed(failure.Reason, "All of 7 attempts failed. Set the Function's annotation serverless.kiln.dev/rebuild to build again. "+failure.Message)
+		fs.MarkBuildFailed(failure.Reason, "All 7 attempts failed. To build again, set the Function's annotation serverless.kiln.dev/rebuild. "+failure.Message)
 	})))
 	edited := waiting.DeepCopy()
 	edited.Generation = 2
@@ -383,7 +379,7 @@ func TestReconcileRetries(t *testing.T) {
 	}, buildRetrying(first, failure, 10*time.Second)))
 	seventh := attempt(function(), builds.ReasonFirstBuild, 7, taskRunRunning)
 	deletedEachTime := function(observed(configured, buildRunning(seventh)))
-	deletedFailure := builds.Failure{Cause: builds.Deleted, Message: "TaskRun " + deletedEachTime.Status.Build.BuildName() + " is gone."}.Describe(nil)
+	deletedFailure := builds.Failure{Cause: builds.Deleted, Message: "TaskRun " + deletedEachTime.Status.Build.BuildName() + " was deleted."}.Describe(nil)
 
 	rtesting.TableTest{{
 		Name:              "the first attempt failed",
@@ -475,10 +471,10 @@ func TestReconcileRetries(t *testing.T) {
 		WantStatusUpdates: statusUpdate(function(observed(configured, func(fn *v1alpha1.Function) {
 			fn.Status.Build = deletedEachTime.Status.Build.DeepCopy()
 			fn.Status.Build.Failure = deletedFailure
-			fn.Status.MarkBuildFailed(v1alpha1.ReasonPodDeleted, "All of 7 attempts failed. Set the Function's annotation serverless.kiln.dev/rebuild to build again. "+deletedFailure.Message)
+			fn.Status.MarkBuildFailed(v1alpha1.ReasonPodDeleted, "All 7 attempts failed. To build again, set the Function's annotation serverless.kiln.dev/rebuild. "+deletedFailure.Message)
 		}))),
 		WantEvents: []string{
-			"Warning PodDeleted All of 7 attempts failed. Set the Function's annotation serverless.kiln.dev/rebuild to build again. " + deletedFailure.Message,
+			"Warning PodDeleted All 7 attempts failed. To build again, set the Function's annotation serverless.kiln.dev/rebuild. " + deletedFailure.Message,
 		},
 	}}.Test(t, factory())
 }
@@ -499,7 +495,7 @@ func TestReconcileInstallationLog(t *testing.T) {
 	const log = "added 1 package with [redacted]"
 	told, unread := done(log, serviceCreated), done("", serviceCreated)
 	steady := done(log, running, func(fn *v1alpha1.Function) { fn.Status.VersionTag = "g1" })
-	svc := resources.MakeService(told, repo+"@"+digestA)
+	svc := knative.MakeService(told, repo+"@"+digestA)
 	events := []string{
 		"Normal TaskRunSucceeded TaskRun " + installed.Name + " built " + repo + "@" + digestA + ".",
 		"Normal ServiceCreated Service greeter was created.",
@@ -532,53 +528,3 @@ func TestReconcileInstallationLog(t *testing.T) {
 }
 
 // TestFindFailure tells the causes from what Tekton reports.
-func TestFindFailure(t *testing.T) {
-	step := func(name string, code int32) pipelinev1.StepState {
-		return pipelinev1.StepState{
-			Name: name, Container: "step-" + name,
-			ContainerState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}},
-		}
-	}
-	for name, tc := range map[string]struct {
-		reason string
-		steps  []pipelinev1.StepState
-		want   builds.Failure
-	}{
-		"installing":                       {"StepFailed", []pipelinev1.StepState{step("install", 1), step("push", 1)}, builds.Failure{Cause: builds.StepFailed, Log: "log of step-install"}},
-		"pushing":                          {"StepFailed", []pipelinev1.StepState{step("install", 0), step("push", 1)}, builds.Failure{Cause: builds.StepFailed, Pushing: true, Log: "log of step-push"}},
-		"installing, as earlier Tektons":   {"Failed", []pipelinev1.StepState{step("install", 1)}, builds.Failure{Cause: builds.StepFailed, Log: "log of step-install"}},
-		"a node that shuts down":           {"Failed", nil, builds.Failure{Cause: builds.NotRun}},
-		"a pod that could not be created":  {"PodCreationFailed", nil, builds.Failure{Cause: builds.NotRun}},
-		"a pod that is not admitted":       {"PodAdmissionFailed", nil, builds.Failure{}},
-		"a TaskRun that is not valid":      {"TaskRunValidationFailed", nil, builds.Failure{}},
-		"out of memory while it installs":  {"StepOOM", []pipelinev1.StepState{step("install", 137), step("push", 1)}, builds.Failure{Cause: builds.OutOfMemory, Log: "log of step-install"}},
-		"out of memory while it pushes":    {"StepOOM", []pipelinev1.StepState{step("install", 0), step("push", 137)}, builds.Failure{Cause: builds.OutOfMemory, Pushing: true, Log: "log of step-push"}},
-		"Tekton's container out of memory": {"InitContainerOOM", nil, builds.Failure{Cause: builds.NotRun}},
-		"evicted":                          {"PodEvicted", nil, builds.Failure{Cause: builds.Evicted}},
-		"cancelled":                        {"TaskRunCancelled", nil, builds.Failure{Cause: builds.Cancelled}},
-		"too long":                         {"TaskRunTimeout", []pipelinev1.StepState{step("install", 0)}, builds.Failure{Cause: builds.TimedOut}},
-		"too long without a node":          {"TaskRunTimeout", nil, builds.Failure{Cause: builds.TimedOut, Unscheduled: true}},
-		"no image":                         {"TaskRunImagePullFailed", nil, builds.Failure{Cause: builds.ImagePull}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			tr := taskRun(function(), builds.ReasonFirstBuild, taskRunFailed(tc.reason, "as Tekton says"))
-			tr.Status.Steps = tc.steps
-			r := &Reconciler{logs: namedLogs{}, podLister: corev1listers.NewPodLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}))}
-			got, err := r.findFailure(t.Context(), tr)
-			if err != nil {
-				t.Fatal(err)
-			}
-			tc.want.Message = "as Tekton says"
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("findFailure() (-want, +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-// namedLogs are logs that tell whose they are.
-type namedLogs struct{}
-
-func (namedLogs) Tail(_ context.Context, _, _, container string) (string, error) {
-	return "log of " + container, nil
-}

@@ -39,6 +39,7 @@ import (
 	pkgreconciler "knative.dev/pkg/reconciler"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/children"
 	listers "github.com/kiln-dev/kiln/pkg/client/listers/serverless/v1alpha1"
 )
 
@@ -120,7 +121,7 @@ func TestFairQueue(t *testing.T) {
 		t.Errorf("the order (-want, +got):\n%s", diff)
 	}
 	w.fair.AddObject(function())
-	if got, want := w.work(t, 1), keyOf(function()).String(); got[0] != want {
+	if got, want := w.work(t, 1), children.KeyOf(function()).String(); got[0] != want {
 		t.Errorf("%s was looked at, want %s", got, want)
 	}
 	if got := w.fair.keys.Len() + w.keys.Len(); got > 0 {
@@ -257,7 +258,7 @@ func TestBegunGoesFirst(t *testing.T) {
 		if err := indexer.Add(fn); err != nil {
 			t.Fatal(err)
 		}
-		return keyOf(fn)
+		return children.KeyOf(fn)
 	}
 	queue := newFairQueue(isBegun(listers.NewFunctionLister(indexer)), nil)
 	for _, key := range []types.NamespacedName{

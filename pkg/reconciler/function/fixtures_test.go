@@ -45,10 +45,11 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds"
 	"github.com/kiln-dev/kiln/pkg/builds/queue"
+	"github.com/kiln-dev/kiln/pkg/builds/tekton"
 	functionreconciler "github.com/kiln-dev/kiln/pkg/client/injection/reconciler/serverless/v1alpha1/function"
 	"github.com/kiln-dev/kiln/pkg/images"
-	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
 	ktesting "github.com/kiln-dev/kiln/pkg/reconciler/testing"
+	"github.com/kiln-dev/kiln/pkg/serve/knative"
 	"github.com/kiln-dev/kiln/pkg/sources/follow"
 )
 
@@ -94,7 +95,7 @@ func openedQueue(limits queue.Limits) *queue.Queue {
 func knowingQueue(running ...*pipelinev1.TaskRun) *queue.Queue {
 	q := openedQueue(queue.Limits{})
 	for _, tr := range running {
-		q.See(queuedBuild(tr))
+		q.See(tekton.QueuedBuild(tr))
 	}
 	return q
 }
@@ -241,14 +242,20 @@ func factory() rtesting.Factory {
 		}
 		r := &Reconciler{
 			queue: turns,
-			kiln:  w.Kiln, kube: w.Kube, tekton: w.Tekton, serving: w.Serving,
-			configMapLister: cachedConfigMaps{w.ConfigMapLister}, taskRunLister: cachedTaskRuns{w.TaskRunLister}, serviceLister: cachedServices{w.ServiceLister},
-			podLister: cachedPods{w.PodLister}, mountEventLister: w.EventLister,
-			logs:     fakeLogs(log),
+			kiln:  w.Kiln, kube: w.Kube,
+			configMapLister: cachedConfigMaps{w.ConfigMapLister},
+			builder: &tekton.Builder{
+				Client: w.Tekton, TaskRuns: cachedTaskRuns{w.TaskRunLister},
+				Pods: cachedPods{w.PodLister}, MountEvents: w.EventLister, Logs: fakeLogs(log),
+			},
 			secrets:  fakeSecrets{w.Row.OtherTestData[secretKey]},
 			lookups:  newFakeLookups(registry),
 			taggings: fakeTaggings{registry},
 			follower: fakeFollower{w.Row.OtherTestData[followKey]},
+		}
+		r.server = &knative.Server{
+			Client: w.Serving, Services: cachedServices{w.ServiceLister},
+			Pods: cachedPods{w.PodLister}, MountEvents: w.EventLister, CheckCurrent: r.checkCurrent,
 		}
 		return functionreconciler.NewReconciler(ctx, logging.FromContext(ctx), w.Kiln, w.FunctionLister, edgeRecorder{w.Recorder}, r,
 			controller.Options{ConfigStore: fixedStore{cfg}, SkipStatusUpdates: true})
@@ -353,11 +360,11 @@ func observed(options ...functionOption) functionOption {
 }
 
 func configured(fn *v1alpha1.Function) {
-	fn.Status.MarkConfigurationReady(v1alpha1.ReasonConfigMapCreated, "ConfigMap %s holds what the build needs.", configMap(fn).Name)
+	fn.Status.MarkConfigurationReady(v1alpha1.ReasonConfigMapCreated, "ConfigMap %s holds the build context.", configMap(fn).Name)
 }
 
 func reconfigured(fn *v1alpha1.Function) {
-	fn.Status.MarkConfigurationReady(v1alpha1.ReasonConfigMapUpdated, "ConfigMap %s holds what the build needs.", configMap(fn).Name)
+	fn.Status.MarkConfigurationReady(v1alpha1.ReasonConfigMapUpdated, "ConfigMap %s holds the build context.", configMap(fn).Name)
 }
 
 // buildCreated describes the build of the TaskRun, which has not begun.
@@ -382,7 +389,7 @@ func buildPlanned(reason string, earlier ...*pipelinev1.TaskRun) functionOption 
 		fn.Status.Build = &v1alpha1.BuildStatus{
 			Reason: reason, Generation: want.Generation, ImageTag: want.Tag, Inputs: want.Fingerprint, Rebuild: want.Rebuild,
 		}
-		fn.Status.MarkBuildUnknown(v1alpha1.ReasonTaskRunsDeleted, "The build starts when earlier ones are gone: %s.", namesOf(buildsOf(fn, earlier)))
+		fn.Status.MarkBuildUnknown(v1alpha1.ReasonTaskRunsDeleted, "The build starts when earlier ones are gone: %s.", namesOf(buildsOf(fn, runsOf(earlier...))))
 	}
 }
 
@@ -423,7 +430,7 @@ func retryMessage(tr *pipelinev1.TaskRun, failure v1alpha1.BuildFailure, delay t
 func buildNotCreated(tr *pipelinev1.TaskRun) functionOption {
 	return func(fn *v1alpha1.Function) {
 		fn.Status.MarkBuildUnknown(v1alpha1.ReasonTaskRunNotCreated,
-			"TaskRun %s cannot be created for now, and is tried again: inducing failure for create taskruns", tr.Name)
+			"TaskRun %s cannot be created. Kiln keeps retrying: inducing failure for create taskruns", tr.Name)
 	}
 }
 
@@ -434,24 +441,24 @@ func serviceCreated(fn *v1alpha1.Function) {
 
 func serviceUpdated(fn *v1alpha1.Function) {
 	deployed(fn)
-	propagateService(fn, service(fn, serviceReady))
+	knative.PropagateStatus(fn, service(fn, serviceReady))
 	fn.Status.MarkRunningUnknown(v1alpha1.ReasonServiceUpdated, "Service greeter was updated.")
 }
 
 // deployed remembers what the Service was made to run.
 func deployed(fn *v1alpha1.Function) {
-	fn.Status.TemplateHash = resources.Remember(service(fn))
+	fn.Status.TemplateHash = knative.Remember(service(fn))
 }
 
 func running(fn *v1alpha1.Function) {
 	deployed(fn)
-	propagateService(fn, service(fn, serviceReady))
+	knative.PropagateStatus(fn, service(fn, serviceReady))
 	fn.Status.MarkRunning()
 }
 
 // stillServing says that a Service answers, whatever becomes of the next image.
 func stillServing(fn *v1alpha1.Function) {
-	propagateService(fn, service(fn, serviceReady))
+	knative.PropagateStatus(fn, service(fn, serviceReady))
 }
 
 func marked(mark func(*v1alpha1.FunctionStatus)) functionOption {
@@ -460,7 +467,7 @@ func marked(mark func(*v1alpha1.FunctionStatus)) functionOption {
 
 // The children.
 
-func planOf(fn *v1alpha1.Function) *plan {
+func planOf(fn *v1alpha1.Function) plan {
 	fn = fn.DeepCopy()
 	fn.Status = v1alpha1.FunctionStatus{}
 	want, ok := makePlan(config.ToContext(context.Background(), testConfig()), fn)
@@ -476,7 +483,7 @@ func request(fn *v1alpha1.Function) builds.Request {
 
 func configMap(fn *v1alpha1.Function, options ...func(*corev1.ConfigMap)) *corev1.ConfigMap {
 	want := planOf(fn)
-	cm := resources.MakeConfigMap(fn, want.request.Tag, want.files)
+	cm := MakeConfigMap(fn, want.request.Tag, want.files)
 	for _, option := range options {
 		option(cm)
 	}
@@ -493,7 +500,7 @@ func taskRun(fn *v1alpha1.Function, reason string, options ...taskRunOption) *pi
 // attempt returns the n-th attempt at that build.
 func attempt(fn *v1alpha1.Function, reason string, n int32, options ...taskRunOption) *pipelinev1.TaskRun {
 	want := planOf(fn)
-	tr := resources.MakeTaskRun(fn, testConfig(), resources.Build{Request: want.request, Reason: reason, Attempt: n, BaseImage: want.lookup.Base, Files: want.files, InstallFiles: want.installFiles, Runtime: want.runtime})
+	tr := tekton.MakeTaskRun(fn, testConfig(), builds.Spec{Request: want.request, Reason: reason, Attempt: n, BaseImage: want.lookup.Base, Files: want.files, InstallFiles: want.installFiles, Runtime: want.runtime})
 	for _, option := range options {
 		option(tr)
 	}
@@ -517,8 +524,8 @@ func taskRunSucceeded(digest string) taskRunOption {
 	return func(tr *pipelinev1.TaskRun) {
 		succeededCondition(corev1.ConditionTrue, "Succeeded", "All Steps have completed executing")(tr)
 		tr.Status.Results = []pipelinev1.TaskRunResult{
-			{Name: resources.ImageURLResult, Value: *pipelinev1.NewStructuredValues(repo)},
-			{Name: resources.ImageDigestResult, Value: *pipelinev1.NewStructuredValues(digest)},
+			{Name: tekton.ImageURLResult, Value: *pipelinev1.NewStructuredValues(repo)},
+			{Name: tekton.ImageDigestResult, Value: *pipelinev1.NewStructuredValues(digest)},
 		}
 	}
 }
@@ -547,7 +554,7 @@ type serviceOption func(*servingv1.Service)
 // service returns the Service that runs the Function's image as Serving has
 // completed it.
 func service(fn *v1alpha1.Function, options ...serviceOption) *servingv1.Service {
-	svc := resources.MakeService(fn, fn.Status.Image)
+	svc := knative.MakeService(fn, fn.Status.Image)
 	svc.UID, svc.Generation = "uid-4", 1
 	svc.Status.ObservedGeneration = 1
 	svc.Annotations["serving.knative.dev/creator"] = "system:serviceaccount:kiln-system:controller"
@@ -610,3 +617,19 @@ func deletion(resource string, obj metav1.Object) clientgotesting.DeleteActionIm
 	action.Namespace = namespace
 	return action
 }
+
+// runsOf returns the builds of the TaskRuns, as the builder lists them.
+func runsOf(taskRuns ...*pipelinev1.TaskRun) []builds.Run {
+	listed := make([]builds.Run, 0, len(taskRuns))
+	for _, tr := range taskRuns {
+		listed = append(listed, tekton.RunOf(tr))
+	}
+	return listed
+}
+
+// buildStatus returns the status that describes the build of the TaskRun.
+func buildStatus(fn *v1alpha1.Function, tr *pipelinev1.TaskRun) *v1alpha1.BuildStatus {
+	return statusOf(fn, new(tekton.RunOf(tr)))
+}
+
+func stateOf(tr *pipelinev1.TaskRun) builds.State { return tekton.RunOf(tr).State }

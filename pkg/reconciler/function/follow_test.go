@@ -33,7 +33,8 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds"
-	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
+	"github.com/kiln-dev/kiln/pkg/builds/tekton"
+	"github.com/kiln-dev/kiln/pkg/children"
 	"github.com/kiln-dev/kiln/pkg/sources/follow"
 )
 
@@ -55,7 +56,7 @@ func ofBranch(options ...functionOption) *v1alpha1.Function {
 func commitRun(commit, reason string, n int32, options ...taskRunOption) *pipelinev1.TaskRun {
 	want := planOf(ofBranch())
 	want.request.Commit = commit
-	tr := resources.MakeTaskRun(ofBranch(), testConfig(), resources.Build{
+	tr := tekton.MakeTaskRun(ofBranch(), testConfig(), builds.Spec{
 		Request: want.request, Reason: reason, Attempt: n, BaseImage: want.lookup.Base, Files: want.files, InstallFiles: want.installFiles, Runtime: want.runtime,
 	})
 	for _, option := range options {
@@ -68,7 +69,7 @@ func commitRun(commit, reason string, n int32, options ...taskRunOption) *pipeli
 func fetching(commit string) taskRunOption {
 	return func(tr *pipelinev1.TaskRun) {
 		tr.Status.Results = append(tr.Status.Results, pipelinev1.TaskRunResult{
-			Name: resources.SourceResult, Value: *pipelinev1.NewObject(map[string]string{"uri": "git+https://git.example.com/a.git", "digest": "sha1:" + commit}),
+			Name: tekton.SourceResult, Value: *pipelinev1.NewObject(map[string]string{"uri": "git+https://git.example.com/a.git", "digest": "sha1:" + commit}),
 		})
 	}
 }
@@ -83,7 +84,7 @@ func followedTo(commit string) functionOption {
 
 func notFollowed(words string) functionOption {
 	return marked(func(fs *v1alpha1.FunctionStatus) {
-		fs.MarkSourceNotFollowed("Revision main may have moved; what was built of it stays, and it is asked for again: %s", words)
+		fs.MarkSourceNotFollowed("Revision main cannot be polled. The last build stays, and Kiln keeps retrying: %s", words)
 	})
 }
 
@@ -94,7 +95,7 @@ func moved(commit string) functionOption {
 		fn.Status.Build = &v1alpha1.BuildStatus{
 			Reason: builds.ReasonCommitChanged, Generation: 1, ImageTag: want.Tag, Inputs: want.Fingerprint, Commit: commit,
 		}
-		fn.Status.MarkBuildUnknown("", "Revision main has moved: the build is about to start.")
+		fn.Status.MarkBuildUnknown("", "Revision main has moved. The build is about to start.")
 	}
 }
 
@@ -140,7 +141,7 @@ func TestReconcileFollow(t *testing.T) {
 		WantCreates:       []runtime.Object{cm, commitRun("", builds.ReasonFirstBuild, 1)},
 		WantStatusUpdates: statusUpdate(ofBranch(observed(configured, buildCreated(commitRun("", builds.ReasonFirstBuild, 1))))),
 		WantEvents: []string{
-			"Normal ConfigMapCreated ConfigMap " + cm.Name + " holds what the build needs.",
+			"Normal ConfigMapCreated ConfigMap " + cm.Name + " holds the build context.",
 			"Normal TaskRunCreated TaskRun " + commitRun("", builds.ReasonFirstBuild, 1).Name + " is about to run.",
 		},
 	}, {
@@ -247,7 +248,7 @@ func TestReconcileFollow(t *testing.T) {
 		Objects:           []runtime.Object{runs(followedTo(commit1)), cm, first, svc},
 		WantStatusUpdates: statusUpdate(runs(notFollowed("its server answered 410 Gone"))),
 		WantEvents: []string{
-			"Warning SourceUpdateFailed Revision main may have moved; what was built of it stays, and it is asked for again: its server answered 410 Gone",
+			"Warning SourceUpdateFailed Revision main cannot be polled. The last build stays, and Kiln keeps retrying: its server answered 410 Gone",
 		},
 	}, {
 		Name:          "steady state: the server refuses, and that was told",
@@ -261,7 +262,7 @@ func TestReconcileFollow(t *testing.T) {
 		Objects:           []runtime.Object{runs(), cm, first, svc},
 		WantStatusUpdates: statusUpdate(runs(notFollowed("its server says: no https://a:[redacted]@example.com"))),
 		WantEvents: []string{
-			"Warning SourceUpdateFailed Revision main may have moved; what was built of it stays, and it is asked for again: its server says: no https://a:[redacted]@example.com",
+			"Warning SourceUpdateFailed Revision main cannot be polled. The last build stays, and Kiln keeps retrying: its server says: no https://a:[redacted]@example.com",
 		},
 	}, {
 		Name:              "branches are not followed any more: nothing is built",
@@ -322,10 +323,10 @@ func TestFollowed(t *testing.T) {
 			ctx := config.ToContext(context.Background(), testConfig(func(cfg *config.Config) { cfg.Build.FollowInterval = tc.interval }))
 			followed := recordingFollower{map[types.NamespacedName]follow.Branch{}}
 			r := &Reconciler{follower: followed}
-			if moved := r.follow(ctx, tc.fn, planOf(tc.fn), nil); moved {
+			if _, moved := r.poll(ctx, tc.fn, planOf(tc.fn), gather(tc.fn, nil)); moved {
 				t.Error("it has moved")
 			}
-			got, ok := followed.branches[keyOf(tc.fn)]
+			got, ok := followed.branches[children.KeyOf(tc.fn)]
 			if ok != (tc.want != nil) || ok && got != *tc.want {
 				t.Errorf("followed is %+v, %t, want %+v", got, ok, tc.want)
 			}

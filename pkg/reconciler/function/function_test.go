@@ -36,8 +36,9 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds"
-	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
+	"github.com/kiln-dev/kiln/pkg/children"
 	ktesting "github.com/kiln-dev/kiln/pkg/reconciler/testing"
+	"github.com/kiln-dev/kiln/pkg/serve/knative"
 )
 
 // The worlds that most rows begin in, or end in.
@@ -71,7 +72,7 @@ func TestReconcileConfiguration(t *testing.T) {
 		fs.MarkConfigurationFailed(v1alpha1.ReasonInvalidSpec, "source and deps together are too large: spec.source")
 	})))
 	replacing := function(observed(marked(func(fs *v1alpha1.FunctionStatus) {
-		fs.MarkConfigurationUnknown(v1alpha1.ReasonWaitingForDeletion, "ConfigMap was changed; it is being replaced.")
+		fs.MarkConfigurationUnknown(v1alpha1.ReasonWaitingForDeletion, "ConfigMap was changed and is being replaced.")
 	})))
 	foreignConfigMap := configMap(function(), func(cm *corev1.ConfigMap) { cm.OwnerReferences = nil; cm.Labels = nil })
 	predecessors := configMap(function(withUID("uid-0")))
@@ -102,7 +103,7 @@ func TestReconcileConfiguration(t *testing.T) {
 		WantStatusUpdates: statusUpdate(function(observed(
 			configured, buildCreated(firstRun)))),
 		WantEvents: []string{
-			"Normal ConfigMapCreated ConfigMap " + configMap(function()).Name + " holds what the build needs.",
+			"Normal ConfigMapCreated ConfigMap " + configMap(function()).Name + " holds the build context.",
 			"Normal TaskRunCreated TaskRun " + firstRun.Name + " is about to run.",
 		},
 	}, {
@@ -140,7 +141,7 @@ func TestReconcileConfiguration(t *testing.T) {
 		WantCreates:       []runtime.Object{configMap(function()), firstRun},
 		WantStatusUpdates: statusUpdate(function(observed(configured, buildCreated(firstRun)))),
 		WantEvents: []string{
-			"Normal ConfigMapCreated ConfigMap " + configMap(function()).Name + " holds what the build needs.",
+			"Normal ConfigMapCreated ConfigMap " + configMap(function()).Name + " holds the build context.",
 			"Normal TaskRunCreated TaskRun " + firstRun.Name + " is about to run.",
 		},
 	}, {
@@ -151,7 +152,7 @@ func TestReconcileConfiguration(t *testing.T) {
 		WantCreates:       []runtime.Object{configMap(function()), firstRun},
 		WantStatusUpdates: statusUpdate(function(observed(configured, buildCreated(firstRun)))),
 		WantEvents: []string{
-			"Normal ConfigMapCreated ConfigMap " + configMap(function()).Name + " holds what the build needs.",
+			"Normal ConfigMapCreated ConfigMap " + configMap(function()).Name + " holds the build context.",
 			"Normal TaskRunCreated TaskRun " + firstRun.Name + " is about to run.",
 		},
 	}, {
@@ -160,18 +161,18 @@ func TestReconcileConfiguration(t *testing.T) {
 		Objects:       []runtime.Object{function()},
 		OtherTestData: map[string]any{configKey: testConfig(func(cfg *config.Config) { cfg.Registry = &config.Registry{} })},
 		WantStatusUpdates: statusUpdate(function(observed(marked(func(fs *v1alpha1.FunctionStatus) {
-			fs.MarkConfigurationFailed(v1alpha1.ReasonRegistryNotConfigured, "There is nowhere to push the image to: set push in config-registry.")
+			fs.MarkConfigurationFailed(v1alpha1.ReasonRegistryNotConfigured, "No registry is configured. Set push in the ConfigMap config-registry.")
 		})))),
-		WantEvents: []string{"Warning RegistryNotConfigured There is nowhere to push the image to: set push in config-registry."},
+		WantEvents: []string{"Warning RegistryNotConfigured No registry is configured. Set push in the ConfigMap config-registry."},
 	}, {
 		Name:          "the language of the runtime is unknown",
 		Key:           key,
 		Objects:       []runtime.Object{function()},
 		OtherTestData: map[string]any{configKey: testConfig(func(cfg *config.Config) { cfg.Runtimes["nodejs24"] = config.Runtime{Language: "cobol"} })},
 		WantStatusUpdates: statusUpdate(function(observed(marked(func(fs *v1alpha1.FunctionStatus) {
-			fs.MarkConfigurationFailed(v1alpha1.ReasonRuntimeUnknown, `Runtime "nodejs24" in config-runtimes is of language "cobol", which Kiln does not know; it knows: nodejs, python, custom, dockerfile.`)
+			fs.MarkConfigurationFailed(v1alpha1.ReasonRuntimeUnknown, `Runtime "nodejs24" in config-runtimes has the language "cobol", which Kiln does not support. Kiln supports: nodejs, python, custom, dockerfile.`)
 		})))),
-		WantEvents: []string{`Warning RuntimeUnknown Runtime "nodejs24" in config-runtimes is of language "cobol", which Kiln does not know; it knows: nodejs, python, custom, dockerfile.`},
+		WantEvents: []string{`Warning RuntimeUnknown Runtime "nodejs24" in config-runtimes has the language "cobol", which Kiln does not support. Kiln supports: nodejs, python, custom, dockerfile.`},
 	}, {
 		Name:    "a new generation keeps nothing of an earlier one",
 		Key:     key,
@@ -192,7 +193,7 @@ func TestReconcileConfiguration(t *testing.T) {
 		OtherTestData:     map[string]any{configKey: testConfig(func(cfg *config.Config) { cfg.Functions.MaxSourceBytes = 1 })},
 		WantStatusUpdates: statusUpdate(running1),
 		WantEvents: []string{
-			"Normal ConfigMapCreated ConfigMap " + configMap(running1).Name + " holds what the build needs.",
+			"Normal ConfigMapCreated ConfigMap " + configMap(running1).Name + " holds the build context.",
 			"Normal TaskRunSucceeded TaskRun " + tr1.Name + " built " + running1.Status.Image + ".",
 			"Normal ServiceReady Revision greeter-00001 serves.",
 		},
@@ -204,10 +205,10 @@ func TestReconcileConfiguration(t *testing.T) {
 		WantErr:       true,
 		WantCreates:   []runtime.Object{configMap(function())},
 		WantStatusUpdates: statusUpdate(function(observed(marked(func(fs *v1alpha1.FunctionStatus) {
-			fs.MarkConfigurationFailed(v1alpha1.ReasonNotOwned, notOwned, "ConfigMap", foreignConfigMap.Name)
+			fs.MarkConfigurationFailed(v1alpha1.ReasonNotOwned, children.NotOwnedFormat, "ConfigMap", foreignConfigMap.Name)
 		})))),
 		WantEvents: []string{
-			"Warning NotOwned ConfigMap " + foreignConfigMap.Name + " exists and is not the Function's. Delete it or give the Function another name.",
+			"Warning NotOwned ConfigMap " + foreignConfigMap.Name + " exists and does not belong to this Function. Delete it, or give the Function another name.",
 		},
 	}, {
 		Name:    "ConfigMap of a deleted Function of the same name is waited for",
@@ -253,9 +254,9 @@ func TestReconcileConfiguration(t *testing.T) {
 		Objects:     []runtime.Object{function(), changed},
 		WantDeletes: []clientgotesting.DeleteActionImpl{deletion("configmaps", changed)},
 		WantStatusUpdates: statusUpdate(function(observed(marked(func(fs *v1alpha1.FunctionStatus) {
-			fs.MarkConfigurationUnknown(v1alpha1.ReasonWaitingForDeletion, "ConfigMap %s was changed; it is being replaced.", changed.Name)
+			fs.MarkConfigurationUnknown(v1alpha1.ReasonWaitingForDeletion, "ConfigMap %s was changed and is being replaced.", changed.Name)
 		})))),
-		WantEvents: []string{"Normal WaitingForDeletion ConfigMap " + changed.Name + " was changed; it is being replaced."},
+		WantEvents: []string{"Normal WaitingForDeletion ConfigMap " + changed.Name + " was changed and is being replaced."},
 	}, {
 		Name:              "ConfigMap cannot be created for now: nothing is claimed, and it is tried again",
 		Key:               key,
@@ -294,7 +295,7 @@ func TestReconcileConfiguration(t *testing.T) {
 		Name:              "the namespace is being deleted: nothing is said, and it is not tried again",
 		Key:               key,
 		Objects:           []runtime.Object{function()},
-		WithReactors:      []clientgotesting.ReactionFunc{fail("create", "configmaps", namespaceLeaving())},
+		WithReactors:      []clientgotesting.ReactionFunc{fail("create", "configmaps", namespaceTerminating())},
 		WantErr:           true,
 		WantCreates:       []runtime.Object{configMap(function())},
 		WantStatusUpdates: statusUpdate(function(observed())),
@@ -355,11 +356,11 @@ func TestReconcileBuild(t *testing.T) {
 	}
 	noResult := v1alpha1.BuildFailure{
 		Reason:  v1alpha1.ReasonTaskRunFailed,
-		Message: "TaskRun " + firstRun.Name + " succeeded, but does not tell what it has built: there is no result IMAGE_DIGEST",
+		Message: "TaskRun " + firstRun.Name + " succeeded but does not report its image: the result IMAGE_DIGEST is missing",
 	}
 	badResult := v1alpha1.BuildFailure{
 		Reason:  v1alpha1.ReasonTaskRunFailed,
-		Message: "TaskRun " + firstRun.Name + ` succeeded, but does not tell what it has built: the result IMAGE_DIGEST is no digest: cannot parse hash: "latest"`,
+		Message: "TaskRun " + firstRun.Name + ` succeeded but does not report its image: the result IMAGE_DIGEST is not a digest: cannot parse hash: "latest"`,
 	}
 
 	building := function(observed(configured, buildCreated(firstRun)))
@@ -417,13 +418,13 @@ func TestReconcileBuild(t *testing.T) {
 		Key:     key,
 		Objects: []runtime.Object{function(observed(configured, buildRunning(runningRun))), configMap(building), stuckRun},
 		WantStatusUpdates: statusUpdate(function(observed(configured, buildRunning(runningRun), marked(func(fs *v1alpha1.FunctionStatus) {
-			fs.MarkBuildUnknown(v1alpha1.ReasonTaskRunRunning, "TaskRun %s: ExceededNodeResources: TaskRun Pod exceeded available resources", firstRun.Name)
+			fs.MarkBuildUnknown(v1alpha1.ReasonTaskRunRunning, "TaskRun %s has not ended: ExceededNodeResources: TaskRun Pod exceeded available resources", firstRun.Name)
 		})))),
 	}, {
 		Name:        "TaskRun succeeded: its image is deployed by digest",
 		Key:         key,
 		Objects:     []runtime.Object{building, configMap(building), tr1},
-		WantCreates: []runtime.Object{resources.MakeService(running1, repo+"@"+digestA)},
+		WantCreates: []runtime.Object{knative.MakeService(running1, repo+"@"+digestA)},
 		WantStatusUpdates: statusUpdate(function(observed(
 			configured, built(tr1, digestA), serviceCreated))),
 		WantEvents: []string{
@@ -487,7 +488,7 @@ func TestReconcileBuild(t *testing.T) {
 		},
 		WantStatusUpdates: statusUpdate(planned),
 		WantEvents: []string{
-			"Normal ConfigMapUpdated ConfigMap " + configMap(sourceEdited).Name + " holds what the build needs.",
+			"Normal ConfigMapUpdated ConfigMap " + configMap(sourceEdited).Name + " holds the build context.",
 			"Normal TaskRunsDeleted The build starts when earlier ones are gone: " + tr1.Name + ".",
 		},
 	}, {
@@ -511,7 +512,7 @@ func TestReconcileBuild(t *testing.T) {
 		WantDeletes:       []clientgotesting.DeleteActionImpl{deletion("taskruns", secondRun)},
 		WantStatusUpdates: statusUpdate(editedBack(observed(reconfigured, reused, running))),
 		WantEvents: []string{
-			"Normal ConfigMapUpdated ConfigMap " + configMap(running1).Name + " holds what the build needs.",
+			"Normal ConfigMapUpdated ConfigMap " + configMap(running1).Name + " holds the build context.",
 			"Normal ImageReused " + repo + "@" + digestA + " was built before.",
 			"Normal ServiceReady Revision greeter-00001 serves.",
 		},
@@ -555,7 +556,7 @@ func TestReconcileBuild(t *testing.T) {
 		},
 		WantStatusUpdates: statusUpdate(rebased(newBase)),
 		WantEvents: []string{
-			"Normal ConfigMapUpdated ConfigMap " + configMapIn(newBase, running1).Name + " holds what the build needs.",
+			"Normal ConfigMapUpdated ConfigMap " + configMapIn(newBase, running1).Name + " holds the build context.",
 			"Normal TaskRunsDeleted The build starts when earlier ones are gone: " + tr1.Name + ".",
 		},
 	}, {
@@ -623,7 +624,7 @@ func TestReconcileBuild(t *testing.T) {
 		Objects:           []runtime.Object{function(), configMap(function()), runningRun},
 		WantStatusUpdates: statusUpdate(function(observed(configured, buildRunning(runningRun)))),
 		WantEvents: []string{
-			"Normal ConfigMapCreated ConfigMap " + configMap(function()).Name + " holds what the build needs.",
+			"Normal ConfigMapCreated ConfigMap " + configMap(function()).Name + " holds the build context.",
 			"Normal TaskRunRunning TaskRun " + firstRun.Name + " runs.",
 		},
 	}, {
@@ -633,7 +634,7 @@ func TestReconcileBuild(t *testing.T) {
 		OtherTestData:     map[string]any{ktesting.Unlisted: []runtime.Object{runningRun}, queueKey: knowingQueue(runningRun)},
 		WantStatusUpdates: statusUpdate(function(observed(configured, buildRunning(runningRun)))),
 		WantEvents: []string{
-			"Normal ConfigMapCreated ConfigMap " + configMap(function()).Name + " holds what the build needs.",
+			"Normal ConfigMapCreated ConfigMap " + configMap(function()).Name + " holds the build context.",
 			"Normal TaskRunRunning TaskRun " + firstRun.Name + " runs.",
 		},
 	}, {
@@ -658,7 +659,7 @@ func TestReconcileBuild(t *testing.T) {
 		WantCreates:       []runtime.Object{firstRun},
 		WantStatusUpdates: statusUpdate(function(observed(configured, buildCreated(firstRun)))),
 		WantEvents: []string{
-			"Normal ConfigMapCreated ConfigMap " + configMap(function()).Name + " holds what the build needs.",
+			"Normal ConfigMapCreated ConfigMap " + configMap(function()).Name + " holds the build context.",
 			"Normal TaskRunCreated TaskRun " + firstRun.Name + " is about to run.",
 		},
 	}, {
@@ -691,10 +692,10 @@ func TestReconcileBuild(t *testing.T) {
 		WantErr:      true,
 		WantCreates:  []runtime.Object{firstRun},
 		WantStatusUpdates: statusUpdate(function(observed(configured, marked(func(fs *v1alpha1.FunctionStatus) {
-			fs.MarkBuildFailed(v1alpha1.ReasonNotOwned, notOwned, "TaskRun", firstRun.Name)
+			fs.MarkBuildFailed(v1alpha1.ReasonNotOwned, children.NotOwnedFormat, "TaskRun", firstRun.Name)
 		})))),
 		WantEvents: []string{
-			"Warning NotOwned TaskRun " + firstRun.Name + " exists and is not the Function's. Delete it or give the Function another name.",
+			"Warning NotOwned TaskRun " + firstRun.Name + " exists and does not belong to this Function. Delete it, or give the Function another name.",
 		},
 	}, {
 		Name:         "TaskRun is refused",
@@ -718,7 +719,7 @@ func TestReconcileBuild(t *testing.T) {
 		WantCreates:       []runtime.Object{firstRun},
 		WantStatusUpdates: statusUpdate(function(observed(configured, buildNotCreated(firstRun)))),
 		WantEvents: []string{
-			"Warning TaskRunNotCreated TaskRun " + firstRun.Name + " cannot be created for now, and is tried again: inducing failure for create taskruns",
+			"Warning TaskRunNotCreated TaskRun " + firstRun.Name + " cannot be created. Kiln keeps retrying: inducing failure for create taskruns",
 		},
 	}, {
 		Name:         "TaskRun still cannot be created: nothing to write",
@@ -781,7 +782,7 @@ func TestReconcileService(t *testing.T) {
 	public := func(svc *servingv1.Service, options ...functionOption) *v1alpha1.Function {
 		fn := running1.DeepCopy()
 		fn.Spec.Visibility = v1alpha1.VisibilityPublic
-		propagateService(fn, svc)
+		knative.PropagateStatus(fn, svc)
 		for _, option := range options {
 			option(fn)
 		}
@@ -806,11 +807,11 @@ func TestReconcileService(t *testing.T) {
 	quota := apierrs.NewForbidden(servingv1.Resource("services"), name, nil)
 	rejected := apierrs.NewBadRequest("denied")
 	featuresOff := apierrs.NewBadRequest("must not set the field(s): spec.template.spec.nodeSelector, spec.template.spec.tolerations")
-	featuresAdvice := ". Enable kubernetes.podspec-nodeselector and kubernetes.podspec-tolerations in the ConfigMap config-features of Serving; Kiln tries again and again."
+	featuresAdvice := ". Enable kubernetes.podspec-nodeselector and kubernetes.podspec-tolerations in Serving's ConfigMap config-features. Kiln keeps retrying."
 	withUpdated := func(fn *v1alpha1.Function) { serviceUpdated(fn) }
 	svcStatus := func(svc *servingv1.Service, mark func(*v1alpha1.FunctionStatus)) *v1alpha1.Function {
 		fn := running1.DeepCopy()
-		propagateService(fn, svc)
+		knative.PropagateStatus(fn, svc)
 		mark(&fn.Status)
 		fn.Status.UpdatePhase()
 		return fn
@@ -839,17 +840,17 @@ func TestReconcileService(t *testing.T) {
 		Key:     key,
 		Objects: []runtime.Object{running1, configMap(running1), tr1, stale},
 		WantStatusUpdates: statusUpdate(svcStatus(stale, func(fs *v1alpha1.FunctionStatus) {
-			fs.MarkRunningUnknown(v1alpha1.ReasonServiceWaiting, "Serving has not seen the last change of service greeter yet.")
+			fs.MarkRunningUnknown(v1alpha1.ReasonServiceWaiting, "Serving has not observed the last change of Service greeter yet.")
 		})),
-		WantEvents: []string{"Normal ServiceWaiting Serving has not seen the last change of service greeter yet."},
+		WantEvents: []string{"Normal ServiceWaiting Serving has not observed the last change of Service greeter yet."},
 	}, {
 		Name:    "the Service's configuration has not seen the last change: the newest revision, and its crash, are of an earlier one",
 		Key:     key,
 		Objects: []runtime.Object{running1, configMap(running1), tr1, lateConfiguration, pod(running1, "greeter-00001", crashed2)},
 		WantStatusUpdates: statusUpdate(svcStatus(lateConfiguration, func(fs *v1alpha1.FunctionStatus) {
-			fs.MarkRunningUnknown(v1alpha1.ReasonServiceWaiting, "Serving has not seen the last change of service greeter yet.")
+			fs.MarkRunningUnknown(v1alpha1.ReasonServiceWaiting, "Serving has not observed the last change of Service greeter yet.")
 		})),
-		WantEvents: []string{"Normal ServiceWaiting Serving has not seen the last change of service greeter yet."},
+		WantEvents: []string{"Normal ServiceWaiting Serving has not observed the last change of Service greeter yet."},
 	}, {
 		Name:    "Serving has not seen the change of ours: that is no news",
 		Key:     key,
@@ -945,17 +946,17 @@ func TestReconcileService(t *testing.T) {
 		Key:     key,
 		Objects: []runtime.Object{running1, configMap(running1), tr1, published},
 		WantStatusUpdates: statusUpdate(svcStatus(published, func(fs *v1alpha1.FunctionStatus) {
-			fs.MarkRunningUnknown(v1alpha1.ReasonServiceWaiting, "Serving has not seen the last change of service greeter yet.")
+			fs.MarkRunningUnknown(v1alpha1.ReasonServiceWaiting, "Serving has not observed the last change of Service greeter yet.")
 		})),
-		WantEvents: []string{"Normal ServiceWaiting Serving has not seen the last change of service greeter yet."},
+		WantEvents: []string{"Normal ServiceWaiting Serving has not observed the last change of Service greeter yet."},
 	}, {
 		Name:    "the Service is to be public, and Serving has not seen that, or has no domain for it",
 		Key:     key,
 		Objects: []runtime.Object{public(svc1), configMap(running1), tr1, unpublished},
 		WantStatusUpdates: statusUpdate(public(svc1, marked(func(fs *v1alpha1.FunctionStatus) {
-			fs.MarkRunningUnknown(v1alpha1.ReasonServiceWaiting, "Serving gives service greeter no public URL yet. If that lasts, its ConfigMap config-domain has no domain for it.")
+			fs.MarkRunningUnknown(v1alpha1.ReasonServiceWaiting, "Service greeter has no public URL yet. If it gets none, add a domain to Serving's ConfigMap config-domain.")
 		}))),
-		WantEvents: []string{"Normal ServiceWaiting Serving gives service greeter no public URL yet. If that lasts, its ConfigMap config-domain has no domain for it."},
+		WantEvents: []string{"Normal ServiceWaiting Service greeter has no public URL yet. If it gets none, add a domain to Serving's ConfigMap config-domain."},
 	}, {
 		Name:              "the Service is public",
 		Key:               key,
@@ -975,12 +976,12 @@ func TestReconcileService(t *testing.T) {
 		Objects:       []runtime.Object{function(observed(configured, built(tr1, digestA))), configMap(running1), tr1},
 		OtherTestData: map[string]any{ktesting.Unlisted: []runtime.Object{foreignService}},
 		WantErr:       true,
-		WantCreates:   []runtime.Object{resources.MakeService(running1, running1.Status.Image)},
+		WantCreates:   []runtime.Object{knative.MakeService(running1, running1.Status.Image)},
 		WantStatusUpdates: statusUpdate(function(observed(configured, built(tr1, digestA), marked(func(fs *v1alpha1.FunctionStatus) {
-			fs.MarkRunningFailed(v1alpha1.ReasonNotOwned, notOwned, "Service", "greeter")
+			fs.MarkRunningFailed(v1alpha1.ReasonNotOwned, children.NotOwnedFormat, "Service", "greeter")
 		})))),
 		WantEvents: []string{
-			"Warning NotOwned Service greeter exists and is not the Function's. Delete it or give the Function another name.",
+			"Warning NotOwned Service greeter exists and does not belong to this Function. Delete it, or give the Function another name.",
 		},
 	}, {
 		Name:    "the Service of a deleted Function of the same name is waited for",
@@ -996,7 +997,7 @@ func TestReconcileService(t *testing.T) {
 		Objects:       []runtime.Object{created, configMap(running1), tr1},
 		OtherTestData: map[string]any{ktesting.Unlisted: []runtime.Object{predecessorsService()}},
 		WantErr:       true,
-		WantCreates:   []runtime.Object{resources.MakeService(running1, running1.Status.Image)},
+		WantCreates:   []runtime.Object{knative.MakeService(running1, running1.Status.Image)},
 		WantStatusUpdates: statusUpdate(function(observed(configured, built(tr1, digestA), deployed, marked(func(fs *v1alpha1.FunctionStatus) {
 			fs.MarkRunningUnknown(v1alpha1.ReasonWaitingForDeletion, "Service greeter is being deleted.")
 		})))),
@@ -1007,14 +1008,14 @@ func TestReconcileService(t *testing.T) {
 		Name:              "Service deleted by hand: created again",
 		Key:               key,
 		Objects:           []runtime.Object{running1, configMap(running1), tr1},
-		WantCreates:       []runtime.Object{resources.MakeService(running1, running1.Status.Image)},
+		WantCreates:       []runtime.Object{knative.MakeService(running1, running1.Status.Image)},
 		WantStatusUpdates: statusUpdate(function(observed(configured, built(tr1, digestA), serviceCreated))),
 		WantEvents:        []string{"Normal ServiceCreated Service greeter was created."},
 	}, {
 		Name:        "Service deleted by hand while the next image is built: comes back with the last one",
 		Key:         key,
 		Objects:     []runtime.Object{nextBuilding(), configMap(nextBuilding()), nextRun()},
-		WantCreates: []runtime.Object{resources.MakeService(nextBuilding(), running1.Status.Image)},
+		WantCreates: []runtime.Object{knative.MakeService(nextBuilding(), running1.Status.Image)},
 	}, {
 		Name:         "a change of the Service that something undoes is not waited for, and not tried again",
 		Key:          key,
@@ -1022,7 +1023,7 @@ func TestReconcileService(t *testing.T) {
 		WithReactors: []clientgotesting.ReactionFunc{answer("update", "services", drifted)},
 		WantUpdates:  update(merged(running1, drifted)),
 		WantStatusUpdates: statusUpdate(svcStatus(svc1, func(fs *v1alpha1.FunctionStatus) {
-			fs.TemplateHash = resources.Remember(drifted)
+			fs.TemplateHash = knative.Remember(drifted)
 		})),
 	}, {
 		Name:              "Kiln has died after it wrote the Service: what is stored is learnt again, and nothing changes",
@@ -1050,7 +1051,7 @@ func TestReconcileService(t *testing.T) {
 		Key:               key,
 		Objects:           []runtime.Object{running1, configMap(running1), tr1},
 		OtherTestData:     map[string]any{ktesting.Unlisted: []runtime.Object{noLabel}},
-		WantCreates:       []runtime.Object{resources.MakeService(running1, running1.Status.Image)},
+		WantCreates:       []runtime.Object{knative.MakeService(running1, running1.Status.Image)},
 		WantUpdates:       update(merged(running1, noLabel)),
 		WantStatusUpdates: statusUpdate(function(observed(configured, built(tr1, digestA), withUpdated))),
 		WantEvents:        []string{"Normal ServiceUpdated Service greeter was updated."},
@@ -1060,14 +1061,14 @@ func TestReconcileService(t *testing.T) {
 		Objects:      []runtime.Object{function(observed(configured, built(tr1, digestA))), configMap(running1), tr1},
 		WithReactors: []clientgotesting.ReactionFunc{rtesting.InduceFailure("create", "services")},
 		WantErr:      true,
-		WantCreates:  []runtime.Object{resources.MakeService(running1, running1.Status.Image)},
+		WantCreates:  []runtime.Object{knative.MakeService(running1, running1.Status.Image)},
 	}, {
 		Name:         "Service is refused",
 		Key:          key,
 		Objects:      []runtime.Object{function(observed(configured, built(tr1, digestA))), configMap(running1), tr1},
 		WithReactors: []clientgotesting.ReactionFunc{fail("create", "services", rejected)},
 		WantErr:      true,
-		WantCreates:  []runtime.Object{resources.MakeService(running1, running1.Status.Image)},
+		WantCreates:  []runtime.Object{knative.MakeService(running1, running1.Status.Image)},
 		WantStatusUpdates: statusUpdate(function(observed(configured, built(tr1, digestA), marked(func(fs *v1alpha1.FunctionStatus) {
 			fs.MarkRunningFailed(v1alpha1.ReasonServiceFailed, "Service greeter cannot be created: denied")
 		})))),
@@ -1080,7 +1081,7 @@ func TestReconcileService(t *testing.T) {
 		Objects:      []runtime.Object{function(observed(configured, built(tr1, digestA))), configMap(running1), tr1},
 		WithReactors: []clientgotesting.ReactionFunc{fail("create", "services", featuresOff)},
 		WantErr:      true,
-		WantCreates:  []runtime.Object{resources.MakeService(running1, running1.Status.Image)},
+		WantCreates:  []runtime.Object{knative.MakeService(running1, running1.Status.Image)},
 		WantStatusUpdates: statusUpdate(function(observed(configured, built(tr1, digestA), marked(func(fs *v1alpha1.FunctionStatus) {
 			fs.MarkRunningFailed(v1alpha1.ReasonServiceFailed, "Service greeter cannot be created: %s%s", featuresOff, featuresAdvice)
 		})))),
@@ -1091,9 +1092,9 @@ func TestReconcileService(t *testing.T) {
 		Name:         "the namespace is being deleted: the Service is not tried again",
 		Key:          key,
 		Objects:      []runtime.Object{function(observed(configured, built(tr1, digestA))), configMap(running1), tr1},
-		WithReactors: []clientgotesting.ReactionFunc{fail("create", "services", namespaceLeaving())},
+		WithReactors: []clientgotesting.ReactionFunc{fail("create", "services", namespaceTerminating())},
 		WantErr:      true,
-		WantCreates:  []runtime.Object{resources.MakeService(running1, running1.Status.Image)},
+		WantCreates:  []runtime.Object{knative.MakeService(running1, running1.Status.Image)},
 	}, {
 		Name:          "Serving refuses the revision: the last one heals, and is reached as the Function says",
 		Key:           key,
@@ -1177,7 +1178,7 @@ func TestReconcileKeepsServing(t *testing.T) {
 	publicAndPinned.Spec.Traffic = pinned.Spec.Traffic
 	noLabel := service(running1, serviceReady, func(svc *servingv1.Service) { svc.Labels = nil })
 	foreignService := service(running1, serviceReady, func(svc *servingv1.Service) { svc.Labels, svc.OwnerReferences = nil, nil })
-	last := resources.MakeService(building, running1.Status.Image)
+	last := knative.MakeService(building, running1.Status.Image)
 	drifted := service(running1, serviceReady, func(svc *servingv1.Service) {
 		svc.Spec.Template.Spec.Containers[0].Image = "evil"
 	})
@@ -1185,12 +1186,12 @@ func TestReconcileKeepsServing(t *testing.T) {
 		svc.Spec.Template.Spec.TimeoutSeconds = new(int64(301))
 	})
 	remembered := nextBuilding()
-	remembered.Status.TemplateHash = resources.Remember(defaulted)
+	remembered.Status.TemplateHash = knative.Remember(defaulted)
 	unremembered := service(edited(withEnv("A", "1")), serviceReady)
 	envNext := edited(withSource(sourceB), withEnv("A", "1"))
 	envNext = edited(withSource(sourceB), withEnv("A", "1"), observed(reconfigured, buildRunning(taskRun(envNext, builds.ReasonSourceChanged, taskRunRunning)), stillServing))
-	redeployed := resources.MakeService(envNext, running1.Status.Image)
-	redeployed.Spec.Template, redeployed.Annotations = svc1.Spec.Template, resources.MakeService(running1, running1.Status.Image).Annotations
+	redeployed := knative.MakeService(envNext, running1.Status.Image)
+	redeployed.Spec.Template, redeployed.Annotations = svc1.Spec.Template, knative.MakeService(running1, running1.Status.Image).Annotations
 	unknown := edited(withRuntime("cobol"), observed(marked(func(fs *v1alpha1.FunctionStatus) {
 		fs.MarkConfigurationFailed(v1alpha1.ReasonRuntimeUnknown, `Runtime "cobol" is not in config-runtimes, which has: nodejs22, nodejs24.`)
 	})))
@@ -1206,7 +1207,7 @@ func TestReconcileKeepsServing(t *testing.T) {
 		fs.MarkConfigurationFailed(v1alpha1.ReasonInvalidSpec, "must not be blank: spec.source")
 	})))
 	noRegistry := edited(observed(marked(func(fs *v1alpha1.FunctionStatus) {
-		fs.MarkConfigurationFailed(v1alpha1.ReasonRegistryNotConfigured, "There is nowhere to push the image to: set push in config-registry.")
+		fs.MarkConfigurationFailed(v1alpha1.ReasonRegistryNotConfigured, "No registry is configured. Set push in the ConfigMap config-registry.")
 	})))
 	rejected := apierrs.NewBadRequest("denied")
 
@@ -1217,7 +1218,7 @@ func TestReconcileKeepsServing(t *testing.T) {
 	}), stillServing))
 	notOurs := configMap(wanted, func(cm *corev1.ConfigMap) { cm.OwnerReferences, cm.Labels = nil, nil })
 	inTheWay := edited(withSource(sourceB), observed(marked(func(fs *v1alpha1.FunctionStatus) {
-		fs.MarkConfigurationFailed(v1alpha1.ReasonNotOwned, notOwned, "ConfigMap", notOurs.Name)
+		fs.MarkConfigurationFailed(v1alpha1.ReasonNotOwned, children.NotOwnedFormat, "ConfigMap", notOurs.Name)
 	}), stillServing))
 	wantedRun := taskRun(wanted, builds.ReasonSourceChanged)
 	noTaskRun := edited(withSource(sourceB), observed(reconfigured, marked(func(fs *v1alpha1.FunctionStatus) {
@@ -1298,7 +1299,7 @@ func TestReconcileKeepsServing(t *testing.T) {
 		Name:        "Service deleted by hand while the runtime is unknown",
 		Key:         key,
 		Objects:     []runtime.Object{unknown, configMap(running1), tr1},
-		WantCreates: []runtime.Object{resources.MakeService(unknown, running1.Status.Image)},
+		WantCreates: []runtime.Object{knative.MakeService(unknown, running1.Status.Image)},
 		WantStatusUpdates: statusUpdate(edited(func(fn *v1alpha1.Function) {
 			*fn = *unknown.DeepCopy()
 			deployed(fn)
@@ -1327,7 +1328,7 @@ func TestReconcileKeepsServing(t *testing.T) {
 		Key:           key,
 		Objects:       []runtime.Object{noRegistry, configMap(running1), tr1},
 		OtherTestData: map[string]any{configKey: testConfig(func(cfg *config.Config) { cfg.Registry = &config.Registry{} })},
-		WantCreates:   []runtime.Object{resources.MakeService(running1, running1.Status.Image)},
+		WantCreates:   []runtime.Object{knative.MakeService(running1, running1.Status.Image)},
 	}, {
 		Name:         "Service deleted by hand while a quota forbids the ConfigMap",
 		Key:          key,
@@ -1427,12 +1428,12 @@ func TestReconcileTraffic(t *testing.T) {
 		}
 	})
 	splitting := rolledBack(running1.DeepCopy())
-	propagateService(splitting, split)
+	knative.PropagateStatus(splitting, split)
 	splitting.Status.MarkRunning()
-	missing := "spec.traffic names what is no revision of the function: greeter-00009; it has greeter-00001. " +
-		"Name one of these, or say latestRevision: true. Requests go where they went before."
-	none := "spec.traffic names what is no revision of the function: greeter-00009; it has none yet, and gets none before that is corrected. " +
-		"Remove spec.traffic, or have it say latestRevision: true."
+	missing := "spec.traffic names revisions that the Function does not have: greeter-00009; it has greeter-00001. " +
+		"Name one of these, or set latestRevision: true. The previous traffic stays in effect."
+	none := "spec.traffic names revisions that the Function does not have: greeter-00009; it has none yet, and gets none until spec.traffic is corrected. " +
+		"Remove spec.traffic, or set latestRevision: true."
 	isMissing := func(message string) functionOption {
 		return marked(func(fs *v1alpha1.FunctionStatus) {
 			fs.MarkRunningFailed(v1alpha1.ReasonRevisionMissing, "%s", message)
@@ -1503,12 +1504,12 @@ func TestReconcileTraffic(t *testing.T) {
 		Objects: []runtime.Object{splitting, configMap(running1), tr1, gone},
 		WantStatusUpdates: statusUpdate(func() *v1alpha1.Function {
 			fn := splitting.DeepCopy()
-			propagateService(fn, gone)
-			fn.Status.MarkRunningFailed(v1alpha1.ReasonRevisionMissing, `Revision "greeter-00001" referenced in traffic not found. Requests go where they went before.`)
+			knative.PropagateStatus(fn, gone)
+			fn.Status.MarkRunningFailed(v1alpha1.ReasonRevisionMissing, `Revision "greeter-00001" referenced in traffic not found. The previous traffic stays in effect.`)
 			fn.Status.UpdatePhase()
 			return fn
 		}()),
-		WantEvents: []string{`Warning RevisionMissing Revision "greeter-00001" referenced in traffic not found. Requests go where they went before.`},
+		WantEvents: []string{`Warning RevisionMissing Revision "greeter-00001" referenced in traffic not found. The previous traffic stays in effect.`},
 	}, {
 		Name:          "traffic goes back to an earlier revision after the build has failed",
 		Key:           key,
@@ -1563,7 +1564,7 @@ func TestReconcileReplicas(t *testing.T) {
 	short := func(svc *servingv1.Service, message string) *v1alpha1.Function {
 		return two(observed(configured, built(tr1, digestA), running, marked(func(fs *v1alpha1.FunctionStatus) {
 			fs.MarkRunningUnknown(v1alpha1.ReasonMinimumReplicasUnavailable, "%s", message)
-		}), func(fn *v1alpha1.Function) { propagateService(fn, svc) }))
+		}), func(fn *v1alpha1.Function) { knative.PropagateStatus(fn, svc) }))
 	}
 
 	rtesting.TableTest{{
@@ -1600,7 +1601,7 @@ func TestReconcileReplicas(t *testing.T) {
 		Objects: []runtime.Object{running1, configMap(running1), tr1, service(running1, serviceStatus(corev1.ConditionUnknown, "", "", "greeter-00001", "")), homelessPod},
 		WantStatusUpdates: statusUpdate(function(observed(configured, built(tr1, digestA), running, marked(func(fs *v1alpha1.FunctionStatus) {
 			fs.MarkRunningUnknown(v1alpha1.ReasonMinimumReplicasUnavailable, "Revision greeter-00001 has 0 of 1 replicas: 0/1 nodes are available: 1 Insufficient cpu.")
-		}), func(fn *v1alpha1.Function) { propagateService(fn, waiting) }))),
+		}), func(fn *v1alpha1.Function) { knative.PropagateStatus(fn, waiting) }))),
 		WantEvents: []string{"Normal MinimumReplicasUnavailable Revision greeter-00001 has 0 of 1 replicas: 0/1 nodes are available: 1 Insufficient cpu."},
 	}, {
 		Name:              "pods crash that are wanted",
@@ -1613,7 +1614,7 @@ func TestReconcileReplicas(t *testing.T) {
 		Key:     key,
 		Objects: []runtime.Object{short(unrouted, ""), configMap(fn), tr1, unrouted},
 		WantStatusUpdates: statusUpdate(two(observed(configured, built(tr1, digestA), running, func(fn *v1alpha1.Function) {
-			propagateService(fn, unrouted)
+			knative.PropagateStatus(fn, unrouted)
 			fn.Status.MarkRunning()
 		}))),
 		WantEvents: []string{"Normal ServiceReady Revision greeter-00000 serves."},
@@ -1654,7 +1655,7 @@ func failOnce(verb, resource string, err error) clientgotesting.ReactionFunc {
 	}
 }
 
-func namespaceLeaving() error {
+func namespaceTerminating() error {
 	err := apierrs.NewForbidden(corev1.Resource("configmaps"), "x", nil)
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 	return err
@@ -1705,7 +1706,7 @@ func unlabelled(tr *pipelinev1.TaskRun) *pipelinev1.TaskRun {
 
 // merged returns what the existing Service becomes for the Function.
 func merged(fn *v1alpha1.Function, existing *servingv1.Service) *servingv1.Service {
-	svc, _ := resources.MergeService(resources.MakeService(fn, fn.Status.Image), existing, fn.Status.TemplateHash)
+	svc, _ := knative.MergeService(knative.MakeService(fn, fn.Status.Image), existing, fn.Status.TemplateHash)
 	return svc
 }
 
@@ -1786,7 +1787,7 @@ func pulledFrom(host string, options ...functionOption) *v1alpha1.Function {
 	return fn
 }
 
-func planIn(cfg *config.Config, fn *v1alpha1.Function) *plan {
+func planIn(cfg *config.Config, fn *v1alpha1.Function) plan {
 	want, ok := makePlan(config.ToContext(context.Background(), cfg), fn.DeepCopy())
 	if !ok {
 		panic("no plan")
@@ -1796,14 +1797,14 @@ func planIn(cfg *config.Config, fn *v1alpha1.Function) *plan {
 
 func configMapIn(cfg *config.Config, fn *v1alpha1.Function) *corev1.ConfigMap {
 	want := planIn(cfg, fn)
-	return resources.MakeConfigMap(fn, want.request.Tag, want.files)
+	return MakeConfigMap(fn, want.request.Tag, want.files)
 }
 
 // rebased returns the running Function when its runtime has got a new base image.
 func rebased(cfg *config.Config) *v1alpha1.Function {
 	fn := running1.DeepCopy()
 	want := planIn(cfg, fn)
-	fn.Status.MarkConfigurationReady(v1alpha1.ReasonConfigMapUpdated, "ConfigMap %s holds what the build needs.", configMapIn(cfg, fn).Name)
+	fn.Status.MarkConfigurationReady(v1alpha1.ReasonConfigMapUpdated, "ConfigMap %s holds the build context.", configMapIn(cfg, fn).Name)
 	fn.Status.Build = &v1alpha1.BuildStatus{Reason: builds.ReasonRuntimeChanged, Generation: 1, ImageTag: want.request.Tag, Inputs: want.request.Fingerprint}
 	fn.Status.MarkBuildUnknown(v1alpha1.ReasonTaskRunsDeleted, "The build starts when earlier ones are gone: %s.", tr1.Name)
 	fn.Status.UpdatePhase()

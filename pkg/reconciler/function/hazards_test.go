@@ -31,7 +31,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds"
-	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
+	"github.com/kiln-dev/kiln/pkg/serve/knative"
 )
 
 // The hazards that the controllers before Kiln were known for. Each must be
@@ -51,7 +51,7 @@ func TestHazardTaskRunGoneWhileDeploying(t *testing.T) {
 		Name:              "the Service is created all the same",
 		Key:               key,
 		Objects:           []runtime.Object{function(observed(configured, built(tr1, digestA))), configMap(deploying)},
-		WantCreates:       []runtime.Object{resources.MakeService(deploying, deploying.Status.Image)},
+		WantCreates:       []runtime.Object{knative.MakeService(deploying, deploying.Status.Image)},
 		WantStatusUpdates: statusUpdate(deploying),
 		WantEvents:        []string{"Normal ServiceCreated Service greeter was created."},
 	}, {
@@ -108,7 +108,7 @@ func TestHazardNamespacesAreApart(t *testing.T) {
 		WantStatusUpdates: statusUpdate(function(observed(
 			configured, buildCreated(firstRun)))),
 		WantEvents: []string{
-			"Normal ConfigMapCreated ConfigMap " + configMap(function()).Name + " holds what the build needs.",
+			"Normal ConfigMapCreated ConfigMap " + configMap(function()).Name + " holds the build context.",
 			"Normal TaskRunCreated TaskRun " + firstRun.Name + " is about to run.",
 		},
 	}, {
@@ -121,7 +121,7 @@ func TestHazardNamespacesAreApart(t *testing.T) {
 		},
 		WantStatusUpdates: statusUpdate(planned),
 		WantEvents: []string{
-			"Normal ConfigMapUpdated ConfigMap " + configMap(fn).Name + " holds what the build needs.",
+			"Normal ConfigMapUpdated ConfigMap " + configMap(fn).Name + " holds the build context.",
 			"Normal TaskRunsDeleted The build starts when earlier ones are gone: " + tr1.Name + ".",
 		},
 	}}.Test(t, factory())
@@ -145,7 +145,7 @@ func TestHazardFailureBetweenConfigMapAndTaskRun(t *testing.T) {
 		WantCreates:       []runtime.Object{configMap(function()), firstRun},
 		WantStatusUpdates: statusUpdate(halfway),
 		WantEvents: []string{
-			"Normal ConfigMapCreated ConfigMap " + configMap(function()).Name + " holds what the build needs.",
+			"Normal ConfigMapCreated ConfigMap " + configMap(function()).Name + " holds the build context.",
 			"Warning TaskRunNotCreated " + halfway.Status.GetCondition(v1alpha1.FunctionConditionBuildReady).Message,
 		},
 	}, {
@@ -162,7 +162,7 @@ func TestHazardFailureBetweenConfigMapAndTaskRun(t *testing.T) {
 		WantCreates:       []runtime.Object{firstRun},
 		WantStatusUpdates: statusUpdate(function(observed(configured, buildCreated(firstRun)))),
 		WantEvents: []string{
-			"Normal ConfigMapCreated ConfigMap " + configMap(function()).Name + " holds what the build needs.",
+			"Normal ConfigMapCreated ConfigMap " + configMap(function()).Name + " holds the build context.",
 			"Normal TaskRunCreated TaskRun " + firstRun.Name + " is about to run.",
 		},
 	}, {
@@ -173,7 +173,7 @@ func TestHazardFailureBetweenConfigMapAndTaskRun(t *testing.T) {
 		WantStatusUpdates: statusUpdate(edited(withSource(sourceB),
 			observed(reconfigured, buildPlanned(builds.ReasonSourceChanged, tr1), stillServing))),
 		WantEvents: []string{
-			"Normal ConfigMapUpdated ConfigMap " + configMap(replaced).Name + " holds what the build needs.",
+			"Normal ConfigMapUpdated ConfigMap " + configMap(replaced).Name + " holds the build context.",
 			"Normal TaskRunsDeleted The build starts when earlier ones are gone: " + tr1.Name + ".",
 		},
 	}, {
@@ -188,7 +188,7 @@ func TestHazardFailureBetweenConfigMapAndTaskRun(t *testing.T) {
 			return fn
 		}()),
 		WantEvents: []string{
-			"Normal ConfigMapUpdated ConfigMap " + configMap(fn).Name + " holds what the build needs.",
+			"Normal ConfigMapUpdated ConfigMap " + configMap(fn).Name + " holds the build context.",
 			"Normal TaskRunCreated TaskRun " + run.Name + " is about to run.",
 		},
 	}}.Test(t, factory())
@@ -319,7 +319,7 @@ func TestHazardRuntimeChangesUnseen(t *testing.T) {
 			},
 			WantStatusUpdates: statusUpdate(rebased(cfg)),
 			WantEvents: []string{
-				"Normal ConfigMapUpdated ConfigMap " + configMapIn(cfg, running1).Name + " holds what the build needs.",
+				"Normal ConfigMapUpdated ConfigMap " + configMapIn(cfg, running1).Name + " holds the build context.",
 				"Normal TaskRunsDeleted The build starts when earlier ones are gone: " + tr1.Name + ".",
 			},
 		})

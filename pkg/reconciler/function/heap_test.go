@@ -37,13 +37,17 @@ import (
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds"
-	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
+	"github.com/kiln-dev/kiln/pkg/builds/tekton"
+	"github.com/kiln-dev/kiln/pkg/children"
+	"github.com/kiln-dev/kiln/pkg/pods"
+	"github.com/kiln-dev/kiln/pkg/serve/knative"
+	"github.com/kiln-dev/kiln/pkg/slim"
 )
 
 // BenchmarkHeap tells what the objects take of a Function that is Ready, each kind in
 // the cache of its informer: as many as -benchtime says (2000x is a good number).
 func BenchmarkHeap(b *testing.B) {
-	byFunction := cache.Indexers{functionIndex: functionOf}
+	byFunction := slim.Indexers()
 	fn := readyFunction()
 	tr := endedTaskRun(fn)
 	for _, kind := range []struct {
@@ -53,12 +57,12 @@ func BenchmarkHeap(b *testing.B) {
 		transform cache.TransformFunc
 		indexers  cache.Indexers
 	}{
-		{"Function", fn, func() any { return &v1alpha1.Function{} }, withoutApplied, nil},
-		{"ConfigMap", configMap(fn, asStored), func() any { return &corev1.ConfigMap{} }, withoutContent, byFunction},
-		{"TaskRun", tr, func() any { return &pipelinev1.TaskRun{} }, withoutTask, byFunction},
-		{"Service", readyService(fn), func() any { return &servingv1.Service{} }, withoutTemplate, nil},
-		{"Pod-of-the-build", completedPod(tr), func() any { return &corev1.Pod{} }, withoutPodSpec, byFunction},
-		{"Pod-of-the-function", servingPod(fn), func() any { return &corev1.Pod{} }, withoutPodSpec, byFunction},
+		{"Function", fn, func() any { return &v1alpha1.Function{} }, slim.Function, nil},
+		{"ConfigMap", configMap(fn, asStored), func() any { return &corev1.ConfigMap{} }, slim.ConfigMap, byFunction},
+		{"TaskRun", tr, func() any { return &pipelinev1.TaskRun{} }, tekton.Slim, byFunction},
+		{"Service", readyService(fn), func() any { return &servingv1.Service{} }, knative.Slim, nil},
+		{"Pod-of-the-build", completedPod(tr), func() any { return &corev1.Pod{} }, pods.Slim(knative.RevisionLabelKey), byFunction},
+		{"Pod-of-the-function", servingPod(fn), func() any { return &corev1.Pod{} }, pods.Slim(knative.RevisionLabelKey), byFunction},
 	} {
 		b.Run(kind.name, func(b *testing.B) {
 			text, err := json.Marshal(kind.object)
@@ -140,12 +144,12 @@ func endedTaskRun(fn *v1alpha1.Function) *pipelinev1.TaskRun {
 	tr.Spec.ServiceAccountName = "default"
 	tr.Status.TaskSpec = tr.Spec.TaskSpec.DeepCopy()
 	tr.Status.Results = append(tr.Status.Results, pipelinev1.TaskRunResult{
-		Name: resources.BaseImageResult, Type: pipelinev1.ResultsTypeObject,
+		Name: tekton.BaseImageResult, Type: pipelinev1.ResultsTypeObject,
 		Value: *pipelinev1.NewObject(map[string]string{"uri": "docker.io/library/node", "digest": digestB}),
 	})
 	for _, step := range tr.Spec.TaskSpec.Steps {
 		tr.Status.Steps = append(tr.Status.Steps, pipelinev1.StepState{
-			Name: step.Name, Container: resources.StepContainerPrefix + step.Name, ImageID: step.Image + "@" + digestC,
+			Name: step.Name, Container: tekton.StepContainerPrefix + step.Name, ImageID: step.Image + "@" + digestC,
 			TerminationReason: "Completed",
 			ContainerState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 				Reason: "Completed", ContainerID: "containerd://" + digestB, StartedAt: noon, FinishedAt: noon,
@@ -202,7 +206,7 @@ func servingPod(fn *v1alpha1.Function) *corev1.Pod {
 	for key, value := range service(fn).Spec.Template.Labels {
 		pod.Labels[key] = value
 	}
-	for _, container := range []string{"queue-proxy", resources.FunctionContainerName} {
+	for _, container := range []string{"queue-proxy", children.FunctionContainer} {
 		addContainer(pod, container, corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: noon}})
 	}
 	describePod(pod, "uid-6", corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady, corev1.PodScheduled)

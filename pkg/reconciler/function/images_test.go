@@ -38,14 +38,16 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds"
 	"github.com/kiln-dev/kiln/pkg/builds/queue"
+	"github.com/kiln-dev/kiln/pkg/builds/tekton"
+	"github.com/kiln-dev/kiln/pkg/children"
 	"github.com/kiln-dev/kiln/pkg/images"
-	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
 	ktesting "github.com/kiln-dev/kiln/pkg/reconciler/testing"
+	"github.com/kiln-dev/kiln/pkg/serve/knative"
 )
 
 // checkingRegistry says that the registry has not answered yet.
 func checkingRegistry(fn *v1alpha1.Function) {
-	fn.Status.MarkBuildUnknown(v1alpha1.ReasonCheckingRegistry, "Registries are asked whether there is image %s:%s, and what to build it upon.", repo, request(fn).Tag)
+	fn.Status.MarkBuildUnknown(v1alpha1.ReasonCheckingRegistry, "Kiln looks up image %s:%s and its base image.", repo, request(fn).Tag)
 }
 
 // found describes an image that was in the registry already.
@@ -90,9 +92,9 @@ func TestReconcileReuse(t *testing.T) {
 	observed(configured, buildCreated(retryRun))(retried)
 	withDeps := function(func(fn *v1alpha1.Function) { fn.Spec.Deps = `{"dependencies": {"ms": "2.1.3"}}` }, observed(configured))
 	depsPlan := planOf(withDeps)
-	depsRun := resources.MakeTaskRun(withDeps, testConfig(), resources.Build{
+	depsRun := tekton.MakeTaskRun(withDeps, testConfig(), builds.Spec{
 		Request: depsPlan.request, Reason: builds.ReasonFirstBuild, Attempt: 1, BaseImage: depsPlan.lookup.Base + "@" + digestC, Files: depsPlan.files, InstallFiles: depsPlan.installFiles,
-		Dependencies: resources.Dependencies{Tag: depsPlan.lookup.DependenciesTag(digestC), Digest: digestB},
+		Dependencies: builds.Dependencies{Tag: depsPlan.lookup.DependenciesTag(digestC), Digest: digestB},
 	})
 	withDepsBuilding := withDeps.DeepCopy()
 	observed(configured, buildCreated(depsRun))(withDepsBuilding)
@@ -101,20 +103,20 @@ func TestReconcileReuse(t *testing.T) {
 	ended(11 * time.Second)(vanishedRun)
 	vanished := withDeps.DeepCopy()
 	observed(configured, buildRetrying(vanishedRun, v1alpha1.BuildFailure{Reason: v1alpha1.ReasonImagePullFailed, Message: "x", Transient: true}, 10*time.Second))(vanished)
-	installRun := resources.MakeTaskRun(withDeps, testConfig(), resources.Build{
+	installRun := tekton.MakeTaskRun(withDeps, testConfig(), builds.Spec{
 		Request: depsPlan.request, Reason: builds.ReasonFirstBuild, Attempt: 2, BaseImage: depsPlan.lookup.Base + "@" + digestC, Files: depsPlan.files, InstallFiles: depsPlan.installFiles,
-		Dependencies: resources.Dependencies{Tag: depsPlan.lookup.DependenciesTag(digestC)},
+		Dependencies: builds.Dependencies{Tag: depsPlan.lookup.DependenciesTag(digestC)},
 	})
 	installing := withDeps.DeepCopy()
 	observed(configured, buildCreated(installRun))(installing)
-	configuredEvent := "Normal ConfigMapCreated ConfigMap " + configMap(function()).Name + " holds what the build needs."
+	configuredEvent := "Normal ConfigMapCreated ConfigMap " + configMap(function()).Name + " holds the build context."
 
 	rtesting.TableTest{{
 		Name:              "the registry holds the image of a new Function: no build",
 		Key:               key,
 		Objects:           []runtime.Object{function()},
 		OtherTestData:     holds,
-		WantCreates:       []runtime.Object{configMap(function()), resources.MakeService(function(), repo+"@"+digestA)},
+		WantCreates:       []runtime.Object{configMap(function()), knative.MakeService(function(), repo+"@"+digestA)},
 		WantStatusUpdates: statusUpdate(function(observed(configured, found(digestA), serviceCreated))),
 		WantEvents: []string{
 			configuredEvent,
@@ -137,7 +139,7 @@ func TestReconcileReuse(t *testing.T) {
 		WantUpdates:       update(merged(reusedA, svcB)),
 		WantStatusUpdates: statusUpdate(reusedA),
 		WantEvents: []string{
-			"Normal ConfigMapUpdated ConfigMap " + configMap(backToA()).Name + " holds what the build needs.",
+			"Normal ConfigMapUpdated ConfigMap " + configMap(backToA()).Name + " holds the build context.",
 			"Normal ImageReused " + repo + "@" + digestA + " was built before.",
 			"Normal ServiceUpdated Service greeter was updated.",
 		},
@@ -199,7 +201,7 @@ func TestReconcileReuse(t *testing.T) {
 		Key:               key,
 		Objects:           []runtime.Object{building, configMap(function())},
 		OtherTestData:     holds,
-		WantCreates:       []runtime.Object{resources.MakeService(function(), repo+"@"+digestA)},
+		WantCreates:       []runtime.Object{knative.MakeService(function(), repo+"@"+digestA)},
 		WantStatusUpdates: statusUpdate(function(observed(configured, found(digestA), serviceCreated))),
 		WantEvents: []string{
 			"Normal ImageReused " + repo + "@" + digestA + " was built before.",
@@ -213,7 +215,7 @@ func TestReconcileReuse(t *testing.T) {
 		WantCreates:       []runtime.Object{rebuildRun},
 		WantStatusUpdates: statusUpdate(edited(withSource(sourceB), withRebuild("1"), observed(reconfigured, buildCreated(rebuildRun), stillServing))),
 		WantEvents: []string{
-			"Normal ConfigMapUpdated ConfigMap " + configMap(rebuild).Name + " holds what the build needs.",
+			"Normal ConfigMapUpdated ConfigMap " + configMap(rebuild).Name + " holds the build context.",
 			"Normal TaskRunCreated TaskRun " + rebuildRun.Name + " is about to run.",
 		},
 	}, {
@@ -305,7 +307,7 @@ func (r *recorder[Request, Answer]) Forget(types.NamespacedName)                
 func (r *recorder[Request, Answer]) Acknowledge(types.NamespacedName) { r.acknowledged = true }
 
 func (r *recorder[Request, Answer]) ForgetAll(isMeant func(types.NamespacedName) bool) {
-	if isMeant(keyOf(function())) {
+	if isMeant(children.KeyOf(function())) {
 		r.asked = nil
 	}
 }
@@ -343,7 +345,7 @@ func TestLookAhead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			lookups := &recorder[images.Lookup, images.Found]{}
 			r := &Reconciler{lookups: lookups}
-			r.lookAhead(tc.fn, planOf(tc.fn), tc.taskRuns)
+			r.lookAhead(tc.fn, planOf(tc.fn), gather(tc.fn, runsOf(tc.taskRuns...)))
 			if diff := cmp.Diff(tc.want, lookups.asked); diff != "" {
 				t.Errorf("asked for (-want, +got):\n%s", diff)
 			}
@@ -429,7 +431,7 @@ func TestObserveDeletion(t *testing.T) {
 	lookups := &recorder[images.Lookup, images.Found]{asked: &images.Lookup{}}
 	taggings := &recorder[images.Tagging, struct{}]{asked: &images.Tagging{}}
 	r := &Reconciler{lookups: lookups, taggings: taggings, follower: fakeFollower{}, queue: openedQueue(queue.Limits{})}
-	if err := r.ObserveDeletion(context.Background(), keyOf(function())); err != nil {
+	if err := r.ObserveDeletion(context.Background(), children.KeyOf(function())); err != nil {
 		t.Fatal(err)
 	}
 	if lookups.asked != nil || taggings.asked != nil {

@@ -43,10 +43,12 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds"
 	"github.com/kiln-dev/kiln/pkg/builds/queue"
+	"github.com/kiln-dev/kiln/pkg/builds/tekton"
+	"github.com/kiln-dev/kiln/pkg/children"
 	fakekilnclient "github.com/kiln-dev/kiln/pkg/client/injection/client/fake"
 	functioninformer "github.com/kiln-dev/kiln/pkg/client/injection/informers/serverless/v1alpha1/function"
-	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
 	ktesting "github.com/kiln-dev/kiln/pkg/reconciler/testing"
+	"github.com/kiln-dev/kiln/pkg/serve/knative"
 )
 
 // busyQueue returns a queue in which a build of another namespace runs, and some
@@ -68,7 +70,7 @@ func queued(reason, where string) functionOption {
 			Reason: reason, Generation: want.Generation, ImageTag: want.Tag, Inputs: want.Fingerprint, Rebuild: want.Rebuild,
 			QueuedTime: new(metav1.NewMicroTime(noon.Time)),
 		}
-		fn.Status.MarkBuildUnknown(v1alpha1.ReasonBuildQueued, "As many builds run as may run at once; this one is %s of those that wait.", where)
+		fn.Status.MarkBuildUnknown(v1alpha1.ReasonBuildQueued, "All build slots are in use. This build is %s in the queue.", where)
 	}
 }
 
@@ -100,7 +102,7 @@ func TestReconcileQueue(t *testing.T) {
 	stalledRun := taskRun(function(), builds.ReasonFirstBuild, succeededCondition(corev1.ConditionUnknown, "ExceededResourceQuota", quota))
 	stalled := function(observed(configured, func(fn *v1alpha1.Function) {
 		fn.Status.Build = buildStatus(fn, stalledRun)
-		fn.Status.MarkBuildFailed(v1alpha1.ReasonQuotaExceeded, "The namespace's quota does not allow the build's pod, which is tried again every minute: %s", quota)
+		fn.Status.MarkBuildFailed(v1alpha1.ReasonQuotaExceeded, "The namespace's quota does not allow the pod of the build. It is retried every minute: %s", quota)
 	}))
 	waiting := function(observed(configured, queuedSinceNoon))
 
@@ -111,14 +113,14 @@ func TestReconcileQueue(t *testing.T) {
 		OtherTestData:     map[string]any{queueKey: busyQueue(one)},
 		WithReactors:      []clientgotesting.ReactionFunc{rtesting.InduceFailure("get", "functions"), rtesting.InduceFailure("list", "taskruns")},
 		WantStatusUpdates: statusUpdate(first),
-		WantEvents:        []string{"Normal BuildQueued As many builds run as may run at once; this one is number 1 of those that wait."},
+		WantEvents:        []string{"Normal BuildQueued All build slots are in use. This build is number 1 in the queue."},
 	}, {
 		Name:              "others came before: it is told its place, not exactly where that is far",
 		Key:               key,
 		Objects:           []runtime.Object{waiting, configMap(function())},
 		OtherTestData:     map[string]any{queueKey: busyQueue(one, "a", "b", "c", "d", "e")},
 		WantStatusUpdates: statusUpdate(far),
-		WantEvents:        []string{"Normal BuildQueued As many builds run as may run at once; this one is among the first 8 of those that wait."},
+		WantEvents:        []string{"Normal BuildQueued All build slots are in use. This build is among the first 8 in the queue."},
 	}, {
 		Name:          "it waits: nothing to write",
 		Key:           key,
@@ -153,7 +155,7 @@ func TestReconcileQueue(t *testing.T) {
 		WantDeletes:       []clientgotesting.DeleteActionImpl{deletion("configmaps", configMap(first))},
 		WantStatusUpdates: statusUpdate(edited2Queued),
 		WantEvents: []string{
-			"Normal ConfigMapUpdated ConfigMap " + configMap(edited2).Name + " holds what the build needs.",
+			"Normal ConfigMapUpdated ConfigMap " + configMap(edited2).Name + " holds the build context.",
 		},
 	}, {
 		Name:              "it was edited while it was built: the stale build goes at once, whoever else waits",
@@ -164,7 +166,7 @@ func TestReconcileQueue(t *testing.T) {
 		WantDeletes:       []clientgotesting.DeleteActionImpl{deletion("configmaps", configMap(building)), deletion("taskruns", runningRun)},
 		WantStatusUpdates: statusUpdate(cancelled),
 		WantEvents: []string{
-			"Normal ConfigMapUpdated ConfigMap " + configMap(editedBuilding).Name + " holds what the build needs.",
+			"Normal ConfigMapUpdated ConfigMap " + configMap(editedBuilding).Name + " holds the build context.",
 			"Normal TaskRunsDeleted The build starts when earlier ones are gone: " + runningRun.Name + ".",
 		},
 	}, {
@@ -177,7 +179,7 @@ func TestReconcileQueue(t *testing.T) {
 		Key:               key,
 		Objects:           []runtime.Object{started, configMap(function()), stalledRun},
 		WantStatusUpdates: statusUpdate(stalled),
-		WantEvents:        []string{"Warning QuotaExceeded The namespace's quota does not allow the build's pod, which is tried again every minute: " + quota},
+		WantEvents:        []string{"Warning QuotaExceeded The namespace's quota does not allow the pod of the build. It is retried every minute: " + quota},
 	}, {
 		Name:              "the quota was lifted",
 		Key:               key,
@@ -190,7 +192,7 @@ func TestReconcileQueue(t *testing.T) {
 // ownBuild returns a queue in which the Function's own build is all that may run.
 func ownBuild(tr *pipelinev1.TaskRun) *queue.Queue {
 	q := openedQueue(queue.Limits{Cluster: 1})
-	q.See(queuedBuild(tr))
+	q.See(tekton.QueuedBuild(tr))
 	return q
 }
 
@@ -215,7 +217,7 @@ func TestTurnIsGivenBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := openedQueue(queue.Limits{Cluster: 1})
-			q.Ask(keyOf(row.fn), queue.Ticket{})
+			q.Ask(children.KeyOf(row.fn), queue.Ticket{})
 			table := rtesting.TableRow{
 				Key: key, Objects: []runtime.Object{row.fn, configMap(waiting)}, OtherTestData: map[string]any{queueKey: q},
 			}
@@ -239,7 +241,7 @@ func TestTurnIsGivenBack(t *testing.T) {
 func TestTurnIsKept(t *testing.T) {
 	waiting := function(observed(configured, queued(builds.ReasonFirstBuild, "number 1")))
 	q := openedQueue(queue.Limits{Cluster: 1})
-	q.Ask(keyOf(waiting), queue.Ticket{})
+	q.Ask(children.KeyOf(waiting), queue.Ticket{})
 	row := rtesting.TableRow{
 		Name: "the registries have not answered", Key: key, Objects: []runtime.Object{waiting, configMap(waiting)},
 		OtherTestData: map[string]any{queueKey: q, registryKey: fakeRegistry{slow: true}},
@@ -336,7 +338,7 @@ func TestOpenUnanswered(t *testing.T) {
 	ctx, impl, _ := startController(t)
 	leader := impl.Reconciler.(*fairQueue).leader.(*queueLeader)
 	client := unanswered{Interface: fakepipelineclient.Get(ctx), deadlines: make(chan bool, 1)}
-	leader.tekton = client
+	leader.builder.(*tekton.Builder).Client = client
 	promoted := make(chan error)
 	go func() { promoted <- leader.Promote(pkgreconciler.UniversalBucket(), nil) }()
 	if !<-client.deadlines {
@@ -370,14 +372,14 @@ func TestDemotedWhileOpening(t *testing.T) {
 	if err := <-promoted; err != nil {
 		t.Error(err)
 	}
-	if leader.IsLeaderFor(keyOf(function())) {
+	if leader.IsLeaderFor(children.KeyOf(function())) {
 		t.Error("who has lost the lease leads")
 	}
 	fails.Store(false)
 	if err := leader.Promote(pkgreconciler.UniversalBucket(), nil); err != nil {
 		t.Fatal(err)
 	}
-	if place := leader.queue.Ask(keyOf(function()), queue.Ticket{}); !leader.IsLeaderFor(keyOf(function())) || !place.Granted {
+	if place := leader.queue.Ask(children.KeyOf(function()), queue.Ticket{}); !leader.IsLeaderFor(children.KeyOf(function())) || !place.Granted {
 		t.Errorf("who has won the lease again has the place %+v", place)
 	}
 }
@@ -435,7 +437,7 @@ func TestHistory(t *testing.T) {
 		Key:           key,
 		OtherTestData: keep(0),
 		Objects:       []runtime.Object{function(observed(configured, buildRunning(taskRun(function(), builds.ReasonFirstBuild, taskRunRunning)))), configMap(running1), tr1},
-		WantCreates:   []runtime.Object{resources.MakeService(running1, running1.Status.Image)},
+		WantCreates:   []runtime.Object{knative.MakeService(running1, running1.Status.Image)},
 		WantStatusUpdates: statusUpdate(function(observed(
 			configured, built(tr1, digestA), serviceCreated))),
 		WantEvents: []string{
@@ -450,7 +452,7 @@ func TestHistory(t *testing.T) {
 		WantCreates:       []runtime.Object{secondRun},
 		WantStatusUpdates: statusUpdate(edited(withSource(sourceB), observed(reconfigured, buildCreated(secondRun), stillServing))),
 		WantEvents: []string{
-			"Normal ConfigMapUpdated ConfigMap " + configMap(runB).Name + " holds what the build needs.",
+			"Normal ConfigMapUpdated ConfigMap " + configMap(runB).Name + " holds the build context.",
 			"Normal TaskRunCreated TaskRun " + secondRun.Name + " is about to run.",
 		},
 	}}.Test(t, factory())
@@ -471,7 +473,7 @@ func TestOpenRetries(t *testing.T) {
 	if err := leader.Promote(pkgreconciler.UniversalBucket(), nil); err != nil || failures >= 0 {
 		t.Errorf("Promote() = %v, and the list was asked for %d times too few", err, failures+1)
 	}
-	if place := leader.queue.Ask(keyOf(function()), queue.Ticket{}); !place.Granted {
+	if place := leader.queue.Ask(children.KeyOf(function()), queue.Ticket{}); !place.Granted {
 		t.Errorf("the queue is not open: %+v", place)
 	}
 }

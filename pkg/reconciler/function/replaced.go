@@ -22,16 +22,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/children"
 )
 
-// replaced has the version of each Function that the last write of its status took the
-// place of. While the cache still has that one, whatever is done by it would be done
-// again, and its status be refused. The watch is about to tell of the next.
+// replaced remembers the resourceVersion of each Function that Kiln's last status write
+// replaced. A reconcile that still sees it is skipped: it would repeat work, and then
+// conflict. The watch will deliver the next version.
 type replaced struct {
 	versions sync.Map
 }
 
-// replacedVersion is one of one Function, not of another that has its name.
+// replacedVersion is a version of one Function, also after another one of its name.
 type replacedVersion struct {
 	uid      types.UID
 	resource string
@@ -41,23 +42,23 @@ func versionOf(fn *v1alpha1.Function) replacedVersion {
 	return replacedVersion{fn.UID, fn.ResourceVersion}
 }
 
-// note remembers that before is not there any more.
+// note remembers that after has replaced before.
 func (r *replaced) note(before, after *v1alpha1.Function) {
 	if before.ResourceVersion != after.ResourceVersion {
-		r.versions.Store(keyOf(before), versionOf(before))
+		r.versions.Store(children.KeyOf(before), versionOf(before))
 	}
 }
 
-// has says whether the Function is one that is not there any more. It forgets what no
-// cache will have again.
+// has reports whether the Function was replaced. It forgets a version that the cache has
+// moved past.
 func (r *replaced) has(fn *v1alpha1.Function) bool {
-	last, ok := r.versions.Load(keyOf(fn))
+	last, ok := r.versions.Load(children.KeyOf(fn))
 	if ok && last == versionOf(fn) {
 		return true
 	}
-	r.versions.Delete(keyOf(fn))
+	r.versions.Delete(children.KeyOf(fn))
 	return false
 }
 
-// forget is to be called when there is no Function of that name any more.
+// forget forgets a Function that was deleted.
 func (r *replaced) forget(key types.NamespacedName) { r.versions.Delete(key) }

@@ -24,8 +24,10 @@ import (
 	"testing"
 
 	apiwatch "k8s.io/apimachinery/pkg/watch"
+	fakekube "k8s.io/client-go/kubernetes/fake"
 	clientgotesting "k8s.io/client-go/testing"
 
+	"github.com/kiln-dev/kiln/pkg/pods"
 	ktesting "github.com/kiln-dev/kiln/pkg/reconciler/testing"
 )
 
@@ -91,4 +93,16 @@ func wantAllowed(t *testing.T, actions []clientgotesting.Action) {
 			t.Error(err)
 		}
 	}
+}
+
+// TestLogsAreAllowed checks that the controller may read the logs that a failed build
+// needs.
+func TestLogsAreAllowed(t *testing.T) {
+	// The fake client answers every request for a log like this.
+	kube := fakekube.NewSimpleClientset()
+	got, err := pods.Logs{Client: kube}.Tail(t.Context(), namespace, "pod", "step-install")
+	if err != nil || got != "fake logs" {
+		t.Errorf("Tail() = %q, %v", got, err)
+	}
+	wantAllowed(t, kube.Actions())
 }

@@ -54,10 +54,12 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds/queue"
+	"github.com/kiln-dev/kiln/pkg/builds/tekton"
+	"github.com/kiln-dev/kiln/pkg/children"
 	functionreconciler "github.com/kiln-dev/kiln/pkg/client/injection/reconciler/serverless/v1alpha1/function"
 	"github.com/kiln-dev/kiln/pkg/images"
-	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
 	ktesting "github.com/kiln-dev/kiln/pkg/reconciler/testing"
+	"github.com/kiln-dev/kiln/pkg/serve/knative"
 )
 
 // credentialsName is the name of the Secret with the credentials of the registry.
@@ -245,7 +247,7 @@ func (p *process) wakeAll(namespace string) {
 	fns, err := p.caches.FunctionLister().Functions(namespace).List(labels.Everything())
 	must(fns, err)
 	for _, fn := range fns {
-		p.wake(keyOf(fn))
+		p.wake(children.KeyOf(fn))
 	}
 }
 
@@ -255,7 +257,7 @@ func (p *process) wake(key types.NamespacedName) { p.woken[key] = true }
 var unlogged = logging.WithLogger(context.Background(), zap.NewNop().Sugar())
 
 var childSelector = func() labels.Selector {
-	selector, err := labels.Parse(ChildSelector)
+	selector, err := labels.Parse(children.LabelSelector)
 	if err != nil {
 		panic(err)
 	}
@@ -282,19 +284,25 @@ func (s *simulation) connect(p *process) {
 	p.taggings = &asked[images.Tagging, struct{}]{do: s.tag, wake: p.wake}
 	p.queue = queue.New(s.limits, p.wake)
 	r := &Reconciler{
-		kiln: clients.Kiln, kube: clients.Kube, tekton: clients.Tekton, serving: clients.Serving,
-		configMapLister: cachedConfigMaps{p.caches.ConfigMapLister()}, taskRunLister: cachedTaskRuns{p.caches.TaskRunLister()}, serviceLister: cachedServices{p.caches.ServiceLister()},
-		podLister: p.caches.PodLister(), mountEventLister: p.caches.EventLister(),
-		logs:     simulatedLogs{s},
+		kiln: clients.Kiln, kube: clients.Kube,
+		configMapLister: cachedConfigMaps{p.caches.ConfigMapLister()},
+		builder: &tekton.Builder{
+			Client: clients.Tekton, TaskRuns: cachedTaskRuns{p.caches.TaskRunLister()},
+			Pods: p.caches.PodLister(), MountEvents: p.caches.EventLister(), Logs: simulatedLogs{s},
+		},
 		secrets:  simulatedSecrets{p.caches},
 		lookups:  p.lookups,
 		taggings: p.taggings,
 		follower: fakeFollower{},
 		queue:    p.queue,
 	}
+	r.server = &knative.Server{
+		Client: clients.Serving, Services: cachedServices{p.caches.ServiceLister()},
+		Pods: p.caches.PodLister(), MountEvents: p.caches.EventLister(), CheckCurrent: r.checkCurrent,
+	}
 	generated := functionreconciler.NewReconciler(unlogged, zap.NewNop().Sugar(), clients.Kiln, p.caches.FunctionLister(),
 		&record.FakeRecorder{}, r, controller.Options{ConfigStore: fixedStore{s.config}, SkipStatusUpdates: true, DemoteFunc: r.demote})
-	leader := &queueLeader{leader: generated.(leader), ctx: unlogged, queue: p.queue, functions: p.caches.FunctionLister(), tekton: clients.Tekton}
+	leader := &queueLeader{leader: generated.(leader), ctx: unlogged, queue: p.queue, functions: p.caches.FunctionLister(), builder: r.builder}
 	s.starting = true
 	defer func() { s.starting = false }()
 	if err := leader.Promote(pkgreconciler.UniversalBucket(), func(pkgreconciler.Bucket, types.NamespacedName) {}); err != nil {
@@ -422,12 +430,12 @@ func (p *process) hear(change ktesting.Change) {
 	handler := controller.HandleAll(wake)
 	switch object := change.Latest().(type) {
 	case *v1alpha1.Function:
-		p.wake(keyOf(object))
+		p.wake(children.KeyOf(object))
 		handler = releaseDeleted(p.queue.Release)
 	case *corev1.Secret:
 		p.wakeAll(object.Namespace)
 	case *pipelinev1.TaskRun:
-		handler = countBuilds(p.queue, wake)
+		handler = tekton.Count(p.queue, wake)
 	}
 	switch {
 	case change.New == nil:
@@ -533,7 +541,7 @@ func (l simulatedLogs) Tail(_ context.Context, _, pod, container string) (log st
 		}
 		return nil, nil
 	})
-	if container == "step-"+resources.PushStepName {
+	if container == "step-"+tekton.PushStepName {
 		return "failed to push image: UNAUTHORIZED: authentication required", err
 	}
 	return "npm error code E404", err
@@ -573,7 +581,7 @@ func (s *simulation) runBuilds() bool {
 			s.finalize(tr, "held", finalizer)
 			return true
 		}
-		if condition := tr.Status.GetCondition(apis.ConditionSucceeded); condition == nil || condition.Reason == podPending {
+		if condition := tr.Status.GetCondition(apis.ConditionSucceeded); condition == nil || condition.Reason == "Pending" {
 			verdict, ok := s.judge(tr)
 			if ok {
 				s.verdicts[tr.UID] = verdict
@@ -581,7 +589,7 @@ func (s *simulation) runBuilds() bool {
 				return true
 			}
 			if condition == nil {
-				s.updateTaskRun(tr, succeededCondition(corev1.ConditionUnknown, podPending, "a volume is not there"))
+				s.updateTaskRun(tr, succeededCondition(corev1.ConditionUnknown, "Pending", "a volume is not there"))
 				return true
 			}
 			continue
@@ -644,7 +652,7 @@ func (s *simulation) endBuild(tr *pipelinev1.TaskRun, verdict verdict) {
 	case isRefused:
 		s.updateTaskRun(tr, taskRunFailed("Failed", "exit code 1"), func(tr *pipelinev1.TaskRun) {
 			withFailedStep(tr)
-			tr.Status.Steps[0].Name, tr.Status.Steps[0].Container = resources.PushStepName, "step-"+resources.PushStepName
+			tr.Status.Steps[0].Name, tr.Status.Steps[0].Container = tekton.PushStepName, "step-"+tekton.PushStepName
 		})
 		return
 	}
@@ -776,7 +784,7 @@ func (s *simulation) statusOf(svc *servingv1.Service, revision *servingv1.Revisi
 		configured.Status = corev1.ConditionTrue
 		status.LatestReadyRevisionName = revision.Name
 	case state.IsFalse():
-		configured.Status, configured.Reason = corev1.ConditionFalse, revisionFailed
+		configured.Status, configured.Reason = corev1.ConditionFalse, "RevisionFailed"
 		configured.Message = fmt.Sprintf("Revision %q failed with message: %s.", revision.Name, state.Message)
 	}
 	host := fmt.Sprintf("%s.%s.svc.cluster.local", svc.Name, svc.Namespace)

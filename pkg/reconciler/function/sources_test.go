@@ -25,6 +25,8 @@ import (
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/builds"
+	"github.com/kiln-dev/kiln/pkg/builds/tekton"
 	"github.com/kiln-dev/kiln/pkg/runtimes"
 )
 
@@ -43,26 +45,26 @@ func TestSourceOf(t *testing.T) {
 	}
 	fn := function(withSource(""))
 	fn.Spec.Git = &v1alpha1.GitSource{URL: "https://a/b", Revision: "main"}
-	if diff := cmp.Diff(&v1alpha1.SourceStatus{Commit: commit}, sourceOf(fn, ofGit)); diff != "" {
+	if diff := cmp.Diff(&v1alpha1.SourceStatus{Commit: commit}, sourceOf(fn, tekton.RunOf(ofGit).Source)); diff != "" {
 		t.Errorf("of a branch: sourceOf() (-want, +got):\n%s", diff)
 	}
 	fn.Spec.Git.Revision = commit
-	if diff := cmp.Diff(&v1alpha1.SourceStatus{Commit: commit}, sourceOf(fn, nil)); diff != "" {
+	if diff := cmp.Diff(&v1alpha1.SourceStatus{Commit: commit}, sourceOf(fn, builds.SourceDigest{})); diff != "" {
 		t.Errorf("of a commit, and no build: sourceOf() (-want, +got):\n%s", diff)
 	}
 	for name, tc := range map[string]struct {
 		archive *v1alpha1.ArchiveSource
-		tr      *pipelinev1.TaskRun
+		fetched builds.SourceDigest
 		want    *v1alpha1.SourceStatus
 	}{
-		"in the Function":          {nil, tr, nil},
-		"found by the build":       {&v1alpha1.ArchiveSource{}, tr, &v1alpha1.SourceStatus{SHA256: found}},
-		"said, and no build":       {&v1alpha1.ArchiveSource{SHA256: said}, nil, &v1alpha1.SourceStatus{SHA256: said}},
-		"said, and a build's word": {&v1alpha1.ArchiveSource{SHA256: said}, &pipelinev1.TaskRun{}, &v1alpha1.SourceStatus{SHA256: said}},
+		"in the Function":          {nil, tekton.RunOf(tr).Source, nil},
+		"found by the build":       {&v1alpha1.ArchiveSource{}, tekton.RunOf(tr).Source, &v1alpha1.SourceStatus{SHA256: found}},
+		"said, and no build":       {&v1alpha1.ArchiveSource{SHA256: said}, builds.SourceDigest{}, &v1alpha1.SourceStatus{SHA256: said}},
+		"said, and a build's word": {&v1alpha1.ArchiveSource{SHA256: said}, tekton.RunOf(&pipelinev1.TaskRun{}).Source, &v1alpha1.SourceStatus{SHA256: said}},
 	} {
 		fn := function()
 		fn.Spec.Archive = tc.archive
-		if diff := cmp.Diff(tc.want, sourceOf(fn, tc.tr)); diff != "" {
+		if diff := cmp.Diff(tc.want, sourceOf(fn, tc.fetched)); diff != "" {
 			t.Errorf("%s: sourceOf() (-want, +got):\n%s", name, diff)
 		}
 	}

@@ -26,7 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
-	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
+	"github.com/kiln-dev/kiln/pkg/serve/knative"
 )
 
 // What all Functions in all clusters rest on. Who changes one of these changes
@@ -58,7 +58,7 @@ func TestUpgradeKeepsImagesAndRevisions(t *testing.T) {
 		t.Errorf("The tag of unchanged inputs is %s, and was %s.\n"+
 			"With this every Function of every cluster is built anew on upgrade. If that is meant, note it in docs/upgrading.md and set pinnedTag.", got, pinnedTag)
 	}
-	template, err := json.Marshal(resources.MakeService(fn, repo+"@"+digestA).Spec.Template)
+	template, err := json.Marshal(knative.MakeService(fn, repo+"@"+digestA).Spec.Template)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,7 @@ import (
 	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
-	"github.com/kiln-dev/kiln/pkg/reconciler/function/resources"
+	"github.com/kiln-dev/kiln/pkg/builds/tekton"
 	"github.com/kiln-dev/kiln/test"
 )
 
@@ -187,7 +187,7 @@ func (s *stage) readLog(ctx context.Context, name string) (times buildLog, err e
 			return times, fmt.Errorf("failed to read the log of pod %s: %w", name, err)
 		}
 		read := times.readPush
-		if container.Name == resources.StepContainerPrefix+resources.InstallStepName {
+		if container.Name == tekton.StepContainerPrefix+tekton.InstallStepName {
 			read = times.readInstall
 		}
 		if err := errors.Join(read(log), log.Close()); err != nil {

@@ -1,0 +1,158 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package builds
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/runtimes"
+)
+
+// Spec is a build to start, whatever runs it.
+type Spec struct {
+	// Request is the image to build.
+	Request
+
+	// Reason is why the build starts.
+	Reason string
+
+	// Attempt counts the starts of this build, from 1.
+	Attempt int32
+
+	// BaseImage is the base image, by digest where that is known. It is "" where the
+	// author's own Dockerfile names one.
+	BaseImage string
+
+	// Files is the build context, by file name.
+	Files map[string]string
+
+	// InstallFiles are the Files that a step may read while it runs the author's code.
+	InstallFiles map[string]string
+
+	// Runtime is the runtime of the Function.
+	Runtime runtimes.Runtime
+
+	// Dependencies is the image that holds only the dependencies of the Function.
+	Dependencies Dependencies
+
+	// Credentials is the Secret with the namespace's registry credentials, or nil.
+	Credentials *corev1.Secret
+}
+
+// Dependencies is an image in the Function's repository.
+type Dependencies struct {
+	// Tag is the tag that the image has or gets, or "" for no tag.
+	Tag string
+
+	// Digest is the digest of the image, or "" if it does not exist yet.
+	Digest string
+}
+
+// Installs reports whether the build runs the package manager or the author's
+// Dockerfile.
+func (s *Spec) Installs() bool {
+	_, ok := s.Files[runtimes.DockerfileName]
+	return s.Runtime.IsOwnDockerfile() || ok && s.Dependencies.Digest == ""
+}
+
+// Run is a build as the object that runs it reports it.
+type Run struct {
+	// Request is the image that the build was started for. Its Generation is that of
+	// the Function when the build started.
+	Request
+
+	// Ref names the object.
+	Ref v1alpha1.BuildReference
+
+	// Object is the object. Only its builder reads more of it than its metadata.
+	Object metav1.Object
+
+	// Reason is why the build was started.
+	Reason string
+
+	// Attempt counts the starts of this build, from 1.
+	Attempt int32
+
+	// State is Running, Succeeded or Failed.
+	State State
+
+	// StartTime is when the object was created, and CompletionTime when the build
+	// ended. They are nil until then.
+	StartTime, CompletionTime *metav1.Time
+
+	// Digest is the digest of the image. It is "" unless the build has Succeeded.
+	Digest string
+
+	// Source is the digest of the source that the build fetched.
+	Source SourceDigest
+}
+
+// SourceDigest identifies a fetched source. Its zero value is an unknown source.
+type SourceDigest struct {
+	// Algorithm is sha1 for a Git commit, and sha256 for an archive.
+	Algorithm string
+
+	// Value is the digest in hexadecimal.
+	Value string
+}
+
+// Commit returns the fetched Git commit, or "".
+func (d SourceDigest) Commit() string {
+	if d.Algorithm == "sha1" {
+		return d.Value
+	}
+	return ""
+}
+
+// Stage is how far a build is that has not ended.
+type Stage int
+
+const (
+	// Created builds have an object whose pod has not started.
+	Created Stage = iota
+	// Started builds run, or wait for a node or a volume.
+	Started
+	// OverQuota builds wait because the namespace's quota does not allow their pod.
+	OverQuota
+)
+
+// Progress is what a build that has not ended reports.
+type Progress struct {
+	// Stage is how far the build is.
+	Stage Stage
+
+	// Message describes that in a sentence.
+	Message string
+}
+
+// Reasons are the reasons of the condition BuildReady that name a kind of object.
+type Reasons struct {
+	// Created: the object exists, and its pod has not started.
+	Created string
+	// NotCreated: the object could not be created, and Kiln retries.
+	NotCreated string
+	// Running: the build runs.
+	Running string
+	// Succeeded: the build has pushed the image.
+	Succeeded string
+	// Failed: the build failed for a reason without a name of its own.
+	Failed string
+	// Deleted: the build waits until earlier ones were deleted.
+	Deleted string
+}

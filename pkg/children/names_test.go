@@ -1,0 +1,70 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package children
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/builds"
+)
+
+const tag = "0123456789abcdef0123456789abcdef"
+
+func TestNames(t *testing.T) {
+	want := builds.Request{Tag: tag, Generation: 1}
+	for _, name := range []string{"greeter", "a", strings.Repeat("long", 15) + "end"} {
+		fn := &v1alpha1.Function{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "uid"}}
+		for _, got := range []string{ConfigMapName(fn, tag), BuildName(fn, want, 1), BuildName(fn, want, 1<<30), ServiceName(fn)} {
+			if problems := validation.IsDNS1035Label(got); len(problems) > 0 {
+				t.Errorf("%q is no name: %v", got, problems)
+			}
+		}
+	}
+	fn := &v1alpha1.Function{ObjectMeta: metav1.ObjectMeta{Name: "greeter", UID: "uid"}}
+	if got := ConfigMapName(fn, tag); got != "greeter-0123456789" {
+		t.Errorf("ConfigMapName() = %q", got)
+	}
+	if got := ServiceName(fn); got != "greeter" {
+		t.Errorf("ServiceName() = %q", got)
+	}
+}
+
+func TestBuildNameDiffersByInput(t *testing.T) {
+	fn := &v1alpha1.Function{ObjectMeta: metav1.ObjectMeta{Name: "greeter", UID: "uid"}}
+	other := &v1alpha1.Function{ObjectMeta: metav1.ObjectMeta{Name: "greeter", UID: "other"}}
+	request := builds.Request{Tag: tag, Generation: 1}
+	first := BuildName(fn, request, 1)
+	if again := BuildName(fn, request, 1); again != first {
+		t.Errorf("BuildName() = %q, then %q", first, again)
+	}
+	for what, name := range map[string]string{
+		"attempt":    BuildName(fn, request, 2),
+		"UID":        BuildName(other, request, 1),
+		"tag":        BuildName(fn, builds.Request{Tag: strings.ToUpper(tag), Generation: 1}, 1),
+		"generation": BuildName(fn, builds.Request{Tag: tag, Generation: 2}, 1),
+		"rebuild":    BuildName(fn, builds.Request{Tag: tag, Generation: 1, Rebuild: "x"}, 1),
+	} {
+		if name == first {
+			t.Errorf("another %s makes the same name", what)
+		}
+	}
+}

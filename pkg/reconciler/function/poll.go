@@ -1,0 +1,87 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package function
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kiln-dev/kiln/pkg/apis/config"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/builds"
+	"github.com/kiln-dev/kiln/pkg/children"
+	"github.com/kiln-dev/kiln/pkg/sources/follow"
+)
+
+// follower polls the Git servers in the background. See follow.Follower.
+type follower interface {
+	Follow(types.NamespacedName, follow.Branch)
+	Found(types.NamespacedName, follow.Branch) (follow.Found, bool)
+	Forget(types.NamespacedName)
+	ForgetAll(isMeant func(types.NamespacedName) bool)
+}
+
+// poll polls the branch of a Function that is built, and returns the plan with the
+// commit to build. moved reports that the branch has moved: the next build is then in
+// the status, and starts once that is written, so that a crash cannot lose it. The first
+// build needs no poll, so it also works where only the build can reach the Git server.
+func (r *Reconciler) poll(ctx context.Context, fn *v1alpha1.Function, want plan, current gathered) (_ plan, moved bool) {
+	interval := config.FromContextOrDefaults(ctx).Build.FollowInterval
+	if fn.Spec.Git == nil || isPinned(fn) || interval == 0 {
+		r.follower.Forget(children.KeyOf(fn))
+		fn.Status.ClearSourceFollowed()
+		return want, false
+	}
+	if !current.known.IsSettled(want.request) {
+		// Stop polling a server that the Function may no longer name.
+		r.follower.Forget(children.KeyOf(fn))
+		return want.withCommit(commitToBuild(fn, want)), false
+	}
+	branch := follow.Branch{
+		URL: fn.Spec.Git.URL, Revision: fn.Spec.Git.Revision,
+		Namespace: fn.Namespace, Secret: fn.Spec.Git.SecretName,
+		Built: commitBuilt(fn), Interval: interval,
+	}
+	r.follower.Follow(children.KeyOf(fn), branch)
+	found, ok := r.follower.Found(children.KeyOf(fn), branch)
+	name := "Revision " + branch.Revision
+	if branch.Revision == "" {
+		name = "The default branch"
+	}
+	switch {
+	case ok && found.Commit != "":
+		fn.Status.MarkSourceFollowed("%s is at commit %s.", name, found.Commit)
+	case ok:
+		fn.Status.MarkSourceNotFollowed("%s cannot be polled. The last build stays, and Kiln keeps retrying: %s", name, found.Failure)
+	}
+	if found.Commit == "" || found.Commit == branch.Built {
+		return want.withCommit(branch.Built), false
+	}
+	want = want.withCommit(found.Commit)
+	remember(fn, builds.Spec{Request: want.request, Reason: builds.ReasonCommitChanged, Attempt: 1})
+	fn.Status.MarkBuildUnknown("", "%s has moved. The build is about to start.", name)
+	return want, true
+}
+
+// commitToBuild returns the commit of the build that has not ended, or "".
+func commitToBuild(fn *v1alpha1.Function, want plan) string {
+	if b := fn.Status.Build; b != nil && b.ImageTag == want.request.Tag && b.Rebuild == want.request.Rebuild {
+		return b.Commit
+	}
+	return ""
+}

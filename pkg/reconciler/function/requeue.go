@@ -1,0 +1,38 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package function
+
+import (
+	"errors"
+
+	"knative.dev/pkg/controller"
+)
+
+// either returns the error that retries the Function the soonest. A permanent error, or
+// a later requeue, must not hide the other one.
+func either(first, second error) error {
+	switch later, _ := controller.IsRequeueKey(first); {
+	case first == nil:
+		return second
+	case second == nil, controller.IsPermanentError(second):
+		return first
+	case controller.IsPermanentError(first), later && !controller.IsSkipKey(second):
+		return second
+	default:
+		return errors.Join(first, second)
+	}
+}

@@ -1,0 +1,109 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package function
+
+import (
+	"context"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kiln-dev/kiln/pkg/apis/config"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/builds"
+	"github.com/kiln-dev/kiln/pkg/children"
+	"github.com/kiln-dev/kiln/pkg/images"
+)
+
+// registry runs one request for each Function in the background. See images.Background.
+type registry[Request, Answer any] interface {
+	Ask(types.NamespacedName, Request)
+	Answer(key types.NamespacedName, request Request, await bool) (Answer, bool)
+	Acknowledge(types.NamespacedName)
+	Forget(types.NamespacedName)
+	ForgetAll(isMeant func(types.NamespacedName) bool)
+}
+
+// lookAhead asks the registries what a build will need: its base image, and images that
+// may replace the build. They answer while Kiln writes the ConfigMap.
+func (r *Reconciler) lookAhead(fn *v1alpha1.Function, want plan, current gathered) {
+	request := want.request
+	if fn.Status.Build != nil {
+		// The credentials are read later. They seldom change the decision.
+		request.CredentialsVersion = fn.Status.Build.CredentialsVersion
+	}
+	if decision := builds.Decide(request, current.known); decision.Action == builds.Start {
+		r.lookups.Ask(children.KeyOf(fn), lookupFor(want, decision))
+	}
+}
+
+// lookUp returns what the registries hold, once they have answered. A Function that
+// waits for a build slot keeps its condition meanwhile.
+func (r *Reconciler) lookUp(fn *v1alpha1.Function, want plan, decision builds.Decision) (images.Found, bool) {
+	lookup := lookupFor(want, decision)
+	r.lookups.Ask(children.KeyOf(fn), lookup)
+	found, answered := r.lookups.Answer(children.KeyOf(fn), lookup, true)
+	if !answered && !isQueued(fn) {
+		fn.Status.MarkBuildUnknown(v1alpha1.ReasonCheckingRegistry,
+			"Kiln looks up image %s:%s and its base image.", want.lookup.Name, want.request.Tag)
+	}
+	return found, answered
+}
+
+// lookupFor returns what to look up before the build starts.
+func lookupFor(want plan, decision builds.Decision) images.Lookup {
+	lookup := want.lookup
+	if !decision.Reuse {
+		lookup.Tag = ""
+	}
+	return lookup
+}
+
+// tagVersion tags the deployed image with the Function's generation. A failure does not
+// fail the Function. While the Service is about to change the status, the tag waits for
+// that write.
+func (r *Reconciler) tagVersion(ctx context.Context, fn *v1alpha1.Function, before *v1alpha1.FunctionStatus) {
+	tag := versionTag(fn)
+	if fn.Status.VersionTag == tag {
+		r.taggings.Acknowledge(children.KeyOf(fn))
+		return
+	}
+	tagging := images.Tagging{Repository: repositoryOf(ctx, fn), Digest: digestIn(fn.Status.Image), Tag: tag}
+	r.taggings.Ask(children.KeyOf(fn), tagging)
+	settled := !fn.Status.GetCondition(v1alpha1.FunctionConditionRunning).IsUnknown()
+	_, done := r.taggings.Answer(children.KeyOf(fn), tagging, settled)
+	if done && (settled || !equality.Semantic.DeepEqual(before, &fn.Status)) {
+		fn.Status.VersionTag = tag
+	}
+}
+
+// versionTag returns the tag of the image that this generation runs.
+func versionTag(fn *v1alpha1.Function) string {
+	return "g" + strconv.FormatInt(fn.Generation, 10)
+}
+
+// repositoryOf returns the repository that the Function's images are pushed to.
+func repositoryOf(ctx context.Context, fn *v1alpha1.Function) images.Repository {
+	registry := config.FromContextOrDefaults(ctx).Registry
+	return images.Repository{
+		Name:        registry.PushRepository(fn.Namespace, fn.Name),
+		Insecure:    registry.PushInsecure(),
+		Credentials: registry.Credentials,
+		Namespace:   fn.Namespace,
+	}
+}

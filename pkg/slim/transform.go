@@ -1,0 +1,72 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package slim
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/digest"
+)
+
+// contentLabel is the label of a cached ConfigMap that holds the digest of its
+// content. The API server rejects a blank key, so no real label can have it. An own
+// map would take more memory than the rest of a ConfigMap.
+const contentLabel = ""
+
+// ConfigMap replaces the content of a ConfigMap by a digest. The content is most of
+// what the cache would hold of a Function, because it includes the wrapper.
+func ConfigMap(obj any) (any, error) {
+	cm, ok := obj.(*corev1.ConfigMap)
+	if !ok {
+		return obj, nil
+	}
+	content := ContentDigest(cm)
+	ShareMeta(&cm.ObjectMeta)
+	if cm.Labels == nil {
+		cm.Labels = map[string]string{}
+	}
+	cm.Labels[contentLabel] = content
+	cm.Data, cm.BinaryData = nil, nil
+	return cm, nil
+}
+
+// ContentDigest returns a digest of the content of a ConfigMap, cached or live.
+func ContentDigest(cm *corev1.ConfigMap) string {
+	if content, ok := cm.Labels[contentLabel]; ok {
+		return content
+	}
+	return digest.Of(digest.List(cm.Data)...)
+}
+
+// Function drops the annotation of kubectl apply, which repeats the source. The
+// controller writes nothing of a Function but its status.
+func Function(obj any) (any, error) {
+	fn, ok := obj.(*v1alpha1.Function)
+	if !ok {
+		return obj, nil
+	}
+	delete(fn.Annotations, corev1.LastAppliedConfigAnnotation)
+	ShareMeta(&fn.ObjectMeta)
+	Share(&fn.Spec.Runtime)
+	Share(&fn.Spec.Visibility)
+	shareResources(&fn.Spec.Resources)
+	ShareStatus(&fn.Status.Status)
+	Share(&fn.Status.Phase)
+	ShareURL(fn.Status.URL, fn.Status.Address)
+	return fn, nil
+}
