@@ -48,7 +48,7 @@ func newFetchStep(t *testing.T, archive []byte) *FetchStep {
 	}))
 	t.Cleanup(server.Close)
 	files := t.TempDir()
-	// As Kubernetes mounts a ConfigMap.
+	// Kubernetes mounts a ConfigMap like this.
 	if err := os.Mkdir(filepath.Join(files, "..data"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func newFetchStep(t *testing.T, archive []byte) *FetchStep {
 	}
 }
 
-// tree returns the files below a folder, and what is in them.
+// tree returns the files below a folder with their content.
 func tree(t *testing.T, folder string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -139,25 +139,31 @@ func TestFetch(t *testing.T) {
 			archive := sourcestest.TarGz(tc.entries...)
 			step := newFetchStep(t, archive)
 			tc.change(step)
-			if err := step.Run(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tc.want, tree(t, filepath.Join(step.Work, "context"))); diff != "" {
-				t.Errorf("build context (-want, +got):\n%s", diff)
-			}
-			sum := sha256.Sum256(archive)
-			server, _, _ := strings.Cut(step.Archive.URL, "?")
-			want := `{"uri":"` + server + `","digest":"sha256:` + hex.EncodeToString(sum[:]) + `"}`
-			if got := readFile(t, filepath.Join(step.Work, "source.json")); got != want {
-				t.Errorf("source.json has %s, want %s", got, want)
-			}
-			if got := readFile(t, step.OriginFile); got != want {
-				t.Errorf("the result is %s, want %s", got, want)
-			}
-			if left := tree(t, step.Work); len(left) != len(tc.want)+1 {
-				t.Errorf("there is more in the folder: %v", left)
-			}
+			checkFetch(t, step, archive, tc.want)
 		})
+	}
+}
+
+// checkFetch runs the step and checks the build context and the results.
+func checkFetch(t *testing.T, step *FetchStep, archive []byte, want map[string]string) {
+	t.Helper()
+	if err := step.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, tree(t, filepath.Join(step.Work, "context"))); diff != "" {
+		t.Errorf("build context (-want, +got):\n%s", diff)
+	}
+	sum := sha256.Sum256(archive)
+	server, _, _ := strings.Cut(step.Archive.URL, "?")
+	origin := `{"uri":"` + server + `","digest":"sha256:` + hex.EncodeToString(sum[:]) + `"}`
+	if got := readFile(t, filepath.Join(step.Work, "source.json")); got != origin {
+		t.Errorf("source.json has %s, want %s", got, origin)
+	}
+	if got := readFile(t, step.OriginFile); got != origin {
+		t.Errorf("the result is %s, want %s", got, origin)
+	}
+	if left := tree(t, step.Work); len(left) != len(want)+1 {
+		t.Errorf("the working folder has other files: %v", left)
 	}
 }
 

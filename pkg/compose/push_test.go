@@ -509,6 +509,17 @@ func TestPushErrors(t *testing.T) {
 		"bad name":    {func(_ *workshop, step *PushStep) { step.Destination = "A B" }, "failed to parse the name of an image"},
 		"no registry": {func(_ *workshop, step *PushStep) { step.Destination = "127.0.0.1:1/ns/fn:tag" }, "failed to push image"},
 		"no layout":   {func(_ *workshop, step *PushStep) { step.Layout += "x" }, "failed to read layout.jsonx"},
+	} {
+		t.Run(name, func(t *testing.T) { checkPushError(t, tc.change, tc.want) })
+	}
+}
+
+// TestPushChecksLayers checks the files of the earlier step, which is untrusted.
+func TestPushChecksLayers(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*workshop, *PushStep)
+		want   string
+	}{
 		"broken layer": {func(w *workshop, step *PushStep) {
 			step.Layers = w.layers
 			writeFile(t, filepath.Join(w.layers, "0000.tar.gz"), []byte("\x1f\x8bx"))
@@ -530,21 +541,25 @@ func TestPushErrors(t *testing.T) {
 			link(t, secret, step.Config)
 		}, "not a regular file"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorkshop(t)
-			step := w.step()
-			tc.change(w, step)
-			err := step.Run(t.Context())
-			if err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("Run() = %v, want %q", err, tc.want)
-			}
-			if err != nil && strings.Contains(tc.want, "failed to pull") && strings.Contains(err.Error(), "failed to push") {
-				t.Errorf("Run() = %v: it reports a failed push", err)
-			}
-			if _, err := os.Stat(step.ImageDigestFile); err == nil {
-				t.Error("there is a result")
-			}
-		})
+		t.Run(name, func(t *testing.T) { checkPushError(t, tc.change, tc.want) })
+	}
+}
+
+// checkPushError checks that a changed step fails with that error and writes no result.
+func checkPushError(t *testing.T, change func(*workshop, *PushStep), want string) {
+	t.Helper()
+	w := newWorkshop(t)
+	step := w.step()
+	change(w, step)
+	err := step.Run(t.Context())
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("Run() = %v, want %q", err, want)
+	}
+	if err != nil && strings.Contains(want, "failed to pull") && strings.Contains(err.Error(), "failed to push") {
+		t.Errorf("Run() = %v: it reports a failed push", err)
+	}
+	if _, err := os.Stat(step.ImageDigestFile); err == nil {
+		t.Error("there is a result")
 	}
 }
 
