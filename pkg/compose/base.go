@@ -53,7 +53,7 @@ type baseImage struct {
 
 // pull returns the image in that role. It downloads no layers.
 func pull(log io.Writer, role string, ref name.Reference, options []remote.Option) (*baseImage, error) {
-	fmt.Fprintln(log, "Building upon", role, ref)
+	fmt.Fprintln(log, "Building on", role, ref)
 	base := &baseImage{role: role, ref: ref}
 	found, err := remote.Get(ref, options...)
 	if err != nil {

@@ -280,7 +280,7 @@ func TestPush(t *testing.T) {
 	}
 	digest := readFile(t, step.ImageDigestFile)
 	w.config(t, "/ns/fn@"+digest)
-	wantLog := "Building upon base image " + w.host + "/base@" + w.digest + "\nPushing dependencies image " + step.Keep +
+	wantLog := "Building on base image " + w.host + "/base@" + w.digest + "\nPushing dependencies image " + step.Keep +
 		"\nPushing image " + step.Destination + "\nPushed " + w.host + "/ns/fn@" + digest + "\n"
 	if diff := cmp.Diff(wantLog, log.String()); diff != "" {
 		t.Errorf("log (-want, +got):\n%s", diff)

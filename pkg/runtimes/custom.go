@@ -26,8 +26,7 @@ import (
 )
 
 const (
-	// CustomLanguage is the language of runtimes that an administrator defines. Kiln
-	// knows only their entry in config-runtimes.
+	// CustomLanguage is the language of runtimes that an administrator defines.
 	CustomLanguage = "custom"
 
 	// DefaultSourceFile is the default name of the source file in CustomLanguage.
@@ -36,7 +35,7 @@ const (
 	// MaxFilesBytes is the largest total size of the files of a Custom, in bytes.
 	MaxFilesBytes = 16 << 10
 
-	// quotedLines is the number of lines that are quoted of a failed command.
+	// quotedLines is the most lines that explainAnything quotes.
 	quotedLines = 10
 )
 
@@ -44,12 +43,11 @@ const (
 // image. The image must listen on PORT and answer HealthPath. On SIGTERM it must
 // finish its requests and exit.
 type Custom struct {
-	// SourceFile is the name of the source file in the build context. The default is
-	// DefaultSourceFile.
+	// SourceFile is the name of the source file. The default is DefaultSourceFile.
 	SourceFile string
 
-	// DependencyFile is the name of the dependency file in the build context. It is
-	// empty if functions cannot have dependencies.
+	// DependencyFile is the name of the dependency file. It is empty if functions cannot
+	// have dependencies.
 	DependencyFile string
 
 	// Files are more files of the build context by name, such as an HTTP server.

@@ -18,9 +18,8 @@ package runtimes
 
 import "errors"
 
-// DockerfileLanguage is the language of functions with a Dockerfile of their own. It
-// makes the whole image, in any programming language, on any base image. The image
-// must only listen on PORT.
+// DockerfileLanguage is the language of functions with their own Dockerfile. It makes the
+// whole image, which must listen on PORT.
 const DockerfileLanguage = "dockerfile"
 
 // OwnDockerfile returns the runtime of DockerfileLanguage.

@@ -47,9 +47,9 @@ func readRequirements(text string) (string, bool, error) {
 	return strings.TrimPrefix(text, byteOrderMark), true, nil
 }
 
-// explainPip implements Runtime.explainBuildFailure for pip. Lines of its errors start
-// with "ERROR:". It only warns about an index that it cannot reach, once a try. The
-// last of these warnings is part of the explanation.
+// explainPip implements Runtime.explainBuildFailure for pip. Its errors start with
+// "ERROR:". It warns at each try of an index that it cannot reach. The last warning is
+// part of the explanation.
 func explainPip(log string) string {
 	var words []string
 	for line := range strings.Lines(log) {

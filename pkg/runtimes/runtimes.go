@@ -35,46 +35,42 @@ const (
 	// Port is the default port of functions. The variable PORT overrides it.
 	Port = 8080
 
-	// HealthPath is the path of the health check. The wrapper answers GET and HEAD
-	// with 200 once the function is loaded, and does not call the function.
+	// HealthPath is the path of the health check. The wrapper answers once the function
+	// is loaded, and does not call it.
 	HealthPath = "/healthz"
 
-	// EnvFunctionName is the environment variable with the name of the function.
+	// EnvFunctionName is the variable with the name of the function.
 	EnvFunctionName = "FUNC_NAME"
 
-	// EnvFunctionNamespace is the environment variable with its namespace.
+	// EnvFunctionNamespace is the variable with the namespace of the function.
 	EnvFunctionNamespace = "FUNC_NAMESPACE"
 
-	// EnvFunctionRuntime is the environment variable with its runtime.
+	// EnvFunctionRuntime is the variable with the runtime of the function.
 	EnvFunctionRuntime = "FUNC_RUNTIME"
 
-	// EnvFunctionTimeout is the environment variable with the time limit of a request,
-	// in seconds.
+	// EnvFunctionTimeout is the variable with the timeout of a request, in seconds.
 	EnvFunctionTimeout = "FUNC_TIMEOUT"
 
-	// EnvFunctionMemoryLimit is the environment variable with the memory limit, as a
-	// quantity such as 128Mi. It is unset if there is no limit.
+	// EnvFunctionMemoryLimit is the variable with the memory limit, such as 128Mi, if any.
 	EnvFunctionMemoryLimit = "FUNC_MEMORY_LIMIT"
 
-	// EnvBodyLimit is the environment variable with the size limit of request bodies,
-	// in MiB. Users set it. The answer to larger bodies is 413.
+	// EnvBodyLimit is the variable with the size limit of request bodies, in MiB.
 	EnvBodyLimit = "REQ_MB_LIMIT"
 
-	// DockerfileName is the name of the Dockerfile in a build context. A context
-	// without one needs no commands.
+	// DockerfileName is the Dockerfile in a build context. It is absent if the build has
+	// no commands to run.
 	DockerfileName = "Dockerfile"
 
-	// LayoutName is the name of the file in a build context with a Layout in JSON. A
-	// build applies it to the image of the Dockerfile, or to the base image. Without
-	// one, the Dockerfile makes the whole image.
+	// LayoutName is the file in a build context with a Layout in JSON. It is absent if
+	// the Dockerfile makes the whole image.
 	LayoutName = "layout.json"
 
-	// PackagesPath is the folder with credentials of package registries during the
-	// installation: files such as .npmrc and pip.conf. It may be absent.
+	// PackagesPath is the folder with credentials of package registries, such as .npmrc,
+	// during the installation. It may be absent.
 	PackagesPath = "/kiln-packages"
 
-	// EnvFilePath is the file with the environment of the package manager during the
-	// installation, as EnvFile writes it. It may be absent.
+	// EnvFilePath is the file with the environment of the package manager, as EnvFile
+	// writes it. It may be absent.
 	EnvFilePath = "/kiln-env/env"
 
 	// FunctionFolder is the folder in images for the source and the dependencies.
@@ -86,8 +82,8 @@ const (
 	// WrapperFolder is the folder in images for the wrapper.
 	WrapperFolder = "/kiln"
 
-	// MaxDockerfileBytes is the largest size of a custom Dockerfile template, in bytes.
-	// It shares a ConfigMap with the source.
+	// MaxDockerfileBytes bounds a Dockerfile template, which shares a ConfigMap with the
+	// source.
 	MaxDockerfileBytes = 8 << 10
 )
 
@@ -97,14 +93,13 @@ type Layout struct {
 	Files map[string]string `json:"files"`
 
 	// Folders maps names of folders in the build context to absolute paths in the
-	// image. They are copied with their content. Files replace files in them.
+	// image. Files replace files in them.
 	Folders map[string]string `json:"folders,omitempty"`
 
-	// Env is added to the environment of the base image, and overrides it.
+	// Env overrides the environment of the base image.
 	Env map[string]string `json:"env"`
 
-	// User is the user and group of the image. They are numbers, so that Kubernetes can
-	// verify that they are not root.
+	// User is the numeric user and group. Kubernetes can verify that it is not root.
 	User string `json:"user"`
 
 	// WorkingDir is the working directory of the image.
@@ -129,20 +124,15 @@ type Runtime struct {
 	// cannot have dependencies.
 	DependencyFile string
 
-	// wrapper has the files of the wrapper by name.
-	wrapper map[string]string
+	// wrapper has the files of the wrapper by name, and files those of a Custom.
+	wrapper, files map[string]string
 
-	// files has the files of a Custom by name.
-	files map[string]string
-
-	// layout places the wrapper and the function in the image.
 	layout Layout
 
-	// readDependencies normalizes the text of a dependency file. install reports
-	// whether packages must be installed.
+	// readDependencies implements Runtime.dependencies.
 	readDependencies func(text string) (normal string, install bool, err error)
 
-	// explainBuildFailure returns the error of the package manager from a build log.
+	// explainBuildFailure implements Runtime.ExplainBuildFailure.
 	explainBuildFailure func(log string) string
 }
 
@@ -183,25 +173,23 @@ type Function struct {
 	// BaseImage is the name of the base image.
 	BaseImage string
 
-	// Source is the text of the source file. The image has it byte for byte.
+	// Source is the text of the source file.
 	Source string
 
-	// Dependencies is the text of the dependency file. It is blank for none.
+	// Dependencies is the text of the dependency file, or blank.
 	Dependencies string
 
 	// Dockerfile replaces the Dockerfile template of the language unless blank.
 	Dockerfile string
 
-	// Fetched reports whether the build fetches source and dependency file and adds
-	// them to the context. Source and Dependencies are blank then.
+	// Fetched reports whether the build adds a fetched source to the context. Source and
+	// Dependencies are blank then.
 	Fetched bool
 }
 
 // BuildContext returns the files of the build context by name. They have no folders
-// and fit into a ConfigMap. A build reads no other files, so that equal contexts on
-// the same base image make equal functions. The context has a Dockerfile if there are
-// commands to run, and a Layout unless fn or a Custom has the Dockerfile. For
-// DockerfileLanguage it is empty. Errors are permanent: they describe a mistake in the
+// and fit into a ConfigMap. Equal contexts on the same base image make equal images.
+// For DockerfileLanguage the context is empty. Errors describe a mistake in the
 // dependency file or in the Dockerfile template.
 func (r Runtime) BuildContext(fn Function) (map[string]string, error) {
 	if r.IsOwnDockerfile() {
@@ -244,8 +232,8 @@ func (r Runtime) BuildContext(fn Function) (map[string]string, error) {
 // docstring matches docstrings of functions and classes in Python, on their own lines.
 var docstring = regexp.MustCompile(`(?m)^( +)"""(?s:.*?)"""$`)
 
-// withoutComments drops the comment lines of a Python program and empties its
-// docstrings. A ConfigMap must hold the program beside the largest source.
+// withoutComments drops the comments and docstrings of a Python program. A ConfigMap
+// must hold it and the largest source.
 func withoutComments(text string) string {
 	var kept strings.Builder
 	for line := range strings.Lines(text) {
@@ -278,7 +266,7 @@ func (r Runtime) CheckDependencies(text string) error {
 	return err
 }
 
-// dependencies normalizes the text of a dependency file, and reports whether packages
+// dependencies normalizes the text of a dependency file. install reports whether packages
 // must be installed.
 func (r Runtime) dependencies(text string) (normal string, install bool, err error) {
 	if r.DependencyFile == "" {
@@ -297,10 +285,8 @@ func (r Runtime) dependencies(text string) (normal string, install bool, err err
 	return normal, install, nil
 }
 
-// DockerfileTemplate returns the template of the Dockerfile that installs
-// dependencies, for text/template. The fields are {{.BaseImage}},
-// {{.HasDependencies}}, {{.EnvFile}} for EnvFilePath and {{.Packages}} for
-// PackagesPath.
+// DockerfileTemplate returns the Dockerfile that installs dependencies, in the format of
+// text/template. dockerfileData has its fields.
 func (r Runtime) DockerfileTemplate() string {
 	return read(r.Language + "/" + DockerfileName)
 }
@@ -308,15 +294,13 @@ func (r Runtime) DockerfileTemplate() string {
 // variableName matches the names of variables in a shell.
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// IsVariableName reports whether a shell can have a variable of that name. The
-// environment of builds needs such names.
+// IsVariableName reports whether a shell can have a variable of that name.
 func IsVariableName(name string) bool {
 	return variableName.MatchString(name)
 }
 
-// EnvFile returns the content of EnvFilePath: commands for a POSIX shell that export
-// the variables. Values are quoted. Variables with invalid names and bytes 0 in values
-// are left out.
+// EnvFile returns the content of EnvFilePath: commands for a POSIX shell that export the
+// variables. It drops variables with invalid names, and bytes 0 in values.
 func EnvFile(env map[string]string) string {
 	var file strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(env)) {
@@ -345,6 +329,8 @@ func ValidateDockerfile(text string) error {
 	return err
 }
 
+// dockerfileData has the fields of a Dockerfile template. EnvFile is EnvFilePath, and
+// Packages is PackagesPath.
 type dockerfileData struct {
 	BaseImage         string
 	HasDependencies   bool
@@ -367,7 +353,6 @@ func renderDockerfile(text string, data dockerfileData) (string, error) {
 	return out.String(), nil
 }
 
-// encode returns the layout as JSON. This cannot fail.
 func (l Layout) encode() string {
 	data, err := json.Marshal(l)
 	if err != nil {
@@ -376,7 +361,7 @@ func (l Layout) encode() string {
 	return string(data) + "\n"
 }
 
-// read returns an embedded file. It panics if there is none, which a test would find.
+// read returns an embedded file.
 func read(file string) string {
 	data, err := content.ReadFile(file)
 	if err != nil {
