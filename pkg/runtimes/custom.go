@@ -46,8 +46,7 @@ type Custom struct {
 	// SourceFile is the name of the source file. The default is DefaultSourceFile.
 	SourceFile string
 
-	// DependencyFile is the name of the dependency file. It is empty if functions cannot
-	// have dependencies.
+	// DependencyFile is the name of the dependency file, or empty.
 	DependencyFile string
 
 	// Files are more files of the build context by name, such as an HTTP server.
@@ -105,21 +104,18 @@ func (c Custom) Runtime() Runtime {
 	}
 }
 
-// readAnything implements Runtime.readDependencies for files that only the Dockerfile
-// can parse.
+// readAnything implements Runtime.readDependencies for files of an unknown format.
 func readAnything(text string) (string, bool, error) {
 	return text, strings.TrimSpace(text) != "", nil
 }
 
-// running matches the line before a command in the log of a build, and exited the
-// line after a failed one.
+// running matches the log line before a command, and exited the one after a failed one.
 var (
 	running = regexp.MustCompile(`^INFO\[\d+\] Running: `)
 	exited  = regexp.MustCompile(`exit status \d+$`)
 )
 
-// explainAnything implements Runtime.explainBuildFailure for any package manager or
-// compiler. It quotes the last lines of the failed command.
+// explainAnything quotes the last lines of a failed command of any program.
 func explainAnything(log string) string {
 	if words := cmp.Or(explainNPM(log), explainPip(log)); words != "" {
 		return words

@@ -25,8 +25,7 @@ import (
 	"unicode/utf8"
 )
 
-// nodeLayout runs as the user "node" of the official images. Only /tmp must be
-// writable.
+// nodeLayout has the user "node" of the official images.
 var nodeLayout = Layout{
 	Files: map[string]string{
 		"handler.js":   FunctionFolder + "/handler.js",
@@ -43,7 +42,7 @@ var nodeLayout = Layout{
 const byteOrderMark = "\ufeff"
 
 // readPackageJSON implements Runtime.readDependencies for npm, which also installs
-// peer dependencies. It drops a byte order mark, which JSON parsers may reject.
+// peer dependencies.
 func readPackageJSON(text string) (string, bool, error) {
 	text = strings.TrimPrefix(text, byteOrderMark)
 	if strings.TrimSpace(text) == "" {
@@ -88,8 +87,7 @@ func position(text []byte, offset int) (line, column int) {
 	return line, column
 }
 
-// explainNPM implements Runtime.explainBuildFailure for npm. Lines of its errors start
-// with "npm error", and before version 10 with "npm ERR!".
+// explainNPM implements Runtime.explainBuildFailure for npm.
 func explainNPM(log string) string {
 	var words []string
 	for line := range strings.Lines(log) {
@@ -105,7 +103,7 @@ func explainNPM(log string) string {
 // cutNPMPrefix finds npm's prefix anywhere in the line. Builders may write a timestamp
 // or a level before it.
 func cutNPMPrefix(line string) (string, bool) {
-	for _, prefix := range []string{"npm error", "npm ERR!"} {
+	for _, prefix := range []string{"npm error", "npm ERR!"} { // from and before version 10
 		if _, text, ok := strings.Cut(line, prefix); ok {
 			return strings.TrimSpace(text), true
 		}
@@ -113,8 +111,7 @@ func cutNPMPrefix(line string) (string, bool) {
 	return "", false
 }
 
-// isNPMNoise reports whether a line does not help to find the mistake: the path of
-// npm's own log, general advice, or a code alone.
+// isNPMNoise reports whether a line does not help: a path of a log, advice, or a code.
 func isNPMNoise(text string) bool {
 	if len(strings.Fields(text)) < 2 {
 		return true

@@ -18,7 +18,7 @@ package runtimes
 
 import "strings"
 
-// pythonLayout runs as a user that the image may not have. Only /tmp must be writable.
+// pythonLayout has a user that the image may not have.
 var pythonLayout = Layout{
 	Files: map[string]string{
 		"handler.py":       FunctionFolder + "/handler.py",

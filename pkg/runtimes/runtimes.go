@@ -14,9 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package runtimes has the files that go into images of functions. Each language has
-// a wrapper, which serves a function over HTTP, and a Dockerfile, which installs the
-// dependencies.
+// Package runtimes has the files that go into images of functions. For each language
+// there are a wrapper, which serves HTTP, and a Dockerfile, which installs dependencies.
 package runtimes
 
 import (
@@ -120,8 +119,7 @@ type Runtime struct {
 	// SourceFile is the name of the source file.
 	SourceFile string
 
-	// DependencyFile is the name of the dependency file. It is empty if functions
-	// cannot have dependencies.
+	// DependencyFile is the name of the dependency file, or empty.
 	DependencyFile string
 
 	// wrapper has the files of the wrapper by name, and files those of a Custom.
@@ -229,7 +227,7 @@ func (r Runtime) BuildContext(fn Function) (map[string]string, error) {
 	return files, nil
 }
 
-// docstring matches docstrings of functions and classes in Python, on their own lines.
+// docstring matches a docstring of a Python function or class.
 var docstring = regexp.MustCompile(`(?m)^( +)"""(?s:.*?)"""$`)
 
 // withoutComments drops the comments and docstrings of a Python program. A ConfigMap
@@ -244,7 +242,7 @@ func withoutComments(text string) string {
 	return docstring.ReplaceAllString(kept.String(), `$1""`)
 }
 
-// fetched returns the layout of a function whose source is a folder.
+// fetched returns the layout for a source that is a folder.
 func (l Layout) fetched(sourceFile, dependencyFile string) Layout {
 	l.Files = maps.Clone(l.Files)
 	delete(l.Files, sourceFile)
@@ -253,8 +251,7 @@ func (l Layout) fetched(sourceFile, dependencyFile string) Layout {
 	return l
 }
 
-// ReadDependencies returns the text of a dependency file in the form that the package
-// manager accepts. An error describes a mistake in the text.
+// ReadDependencies normalizes the text of a dependency file for the package manager.
 func (r Runtime) ReadDependencies(text string) (string, error) {
 	normal, _, err := r.dependencies(text)
 	return normal, err
@@ -313,8 +310,7 @@ func EnvFile(env map[string]string) string {
 	return file.String()
 }
 
-// ExplainBuildFailure returns the error of the package manager from the log of a
-// failed build. It is empty if the log has none.
+// ExplainBuildFailure returns the package manager's error in a build log, if any.
 func (r Runtime) ExplainBuildFailure(log string) string {
 	return r.explainBuildFailure(log)
 }
@@ -329,12 +325,12 @@ func ValidateDockerfile(text string) error {
 	return err
 }
 
-// dockerfileData has the fields of a Dockerfile template. EnvFile is EnvFilePath, and
-// Packages is PackagesPath.
+// dockerfileData has the fields of a Dockerfile template.
 type dockerfileData struct {
-	BaseImage         string
-	HasDependencies   bool
-	EnvFile, Packages string
+	BaseImage       string
+	HasDependencies bool
+	EnvFile         string // EnvFilePath
+	Packages        string // PackagesPath
 }
 
 func newDockerfileData(baseImage string, install bool) dockerfileData {
