@@ -75,6 +75,6 @@ func TestParseFetch(t *testing.T) {
 		t.Error("the log does not go to standard error")
 	}
 	if _, err := parseFetch([]string{"--s3-path-style=maybe"}); err == nil {
-		t.Error("parseFetch() takes a flag that is not a boolean")
+		t.Error("parseFetch() accepts an invalid boolean")
 	}
 }

@@ -120,7 +120,7 @@ func (s *PushStep) Run(ctx context.Context, options ...remote.Option) error {
 }
 
 // addLayers returns the base image with the layers. It gives the pusher their
-// packages, and pushes the image if it is to be kept.
+// packages, and pushes the image if Keep is set.
 func (s *PushStep) addLayers(ctx context.Context, pusher *pusher) (v1.Image, error) {
 	mediaType, err := layerMediaType(pusher.base)
 	if err != nil {
