@@ -17,598 +17,64 @@ limitations under the License.
 package main
 
 import (
-	"archive/tar"
-	"bytes"
-	"compress/gzip"
-	"encoding/json"
-	"errors"
-	"io"
-	"log"
-	"net/http"
-	"net/http/httptest"
 	"os"
-	"path/filepath"
-	"runtime"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-containerregistry/pkg/name"
-	"github.com/google/go-containerregistry/pkg/registry"
-	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/empty"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/random"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
-	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/kiln-dev/kiln/pkg/runtimes"
+	"github.com/kiln-dev/kiln/pkg/compose"
+	"github.com/kiln-dev/kiln/pkg/sources"
+	"github.com/kiln-dev/kiln/pkg/sources/fetch"
 )
 
-// workshop is a registry with a base image, and a folder with a build context.
-type workshop struct {
-	host    string
-	context string
-	layers  string
-	base    v1.Image
-	digest  string
-
-	// refuses is what the registry will not have in a manifest.
-	refuses string
-}
-
-// forget deletes what refers to an image, and the list of it, which this registry
-// keeps as a tag.
-func (w *workshop) forget(t *testing.T, image string) {
-	t.Helper()
-	ref, err := name.NewDigest(w.host + image)
-	if err != nil {
-		t.Fatal(err)
+func TestParsePush(t *testing.T) {
+	got := parsePush([]string{
+		"--base=b", "--dependencies=d", "--destination=to", "--keep=k", "--insecure-registry=r", "--insecure-registry=s",
+		"--context=/c", "--layers=/l", "--layout=/layout.json", "--config=/config.json", "--label=x=y=z", "--label=a=",
+		"--source=/source.json", "--image-url-file=/u", "--image-digest-file=/d", "--base-image-file=/b",
+	})
+	want := &compose.PushStep{
+		Base: "b", Dependencies: "d", Destination: "to", Keep: "k", InsecureRegistries: []string{"r", "s"},
+		ContextFolder: "/c", Layers: "/l", Layout: "/layout.json", Config: "/config.json", Labels: map[string]string{"x": "y=z", "a": ""},
+		SourceFile: "/source.json", ImageURLFile: "/u", ImageDigestFile: "/d", BaseImageFile: "/b",
 	}
-	referrers, err := remote.Referrers(ref)
-	if err != nil {
-		t.Fatal(err)
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(compose.PushStep{}, "Log")); diff != "" {
+		t.Errorf("step (-want, +got):\n%s", diff)
 	}
-	index, err := referrers.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, found := range index.Manifests {
-		if err := remote.Delete(ref.Context().Digest(found.Digest.String())); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := remote.Delete(ref.Context().Tag(strings.Replace(ref.DigestStr(), ":", "-", 1))); err != nil {
-		t.Fatal(err)
+	if got.Log != os.Stderr {
+		t.Error("the log does not go to standard error")
 	}
 }
 
-func newWorkshop(t *testing.T) *workshop {
-	t.Helper()
-	w := &workshop{context: t.TempDir(), layers: t.TempDir()}
-	images := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
-	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil || w.refuses != "" && strings.Contains(r.URL.Path, "/manifests/") && bytes.Contains(body, []byte(w.refuses)) {
-			rw.WriteHeader(http.StatusBadRequest)
-			return
-		}
-		r.Body = io.NopCloser(bytes.NewReader(body))
-		images.ServeHTTP(rw, r)
-	}))
-	t.Cleanup(server.Close)
-	w.host = strings.TrimPrefix(server.URL, "http://")
-	base, err := random.Image(1024, 2)
+func TestParseFetch(t *testing.T) {
+	got, err := parseFetch([]string{
+		"--archive=u", "--sha256=0", "--git=g", "--revision=r", "--folder=f", "--s3-endpoint=e", "--s3-region=eu", "--s3-path-style=true",
+		"--credentials=/c", "--registry-credentials=/r", "--insecure-registry=a", "--insecure-registry=b",
+		"--max-download-size=1", "--max-unpacked-size=2", "--max-unpacked-files=3", "--max-unpacked-ratio=4",
+		"--files=/f", "--work=/w", "--tree=source", "--language=nodejs", "--source-file=handler.js", "--dependency-file=package.json",
+		"--origin-file=/o",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	digest, err := base.Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.base, w.digest = base, digest.String()
-	writeFile(t, filepath.Join(w.layers, "base.json"), encode(t, digest))
-	w.write(t, w.host+"/base:1", base)
-	writeFile(t, filepath.Join(w.context, "handler.js"), []byte("x"))
-	layout := runtimes.Layout{Files: map[string]string{"handler.js": "/function/handler.js"}, Entrypoint: []string{"node"}}
-	writeFile(t, filepath.Join(w.context, "layout.json"), encode(t, layout))
-	return w
-}
-
-// write puts an image into the registry.
-func (w *workshop) write(t *testing.T, image string, content v1.Image) {
-	t.Helper()
-	ref, err := name.ParseReference(image)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := remote.Write(ref, content); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// refusingHost returns another host with a base image, which refuses to give its
-// layers, though it shows the manifest and the configuration.
-func (w *workshop) refusingHost(t *testing.T) string {
-	t.Helper()
-	base, err := random.Image(1024, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	layers, err := base.Layers()
-	if err != nil {
-		t.Fatal(err)
-	}
-	digest, err := layers[0].Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
-	images := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
-	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, digest.String()) {
-			rw.WriteHeader(http.StatusForbidden)
-			return
-		}
-		images.ServeHTTP(rw, r)
-	}))
-	t.Cleanup(server.Close)
-	host := strings.TrimPrefix(server.URL, "http://")
-	w.write(t, host+"/base:1", base)
-	return host
-}
-
-// addLayer puts a layer where the step before would.
-func (w *workshop) addLayer(t *testing.T, file string) v1.Hash {
-	t.Helper()
-	layer, err := random.Layer(512, "application/vnd.docker.image.rootfs.diff.tar.gzip")
-	if err != nil {
-		t.Fatal(err)
-	}
-	content, err := layer.Compressed()
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := io.ReadAll(content)
-	if err != nil {
-		t.Fatal(err)
-	}
-	writeFile(t, filepath.Join(w.layers, file), data)
-	digest, err := layer.DiffID()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return digest
-}
-
-// addPackages puts a layer with npm's list where the step before would.
-func (w *workshop) addPackages(t *testing.T, file string) {
-	t.Helper()
-	layer := &bytes.Buffer{}
-	compressed := gzip.NewWriter(layer)
-	archive := tar.NewWriter(compressed)
-	list := []byte(`{"packages": {"node_modules/ms": {"version": "2.1.3"}}}`)
-	if err := archive.WriteHeader(&tar.Header{Name: "function/node_modules/.package-lock.json", Typeflag: tar.TypeReg, Size: int64(len(list))}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := archive.Write(list); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(archive.Close(), compressed.Close()); err != nil {
-		t.Fatal(err)
-	}
-	writeFile(t, filepath.Join(w.layers, file), layer.Bytes())
-}
-
-// wantPackages wants of an image in the registry that its packages are listed.
-func (w *workshop) wantPackages(t *testing.T, image string, want ...string) {
-	t.Helper()
-	ref, err := name.NewDigest(w.host + image)
-	if err != nil {
-		t.Fatal(err)
-	}
-	packages, err := listed(t.Context(), ref, nil)
-	if err != nil {
-		t.Fatalf("the packages of %s: %v", image, err)
-	}
-	var got []string
-	for _, p := range packages {
-		got = append(got, p.URL)
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("packages of %s (-want, +got):\n%s", image, diff)
-	}
-}
-
-func (w *workshop) order() *order {
-	return &order{
-		base:          w.host + "/base:1",
-		destination:   w.host + "/ns/fn:tag",
-		insecure:      []string{w.host},
-		contextFolder: w.context,
-		layout:        filepath.Join(w.context, "layout.json"),
-		urlFile:       filepath.Join(w.context, "url"),
-		digestFile:    filepath.Join(w.context, "digest"),
-		baseFile:      filepath.Join(w.context, "base"),
-		labels:        map[string]string{"serverless.kiln.dev/runtime": "nodejs24"},
-	}
-}
-
-// config returns the configuration of an image in the registry.
-func (w *workshop) config(t *testing.T, image string) *v1.ConfigFile {
-	t.Helper()
-	ref, err := name.ParseReference(w.host + image)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pushed, err := remote.Image(ref)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := pushed.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return config
-}
-
-func TestCarryOut(t *testing.T) {
-	w := newWorkshop(t)
-	// In the order of their names.
-	second, first := w.addLayer(t, "0003.tar.gz"), w.addLayer(t, "0002.tar.gz")
-	w.addPackages(t, "0004.tar.gz")
-	o := w.order()
-	o.layers, o.keep = w.layers, w.host+"/ns/fn:kept"
-	if err := o.carryOut(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	baseConfig, err := w.base.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
-	wantKept := append(baseConfig.RootFS.DiffIDs, first, second)
-	if diff := cmp.Diff(wantKept, w.config(t, "/ns/fn:kept").RootFS.DiffIDs[:4]); diff != "" {
-		t.Errorf("kept layers (-want, +got):\n%s", diff)
-	}
-	pushed := w.config(t, "/ns/fn:tag")
-	if len(pushed.RootFS.DiffIDs) != 6 || pushed.Config.Entrypoint[0] != "node" {
-		t.Errorf("the image is %+v", pushed)
-	}
-	if url := readFile(t, o.urlFile); url != o.destination {
-		t.Errorf("the result is %q, want %q", url, o.destination)
-	}
-	digest := readFile(t, o.digestFile)
-	w.config(t, "/ns/fn@"+digest)
-	w.wantPackages(t, "/ns/fn@"+digest, "pkg:npm/ms@2.1.3")
-
-	// Upon what was kept, the same image comes about, with the same list.
-	again := w.order()
-	w.forget(t, "/ns/fn@"+digest)
-	again.base += "@" + w.digest
-	again.dependencies, again.destination = w.host+"/ns/fn:kept", w.host+"/ns/fn:again"
-	if err := again.carryOut(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if got := readFile(t, again.digestFile); got != digest {
-		t.Errorf("upon what was kept the image is %s, want %s", got, digest)
-	}
-	w.wantPackages(t, "/ns/fn@"+digest, "pkg:npm/ms@2.1.3")
-}
-
-// TestCarryOutWithoutList wants that an image is made, and its packages are not
-// listed, where the registry takes no such list, and where what was kept has none.
-func TestCarryOutWithoutList(t *testing.T) {
-	w := newWorkshop(t)
-	w.addPackages(t, "0000.tar.gz")
-	w.refuses = "application/vnd.cyclonedx+json"
-	o := w.order()
-	o.layers, o.keep = w.layers, w.host+"/ns/fn:kept"
-	if err := o.carryOut(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	w.refuses = ""
-	again := w.order()
-	again.base += "@" + w.digest
-	again.dependencies = w.host + "/ns/fn:kept"
-	if err := again.carryOut(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	ref, err := name.NewDigest(w.host + "/ns/fn@" + readFile(t, again.digestFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if found, err := listed(t.Context(), ref, nil); err == nil {
-		t.Errorf("the packages are listed as %v, which nobody knows", found)
-	}
-}
-
-// madeBy puts the configuration of an image where the step before would, and returns
-// the order that takes it.
-func (w *workshop) madeBy(t *testing.T, config v1.Config) *order {
-	t.Helper()
-	o := w.order()
-	o.layout, o.layers, o.config = "", w.layers, filepath.Join(w.layers, "config.json")
-	writeFile(t, o.config, encode(t, v1.ConfigFile{Config: config}))
-	return o
-}
-
-// TestCarryOutUponNothing wants an image of nothing but the layers, whatever the step
-// before says that they are upon: it may name what only this one may read.
-func TestCarryOutUponNothing(t *testing.T) {
-	w := newWorkshop(t)
-	first := w.addLayer(t, "0000.tar.gz")
-	w.addPackages(t, "0001.tar.gz")
-	o := w.madeBy(t, v1.Config{User: "1000", Entrypoint: []string{"server"}, Labels: map[string]string{"a": "b"}})
-	o.base = ""
-	if err := o.carryOut(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	pushed := w.config(t, "/ns/fn:tag")
-	if diffs := pushed.RootFS.DiffIDs; len(diffs) != 2 || diffs[0] != first {
-		t.Errorf("the layers are %v", diffs)
-	}
-	want := v1.Config{User: "1000", Entrypoint: []string{"server"}, Labels: map[string]string{"a": "b", "serverless.kiln.dev/runtime": "nodejs24"}}
-	if diff := cmp.Diff(want, pushed.Config); diff != "" {
-		t.Errorf("configuration (-want, +got):\n%s", diff)
-	}
-	if pushed.OS != "linux" || pushed.Architecture != runtime.GOARCH {
-		t.Errorf("the image is of %s/%s", pushed.OS, pushed.Architecture)
-	}
-	if _, err := os.Stat(o.baseFile); err == nil {
-		t.Errorf("the base image is told: %s", readFile(t, o.baseFile))
-	}
-	digest := readFile(t, o.digestFile)
-	w.wantPackages(t, "/ns/fn@"+digest, "pkg:npm/ms@2.1.3")
-	if err := o.carryOut(t.Context()); err != nil || readFile(t, o.digestFile) != digest {
-		t.Errorf("carryOut() = %v; the image is %s, and was %s", err, readFile(t, o.digestFile), digest)
-	}
-}
-
-// TestCheckStart wants that an image which no pod would start is told of before it
-// takes the place of another.
-func TestCheckStart(t *testing.T) {
-	start := []string{"server"}
-	for name, tc := range map[string]struct {
-		config v1.Config
-		want   string
-	}{
-		"by number":                        {v1.Config{User: "1000", Cmd: start}, ""},
-		"and group":                        {v1.Config{User: "65532:0", Entrypoint: start}, ""},
-		"nobody said":                      {v1.Config{Entrypoint: start}, "the image runs as root, which no function may: end the Dockerfile with a user by number, such as USER 1000:1000"},
-		"root":                             {v1.Config{User: "root:1000", Entrypoint: start}, "the image runs as root"},
-		"root, by number":                  {v1.Config{User: "00:1000", Entrypoint: start}, "the image runs as root"},
-		"by name":                          {v1.Config{User: "node", Entrypoint: start}, `the image runs as user "node", of which Kubernetes cannot tell whether it is root: end the Dockerfile with a user by number`},
-		"below root":                       {v1.Config{User: "-1", Entrypoint: start}, `the image runs as user "-1"`},
-		"beyond a number":                  {v1.Config{User: "2147483648", Entrypoint: start}, `the image runs as user "2147483648"`},
-		"in the builder's":                 {v1.Config{User: "1000", Entrypoint: start, WorkingDir: "/workspace/app"}, "the image starts in /workspace/app, of which builds keep nothing"},
-		"in the builder's, said otherwise": {v1.Config{User: "1000", Entrypoint: start, WorkingDir: "//workspace"}, "the image starts in //workspace, of which builds keep nothing"},
-		"like the builder's":               {v1.Config{User: "1000", Entrypoint: start, WorkingDir: "/workspaces"}, ""},
-		"nothing to run":                   {v1.Config{User: "1000"}, "the image does not say what to start: add an ENTRYPOINT"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorkshop(t)
-			err := w.madeBy(t, tc.config).carryOut(t.Context())
-			if (err == nil) != (tc.want == "") || err != nil && !strings.HasPrefix(err.Error(), tc.want) {
-				t.Errorf("carryOut() = %v, want %q", err, tc.want)
-			}
-		})
-	}
-}
-
-// TestBase wants that an image tells which base image it has, however it was named,
-// and that the layers stay upon the one that they were made upon.
-func TestBase(t *testing.T) {
-	for name, tc := range map[string]struct {
-		// DIGEST stands for that of the base image.
-		base, wantName string
-		layers         bool
-	}{
-		"by tag":                        {base: "/base:1", wantName: "/base:1"},
-		"by tag and digest":             {base: "/base:1@DIGEST", wantName: "/base:1"},
-		"by digest":                     {base: "/base@DIGEST", wantName: "/base@DIGEST"},
-		"by a tag that was moved since": {base: "/base:moved", layers: true, wantName: "/base:moved"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorkshop(t)
-			moved, err := random.Image(64, 1)
-			if err != nil {
-				t.Fatal(err)
-			}
-			w.write(t, w.host+"/base:moved", moved)
-			o := w.order()
-			o.base = w.host + strings.ReplaceAll(tc.base, "DIGEST", w.digest)
-			if tc.layers {
-				w.addLayer(t, "0000.tar.gz")
-				o.layers = w.layers
-			}
-			if err := o.carryOut(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			want := map[string]string{
-				"org.opencontainers.image.base.name":   w.host + strings.ReplaceAll(tc.wantName, "DIGEST", w.digest),
-				"org.opencontainers.image.base.digest": w.digest,
-				"serverless.kiln.dev/runtime":          "nodejs24",
-			}
-			config := w.config(t, "/ns/fn:tag")
-			if diff := cmp.Diff(want, config.Config.Labels); diff != "" {
-				t.Errorf("labels (-want, +got):\n%s", diff)
-			}
-			baseConfig, err := w.base.ConfigFile()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(baseConfig.RootFS.DiffIDs, config.RootFS.DiffIDs[:2]); diff != "" {
-				t.Errorf("base layers (-want, +got):\n%s", diff)
-			}
-			wantResult := `{"digest":"` + w.digest + `","uri":"oci://` + w.host + `/base"}`
-			if got := readFile(t, o.baseFile); got != wantResult {
-				t.Errorf("the result is %s, want %s", got, wantResult)
-			}
-		})
-	}
-}
-
-func TestCarryOutWithConfig(t *testing.T) {
-	w := newWorkshop(t)
-	w.addLayer(t, "0002.tar.gz")
-	made, err := mutate.Config(w.base, v1.Config{Entrypoint: []string{"own"}, User: "1000"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := made.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
-	o := w.order()
-	o.layout, o.layers, o.config = "", w.layers, filepath.Join(w.layers, "config.json")
-	writeFile(t, o.config, encode(t, config))
-	if err := o.carryOut(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	pushed := w.config(t, "/ns/fn:tag")
-	config.Config.Labels = pushed.Config.Labels
-	if diff := cmp.Diff(config.Config, pushed.Config); diff != "" {
-		t.Errorf("configuration (-want, +got):\n%s", diff)
-	}
-	if len(pushed.RootFS.DiffIDs) != 3 {
-		t.Errorf("the image has %d layers, want 3", len(pushed.RootFS.DiffIDs))
-	}
-}
-
-func TestCarryOutErrors(t *testing.T) {
-	for name, tc := range map[string]struct {
-		change func(*workshop, *order)
-		want   string
-	}{
-		"no such base image": {func(w *workshop, o *order) { o.base = w.host + "/absent:1" }, "failed to pull base image"},
-		"dependencies that have vanished": {
-			func(w *workshop, o *order) { o.dependencies = w.host + "/ns/fn:vanished" }, "failed to pull dependencies image",
+	want := &compose.FetchStep{
+		Archive: fetch.Archive{
+			URL: "u", SHA256: "0", S3: fetch.S3Store{Endpoint: "e", Region: "eu", PathStyle: new(true)},
+			Credentials: "/c", RegistryCredentials: "/r", Insecure: []string{"a", "b"},
 		},
-		"base image of another architecture": {func(w *workshop, o *order) {
-			image, err := mutate.ConfigFile(w.base, &v1.ConfigFile{Architecture: "s390x"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			o.base = w.host + "/base:s390x"
-			w.write(t, o.base, image)
-		}, "it is of architecture s390x"},
-		"base image whose layers are refused": {func(w *workshop, o *order) {
-			host := w.refusingHost(t)
-			o.base, o.insecure = host+"/base:1", append(o.insecure, host)
-		}, "failed to pull base image"},
-		"dependencies that nobody may keep": {func(w *workshop, o *order) {
-			w.addLayer(t, "0002.tar.gz")
-			o.layers, o.keep = w.layers, "127.0.0.1:1/ns/fn:kept"
-		}, "failed to push dependencies image"},
-		"bad name":    {func(_ *workshop, o *order) { o.destination = "A B" }, "failed to parse the name of an image"},
-		"no registry": {func(_ *workshop, o *order) { o.destination = "127.0.0.1:1/ns/fn:tag" }, "failed to push image"},
-		"no layout":   {func(_ *workshop, o *order) { o.layout += "x" }, "failed to read layout.jsonx"},
-		"broken layer": {func(w *workshop, o *order) {
-			o.layers = w.layers
-			writeFile(t, filepath.Join(w.layers, "0000.tar.gz"), []byte("\x1f\x8bx"))
-		}, "failed to read layer 0000.tar.gz"},
-		"layer that is a file of the step's own": {func(w *workshop, o *order) {
-			o.layers = w.layers
-			secret := filepath.Join(t.TempDir(), "config.json")
-			writeFile(t, secret, []byte(`{"auths": {}}`))
-			link(t, secret, filepath.Join(w.layers, "9999.tar.gz"))
-		}, "not a regular file"},
-		"layer that is no layer": {func(w *workshop, o *order) {
-			o.layers = w.layers
-			writeFile(t, filepath.Join(w.layers, "9999.tar.gz"), []byte(`{"auths": {}}`))
-		}, "failed to read layer 9999.tar.gz"},
-		"configuration that is a file of the step's own": {func(w *workshop, o *order) {
-			o.layers, o.layout, o.config = w.layers, "", filepath.Join(w.layers, "config.json")
-			secret := filepath.Join(t.TempDir(), "config.json")
-			writeFile(t, secret, []byte(`{"auths": {}}`))
-			link(t, secret, o.config)
-		}, "not a regular file"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorkshop(t)
-			o := w.order()
-			tc.change(w, o)
-			err := o.carryOut(t.Context())
-			if err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("carryOut() = %v, want %q", err, tc.want)
-			}
-			if err != nil && strings.Contains(tc.want, "failed to pull") && strings.Contains(err.Error(), "failed to push") {
-				t.Errorf("carryOut() = %v: it tells of a push", err)
-			}
-			if _, err := os.Stat(o.digestFile); err == nil {
-				t.Error("there is a result")
-			}
-		})
+		Git:    fetch.Git{URL: "g", Revision: "r", Folder: "f", Credentials: "/c"},
+		Limits: sources.Limits{Download: 1, Size: 2, Files: 3, Ratio: 4},
+		Files:  "/f", Work: "/w", Tree: "source", Language: "nodejs", SourceFile: "handler.js", DependencyFile: "package.json",
+		OriginFile: "/o",
 	}
-}
-
-// TestMediaTypes wants that layers of Docker's type and of OCI's are not mixed.
-func TestMediaTypes(t *testing.T) {
-	for manifest, layer := range map[types.MediaType]types.MediaType{
-		types.DockerManifestSchema2: types.DockerLayer,
-		types.OCIManifestSchema1:    types.OCILayer,
-	} {
-		w := newWorkshop(t)
-		w.addLayer(t, "0002.tar.gz")
-		base := mutate.MediaType(empty.Image, manifest)
-		w.write(t, w.host+"/base:1", base)
-		digest, err := base.Digest()
-		if err != nil {
-			t.Fatal(err)
-		}
-		writeFile(t, filepath.Join(w.layers, "base.json"), encode(t, digest))
-		o := w.order()
-		o.layers = w.layers
-		if err := o.carryOut(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		ref, err := name.ParseReference(o.destination)
-		if err != nil {
-			t.Fatal(err)
-		}
-		pushed, err := remote.Image(ref)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := pushed.Manifest()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, l := range got.Layers {
-			if l.MediaType != layer {
-				t.Errorf("upon a base image of type %s a layer has type %s, want %s", manifest, l.MediaType, layer)
-			}
-		}
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(compose.FetchStep{}, "Log")); diff != "" {
+		t.Errorf("step (-want, +got):\n%s", diff)
 	}
-}
-
-func link(t *testing.T, target, file string) {
-	t.Helper()
-	if err := os.Symlink(target, file); err != nil {
-		t.Fatal(err)
+	if got.Log != os.Stderr {
+		t.Error("the log does not go to standard error")
 	}
-}
-
-func encode(t *testing.T, value any) []byte {
-	t.Helper()
-	data, err := json.Marshal(value)
-	if err != nil {
-		t.Fatal(err)
+	if _, err := parseFetch([]string{"--s3-path-style=maybe"}); err == nil {
+		t.Error("parseFetch() accepts an invalid boolean")
 	}
-	return data
-}
-
-func writeFile(t *testing.T, file string, content []byte) {
-	t.Helper()
-	if err := os.WriteFile(file, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func readFile(t *testing.T, file string) string {
-	t.Helper()
-	content, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(content)
 }

@@ -14,8 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// The webhook gives Functions their defaults, and denies Functions and
-// configuration that cannot work.
+// Command webhook sets defaults in Functions. It denies invalid Functions and invalid
+// configuration.
 package main
 
 import (
@@ -46,7 +46,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 )
 
-// The names and the port are those of the manifests in config/.
+// The manifests in config/ have the same names and port.
 const (
 	serviceName = "webhook"
 	secretName  = "webhook-certs"
@@ -57,8 +57,8 @@ const (
 	configValidationName = "config.webhook.serverless.kiln.dev"
 )
 
-// function is a Function of which only the spec is looked at, and not when it
-// is deleted: nothing can be wrong with that, and it must work without a webhook.
+// function is a Function whose status and deletion are not validated. Deletion must
+// work without a webhook.
 type function struct {
 	v1alpha1.Function
 }
@@ -105,7 +105,7 @@ func newConfigValidation(ctx context.Context, _ configmap.Watcher) *controller.I
 	return impl
 }
 
-// configReconciler is what Knative makes of a webhook for ConfigMaps.
+// configReconciler is the reconciler of Knative's webhook for ConfigMaps.
 type configReconciler interface {
 	controller.Reconciler
 	reconciler.LeaderAware
@@ -113,7 +113,7 @@ type configReconciler interface {
 	webhook.StatelessAdmissionController
 }
 
-// configAdmission warns of what it admits, where that is of no use.
+// configAdmission adds warnings about admitted configuration that has no effect.
 type configAdmission struct {
 	configReconciler
 }
@@ -125,15 +125,15 @@ func (a *configAdmission) Admit(ctx context.Context, request *admissionv1.Admiss
 	if !response.Allowed || json.Unmarshal(request.Object.Raw, configMap) != nil || configMap.Name != config.RuntimesConfigName {
 		return response
 	}
-	// What cannot be parsed was denied.
+	// Data that cannot be parsed is already denied.
 	if known, err := config.NewRuntimesFromConfigMap(configMap); err == nil {
 		response.Warnings = append(response.Warnings, known.Warnings()...)
 	}
 	return response
 }
 
-// newLeaderElection parses the ConfigMap config-leader-election. Builds wait in
-// the queue of the one who leads all Functions.
+// newLeaderElection parses the ConfigMap config-leader-election. Only one bucket is
+// valid: one leader must own the queue of builds.
 func newLeaderElection(configMap *corev1.ConfigMap) (*leaderelection.Config, error) {
 	cfg, err := leaderelection.NewConfigFromConfigMap(configMap)
 	if err == nil && cfg.Buckets > 1 {

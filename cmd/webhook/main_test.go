@@ -57,7 +57,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 )
 
-// manifests reads the objects that are shipped in config/.
+// manifests reads the objects in config/.
 func manifests(t *testing.T) (objects []*unstructured.Unstructured) {
 	t.Helper()
 	files, err := filepath.Glob("../../config/*.yaml")
@@ -102,8 +102,7 @@ func typed[T any](t *testing.T, kind string) (found []*T) {
 	return found
 }
 
-// shippedConfig returns the shipped ConfigMaps as they are once ko has
-// resolved the images.
+// shippedConfig returns the ConfigMaps in config/ with the images resolved, as ko does.
 func shippedConfig(t *testing.T) (configMaps []*corev1.ConfigMap) {
 	t.Helper()
 	for _, configMap := range typed[corev1.ConfigMap](t, "ConfigMap") {
@@ -117,8 +116,8 @@ func shippedConfig(t *testing.T) (configMaps []*corev1.ConfigMap) {
 	return configMaps
 }
 
-// admission starts one of the webhook's controllers with the shipped
-// configuration, and what is edited in it.
+// admission starts one of the webhook's controllers with the shipped configuration
+// after an edit.
 func admission(t *testing.T, constructor func(context.Context, configmap.Watcher) *controller.Impl, edits ...func(*corev1.ConfigMap)) (context.Context, webhook.AdmissionController) {
 	t.Helper()
 	configuration := shippedConfig(t)
@@ -198,8 +197,8 @@ func TestValidation(t *testing.T) {
 	}
 }
 
-// TestWarning deprecates a runtime: kubectl shows its users a warning when they
-// apply, and not when they only edit labels.
+// TestWarning deprecates a runtime. An edit of the spec must get a warning, and an edit
+// of labels must not.
 func TestWarning(t *testing.T) {
 	ctx, ac := admission(t, newValidation, func(configMap *corev1.ConfigMap) {
 		if configMap.Name == "config-runtimes" {
@@ -230,8 +229,8 @@ func TestWarning(t *testing.T) {
 	}
 }
 
-// TestConfigWarning adds a language that only a newer Kiln knows, as an upgrade
-// does before the webhook itself is upgraded.
+// TestConfigWarning adds a language that only a newer Kiln knows. An upgrade does so
+// before it replaces the webhook.
 func TestConfigWarning(t *testing.T) {
 	ctx, ac := admission(t, newConfigValidation)
 	for _, configMap := range shippedConfig(t) {
@@ -250,8 +249,8 @@ func TestConfigWarning(t *testing.T) {
 	}
 }
 
-// TestConfigValidation admits what is shipped and what the examples say, and
-// denies what cannot be parsed or has an edited example.
+// TestConfigValidation admits the shipped configuration and the examples in it. It
+// denies invalid configuration and edited examples.
 func TestConfigValidation(t *testing.T) {
 	ctx, ac := admission(t, newConfigValidation)
 	shipped := shippedConfig(t)
@@ -273,7 +272,7 @@ func TestConfigValidation(t *testing.T) {
 				return ac.Admit(ctx, request(t, admissionv1.Update, configMapKind, configMap, nil))
 			}
 			if response := admit(configMap); !response.Allowed {
-				t.Errorf("what is shipped is denied: %v", response.Result)
+				t.Errorf("the shipped configuration is denied: %v", response.Result)
 			}
 
 			example := configMap.DeepCopy()
@@ -303,8 +302,8 @@ func TestConfigValidation(t *testing.T) {
 	}
 }
 
-// TestNamesInManifests checks that the webhook may find and change the
-// configurations of its names, and that they lead to its Service.
+// TestNamesInManifests checks that the webhook may update the configurations of its
+// names, and that they name its Service.
 func TestNamesInManifests(t *testing.T) {
 	var mutating, validating []string
 	for _, c := range typed[admissionregistrationv1.MutatingWebhookConfiguration](t, "MutatingWebhookConfiguration") {
@@ -341,21 +340,21 @@ func TestNamesInManifests(t *testing.T) {
 
 func checkHook(t *testing.T, configuration, hook string, client admissionregistrationv1.WebhookClientConfig, policy *admissionregistrationv1.FailurePolicyType) {
 	t.Helper()
-	// The webhook fills in only the entry that has the configuration's name.
+	// The webhook fills in only the entry with the name of the configuration.
 	if hook != configuration {
 		t.Errorf("%s has a webhook %s", configuration, hook)
 	}
 	if client.Service == nil || client.Service.Name != serviceName || client.Service.Namespace != "kiln-system" {
-		t.Errorf("%s leads to %v", configuration, client.Service)
+		t.Errorf("%s names the Service %v", configuration, client.Service)
 	}
 	if policy == nil || *policy != admissionregistrationv1.Fail {
-		t.Errorf("%s lets pass what it cannot check", configuration)
+		t.Errorf("%s admits objects without the webhook", configuration)
 	}
 }
 
-// TestStatusPassesBy checks, as the API server does, that what the controller
-// writes of Functions needs no webhook, and that what users write does.
-func TestStatusPassesBy(t *testing.T) {
+// TestStatusNeedsNoWebhook checks that writes of Functions call the webhook, and writes of
+// their status do not. It evaluates the match conditions as the API server does.
+func TestStatusNeedsNoWebhook(t *testing.T) {
 	conditions := map[string][]admissionregistrationv1.MatchCondition{}
 	for _, c := range typed[admissionregistrationv1.MutatingWebhookConfiguration](t, "MutatingWebhookConfiguration") {
 		conditions[c.Name] = c.Webhooks[0].MatchConditions
@@ -372,7 +371,7 @@ func TestStatusPassesBy(t *testing.T) {
 	}
 }
 
-// isCalled says whether a webhook with these conditions is called for a Function.
+// isCalled reports whether a Function calls a webhook with these match conditions.
 func isCalled(t *testing.T, conditions []admissionregistrationv1.MatchCondition, subresource string) bool {
 	t.Helper()
 	expressions := make([]cel.ExpressionAccessor, 0, len(conditions))
@@ -403,8 +402,8 @@ func namesToUpdate(role *rbacv1.ClusterRole, resource string) (names []string) {
 	return names
 }
 
-// TestServiceLeadsToWebhook follows the way of a request from the Service to
-// the port of the program, and checks that there is a Secret for its certificate.
+// TestServiceLeadsToWebhook checks that the Service selects the webhook's port, and that
+// the Secret for its certificate exists.
 func TestServiceLeadsToWebhook(t *testing.T) {
 	services := typed[corev1.Service](t, "Service")
 	if len(services) != 1 || services[0].Name != serviceName || services[0].Spec.Ports[0].Port != 443 {
@@ -431,7 +430,7 @@ func TestServiceLeadsToWebhook(t *testing.T) {
 	}
 }
 
-// deployment is what the tests look at in a Deployment.
+// deployment has the fields of a Deployment that the tests read.
 type deployment struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -442,8 +441,8 @@ type deployment struct {
 	} `json:"spec"`
 }
 
-// TestDeploymentsAreHardened checks what the restricted Pod Security Standard
-// asks for, and what it leaves open.
+// TestDeploymentsAreHardened checks the restricted Pod Security Standard, probes,
+// resources and service links.
 func TestDeploymentsAreHardened(t *testing.T) {
 	deployments := typed[deployment](t, "Deployment")
 	if len(deployments) != 2 {
@@ -451,7 +450,7 @@ func TestDeploymentsAreHardened(t *testing.T) {
 	}
 	for _, deployment := range deployments {
 		pod := deployment.Spec.Template.Spec
-		// The variables of a Service that is called webhook are none of its options.
+		// Service links would set variables for a Service named webhook. Some are options.
 		if pod.EnableServiceLinks == nil || *pod.EnableServiceLinks {
 			t.Errorf("%s: the pod has service links", deployment.Name)
 		}

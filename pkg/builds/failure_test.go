@@ -243,7 +243,7 @@ func failureCases() map[string]failureCase {
 			v1alpha1.ReasonTaskRunFailed, false, []string{"Correct it where the source lists it", "no-such-package"},
 		},
 		"image that runs as root": {
-			own(push("the image runs as root, which no function may: end the Dockerfile with a user by number, such as USER 1000:1000\n")),
+			own(push("the image runs as root, and functions must not: end the Dockerfile with a numeric user, such as USER 1000:1000\n")),
 			v1alpha1.ReasonTaskRunFailed, false, []string{"the image runs as root", "USER 1000:1000"},
 		},
 		"base image whose registry is not there": {

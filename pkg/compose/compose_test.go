@@ -36,7 +36,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/tarfile"
 )
 
-func baseImage(t *testing.T) v1.Image {
+func newBase(t *testing.T) v1.Image {
 	t.Helper()
 	image, err := random.Image(1024, 2)
 	if err != nil {
@@ -66,7 +66,7 @@ func folder(t *testing.T, files map[string]string) string {
 	return folder
 }
 
-// TestAddFolders wants a folder as it is, but for owners and times, below the files.
+// TestAddFolders checks that a folder keeps everything except owners and times.
 func TestAddFolders(t *testing.T) {
 	from := folder(t, map[string]string{"server.cjs": "yy"})
 	for name, content := range map[string]string{"source/handler.js": "x", "source/bin/run": "#!"} {
@@ -85,7 +85,7 @@ func TestAddFolders(t *testing.T) {
 	}
 	with := layout
 	with.Files, with.Folders = map[string]string{"server.cjs": "/kiln/server.cjs"}, map[string]string{"source": "/srv/function"}
-	image, err := AddFiles(baseImage(t), from, with)
+	image, err := addFiles(newBase(t), from, with)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,12 +104,12 @@ func TestAddFolders(t *testing.T) {
 		t.Errorf("folder (-want, +got):\n%s", diff)
 	}
 	with.Folders = map[string]string{"source": "function/"}
-	if _, err := AddFiles(baseImage(t), from, with); err == nil || !strings.Contains(err.Error(), "is no clean absolute path") {
-		t.Errorf("AddFiles() = %v of a place that is none", err)
+	if _, err := addFiles(newBase(t), from, with); err == nil || !strings.Contains(err.Error(), "must be absolute and clean") {
+		t.Errorf("addFiles() = %v of a bad path", err)
 	}
 	with.Folders = map[string]string{"absent": "/function"}
-	if _, err := AddFiles(baseImage(t), from, with); err == nil || !strings.Contains(err.Error(), "failed to open folder") {
-		t.Errorf("AddFiles() = %v of a folder that is not there", err)
+	if _, err := addFiles(newBase(t), from, with); err == nil || !strings.Contains(err.Error(), "failed to open folder") {
+		t.Errorf("addFiles() = %v of a missing folder", err)
 	}
 }
 
@@ -122,8 +122,8 @@ var layout = runtimes.Layout{
 }
 
 func TestAddFiles(t *testing.T) {
-	base := baseImage(t)
-	image, err := AddFiles(base, folder(t, map[string]string{"handler.js": "x", "server.cjs": "yy"}), layout)
+	base := newBase(t)
+	image, err := addFiles(base, folder(t, map[string]string{"handler.js": "x", "server.cjs": "yy"}), layout)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,20 +157,19 @@ func TestAddFiles(t *testing.T) {
 	}
 }
 
-// TestDescribe wants that an image tells of itself, and not what its base image
-// does.
+// TestDescribe checks that an image drops the annotations of its base image.
 func TestDescribe(t *testing.T) {
 	labels := map[string]string{"org.opencontainers.image.base.digest": "sha256:1", "from": "kiln"}
 	for mediaType, want := range map[types.MediaType]map[string]string{
 		types.OCIManifestSchema1:    labels,
 		types.DockerManifestSchema2: nil,
 	} {
-		base := mutate.Annotations(mutate.MediaType(baseImage(t), mediaType), map[string]string{"org.opencontainers.image.version": "24"}).(v1.Image)
-		image, err := AddFiles(base, folder(t, map[string]string{"handler.js": "x", "server.cjs": "yy"}), layout)
+		base := mutate.Annotations(mutate.MediaType(newBase(t), mediaType), map[string]string{"org.opencontainers.image.version": "24"}).(v1.Image)
+		image, err := addFiles(base, folder(t, map[string]string{"handler.js": "x", "server.cjs": "yy"}), layout)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if image, err = Describe(image, labels); err != nil {
+		if image, err = describe(image, labels); err != nil {
 			t.Fatal(err)
 		}
 		config, err := image.ConfigFile()
@@ -193,7 +192,7 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// contents lists what is in a layer, which must belong to root and be of no time.
+// contents lists the files of a layer. They must belong to root and date from Epoch.
 func contents(t *testing.T, layer v1.Layer) (entries []string) {
 	t.Helper()
 	raw, err := layer.Uncompressed()
@@ -221,12 +220,13 @@ func contents(t *testing.T, layer v1.Layer) (entries []string) {
 	}
 }
 
-// Equal inputs make equal digests, whenever and wherever; others do not.
+// TestAddFilesIsReproducible checks that digests are equal if and only if the inputs
+// are.
 func TestAddFilesIsReproducible(t *testing.T) {
-	base := baseImage(t)
+	base := newBase(t)
 	digest := func(files map[string]string, layout runtimes.Layout) string {
 		t.Helper()
-		image, err := AddFiles(base, folder(t, files), layout)
+		image, err := addFiles(base, folder(t, files), layout)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -257,14 +257,14 @@ func TestAddFilesErrors(t *testing.T) {
 		want  string
 	}{
 		"missing":  {map[string]string{"absent.js": "/function/absent.js"}, "the build context lacks absent.js"},
-		"relative": {map[string]string{"handler.js": "function/handler.js"}, "no clean absolute path"},
-		"escape":   {map[string]string{"handler.js": "/function/../../etc/passwd"}, "no clean absolute path"},
-		"twice":    {map[string]string{"handler.js": "/a", "server.cjs": "/a"}, "handler.js and server.cjs have the same place"},
+		"relative": {map[string]string{"handler.js": "function/handler.js"}, "must be absolute and clean"},
+		"escape":   {map[string]string{"handler.js": "/function/../../etc/passwd"}, "must be absolute and clean"},
+		"twice":    {map[string]string{"handler.js": "/a", "server.cjs": "/a"}, "handler.js and server.cjs have the same path"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := AddFiles(baseImage(t), folder(t, map[string]string{"handler.js": "x", "server.cjs": "y"}), runtimes.Layout{Files: tc.files})
+			_, err := addFiles(newBase(t), folder(t, map[string]string{"handler.js": "x", "server.cjs": "y"}), runtimes.Layout{Files: tc.files})
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("AddFiles() = %v, want %q", err, tc.want)
+				t.Errorf("addFiles() = %v, want %q", err, tc.want)
 			}
 		})
 	}

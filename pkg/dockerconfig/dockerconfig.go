@@ -14,8 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package dockerconfig reads the credentials of registries as docker login writes
-// them, and as Secrets of type kubernetes.io/dockerconfigjson have them.
+// Package dockerconfig reads credentials of registries in the format of docker login.
+// Secrets of type kubernetes.io/dockerconfigjson have the same format.
 package dockerconfig
 
 import (
@@ -28,8 +28,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 )
 
-// Keychain holds credentials by registry, or by repository. It knows no helpers:
-// nothing is executed.
+// Keychain maps registries and repositories to credentials. It runs no credential
+// helpers.
 type Keychain map[string]authn.AuthConfig
 
 // Resolve implements authn.Keychain.
@@ -42,8 +42,8 @@ func (k Keychain) Resolve(target authn.Resource) (authn.Authenticator, error) {
 	return authn.Anonymous, nil
 }
 
-// Parse reads credentials. Its errors go on where the name of what was read ends,
-// and do not tell what is in it.
+// Parse reads credentials. Its errors follow the name of the input in a sentence and
+// contain no credentials.
 func Parse(data []byte) (Keychain, error) {
 	var config struct {
 		Auths map[string]authn.AuthConfig `json:"auths"`
@@ -52,7 +52,7 @@ func Parse(data []byte) (Keychain, error) {
 		if _, ok := errors.AsType[*json.SyntaxError](err); ok {
 			return nil, fmt.Errorf("must be JSON: %w", err)
 		}
-		return nil, fmt.Errorf("must be as docker login writes it: %w", err)
+		return nil, fmt.Errorf("must be in the format of docker login: %w", err)
 	}
 	auths := make(Keychain, len(config.Auths))
 	for host, auth := range config.Auths {
@@ -61,8 +61,7 @@ func Parse(data []byte) (Keychain, error) {
 	return auths, nil
 }
 
-// normalize turns the address of a registry, as docker login may write it, into
-// the name of the registry.
+// normalize returns the name of a registry from its address in the input.
 func normalize(address string) string {
 	address = strings.TrimPrefix(strings.TrimPrefix(address, "https://"), "http://")
 	address = strings.TrimSuffix(address, "/")

@@ -67,11 +67,11 @@ func TestKeychain(t *testing.T) {
 	}
 }
 
-// TestParseErrors wants that what is wrong is told, and nothing else.
+// TestParseErrors checks that errors contain no credentials.
 func TestParseErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"s3cret":              "must be JSON: invalid character 's'",
-		`{"auths": "s3cret"}`: "must be as docker login writes it: json: cannot unmarshal string",
+		`{"auths": "s3cret"}`: "must be in the format of docker login: json: cannot unmarshal string",
 	} {
 		_, err := dockerconfig.Parse([]byte(text))
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") {

@@ -26,41 +26,39 @@ import (
 )
 
 const (
-	// CustomLanguage is the language of runtimes that an administrator brings: of
-	// those Kiln knows nothing but what their entry says.
+	// CustomLanguage is the language of runtimes that an administrator defines.
 	CustomLanguage = "custom"
 
-	// DefaultSourceFile is the name of the source of a function of CustomLanguage
-	// unless the runtime says otherwise.
+	// DefaultSourceFile is the default name of the source file in CustomLanguage.
 	DefaultSourceFile = "handler"
 
-	// MaxFilesBytes is the greatest size of all files of a Custom together.
+	// MaxFilesBytes is the largest total size of the files of a Custom, in bytes.
 	MaxFilesBytes = 16 << 10
 
-	// saidLines is how much is quoted of what a command said that failed.
-	saidLines = 10
+	// quotedLines is the most lines that explainAnything quotes.
+	quotedLines = 10
 )
 
-// Custom is a runtime that an administrator brings. Its Dockerfile makes the
-// whole image: one that listens on PORT, answers HealthPath, and on SIGTERM ends
-// when it has answered.
+// Custom is a runtime that an administrator defines. Its Dockerfile makes the whole
+// image. The image must listen on PORT and answer HealthPath. On SIGTERM it must
+// finish its requests and exit.
 type Custom struct {
-	// SourceFile is the name of the function's source in the build context.
+	// SourceFile is the name of the source file. The default is DefaultSourceFile.
 	SourceFile string
 
-	// DependencyFile is the name of the file there that lists the dependencies. It
-	// is "" where functions have none.
+	// DependencyFile is the name of the dependency file, or empty.
 	DependencyFile string
 
-	// Files are beside them, by name: such as what serves the function.
+	// Files are more files of the build context by name, such as an HTTP server.
 	Files map[string]string
 }
 
-// fileName is what is taken for the name of a file of the build context: a key
-// of a ConfigMap that a Dockerfile's COPY takes as it is.
+// fileName matches the allowed names of files in a build context: keys of a ConfigMap
+// that COPY in a Dockerfile takes without quotes.
 var fileName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$`)
 
-// Validate says what is wrong with the names of the files, and their size.
+// Validate returns an error if a file name is invalid or used twice, or if the files
+// are larger than MaxFilesBytes.
 func (c Custom) Validate() error {
 	taken := map[string]string{DockerfileName: "the Dockerfile", LayoutName: "Kiln"}
 	take := func(name, by string) error {
@@ -68,7 +66,7 @@ func (c Custom) Validate() error {
 			return fmt.Errorf("%s: %q is not the name of a file: use letters, digits, '.', '-' and '_', no folder, and begin with a letter or digit", by, name)
 		}
 		if other, ok := taken[name]; ok {
-			return fmt.Errorf("%s: the name %q is that of %s", by, name, other)
+			return fmt.Errorf("%s: the name %q is already used by %s", by, name, other)
 		}
 		taken[name] = by
 		return nil
@@ -89,12 +87,12 @@ func (c Custom) Validate() error {
 		size += len(c.Files[name])
 	}
 	if size > MaxFilesBytes {
-		return fmt.Errorf("files: they are %d bytes, more than the limit of %d; put what is larger into the base image", size, MaxFilesBytes)
+		return fmt.Errorf("files: their size is %d bytes and the limit is %d: put larger files into the base image", size, MaxFilesBytes)
 	}
 	return nil
 }
 
-// Runtime returns what builds functions so. They need a Dockerfile.
+// Runtime returns the runtime of these files. Its functions need a Dockerfile.
 func (c Custom) Runtime() Runtime {
 	return Runtime{
 		Language:            CustomLanguage,
@@ -106,21 +104,18 @@ func (c Custom) Runtime() Runtime {
 	}
 }
 
-// readAnything implements Runtime.readDependencies for what only the Dockerfile
-// understands.
+// readAnything implements Runtime.readDependencies for files of an unknown format.
 func readAnything(text string) (string, bool, error) {
 	return text, strings.TrimSpace(text) != "", nil
 }
 
-// running is how the builder announces a command, and exited how it says that the
-// command has failed.
+// running matches the log line before a command, and exited the one after a failed one.
 var (
 	running = regexp.MustCompile(`^INFO\[\d+\] Running: `)
 	exited  = regexp.MustCompile(`exit status \d+$`)
 )
 
-// explainAnything implements Runtime.explainBuildFailure where any package
-// manager, or a compiler, may have failed: it quotes the last that was said.
+// explainAnything quotes the last lines of a failed command of any program.
 func explainAnything(log string) string {
 	if words := cmp.Or(explainNPM(log), explainPip(log)); words != "" {
 		return words
@@ -130,12 +125,12 @@ func explainAnything(log string) string {
 	if !exited.MatchString(strings.TrimSpace(lines[last])) {
 		return ""
 	}
-	said := lines[:last]
+	output := lines[:last]
 	for i := last - 1; i >= 0; i-- {
-		if running.MatchString(said[i]) {
-			said = said[i+1:]
+		if running.MatchString(output[i]) {
+			output = output[i+1:]
 			break
 		}
 	}
-	return strings.TrimSpace(strings.Join(said[max(0, len(said)-saidLines):], "\n"))
+	return strings.TrimSpace(strings.Join(output[max(0, len(output)-quotedLines):], "\n"))
 }

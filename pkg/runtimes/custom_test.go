@@ -31,26 +31,26 @@ func TestCustomBuildContext(t *testing.T) {
 		want   map[string]string
 		err    string
 	}{
-		"as little as there can be": {
+		"minimal": {
 			fn:   Function{Source: "source"},
 			want: map[string]string{"Dockerfile": "FROM base\n", "handler": "source"},
 		},
-		"all there can be": {
+		"complete": {
 			custom: Custom{SourceFile: "main.go", DependencyFile: "go.mod", Files: map[string]string{"server.go": "server"}},
 			fn:     Function{Source: "source", Dependencies: "deps"},
 			want:   map[string]string{"Dockerfile": "FROM base\nRUN install\n", "main.go": "source", "go.mod": "deps", "server.go": "server"},
 		},
-		"no deps of those that there can be": {
+		"dependency file without deps": {
 			custom: Custom{DependencyFile: "go.mod"},
 			fn:     Function{Source: "source", Dependencies: " \n"},
 			want:   map[string]string{"Dockerfile": "FROM base\n", "handler": "source", "go.mod": " \n"},
 		},
-		"blank deps where there are none": {
+		"blank deps without a dependency file": {
 			fn:   Function{Source: "source", Dependencies: "\n"},
 			want: map[string]string{"Dockerfile": "FROM base\n", "handler": "source"},
 		},
-		"deps where there are none": {fn: Function{Dependencies: "x"}, err: "has no dependencyFile"},
-		"no Dockerfile":             {fn: Function{Dockerfile: " "}, err: "lacks a dockerfile"},
+		"deps without a dependency file": {fn: Function{Dependencies: "x"}, err: "has no dependencyFile"},
+		"no Dockerfile":                  {fn: Function{Dockerfile: " "}, err: "has no dockerfile"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -78,19 +78,19 @@ func TestCustomValidate(t *testing.T) {
 		custom Custom
 		want   string
 	}{
-		"nothing":            {Custom{}, ""},
-		"everything":         {Custom{SourceFile: "main.go", DependencyFile: "go.mod", Files: map[string]string{"a-1_b.go": "x"}}, ""},
-		"folder":             {Custom{SourceFile: "src/main.go"}, `sourceFile: "src/main.go" is not the name of a file`},
-		"an option":          {Custom{SourceFile: "--from=x"}, "sourceFile: "},
-		"the Dockerfile":     {Custom{SourceFile: "Dockerfile"}, `sourceFile: the name "Dockerfile" is that of the Dockerfile`},
-		"the layout":         {Custom{DependencyFile: "layout.json"}, `dependencyFile: the name "layout.json" is that of Kiln`},
-		"hidden":             {Custom{Files: map[string]string{".dockerignore": "*"}}, `files: ".dockerignore" is not the name of a file`},
-		"source and deps":    {Custom{SourceFile: "x", DependencyFile: "x"}, `dependencyFile: the name "x" is that of sourceFile`},
-		"the source is one":  {Custom{Files: map[string]string{"handler": ""}}, `files: the name "handler" is that of sourceFile`},
-		"as large as may be": {Custom{Files: map[string]string{"a": strings.Repeat("x", MaxFilesBytes)}}, ""},
+		"nothing":           {Custom{}, ""},
+		"everything":        {Custom{SourceFile: "main.go", DependencyFile: "go.mod", Files: map[string]string{"a-1_b.go": "x"}}, ""},
+		"folder":            {Custom{SourceFile: "src/main.go"}, `sourceFile: "src/main.go" is not the name of a file`},
+		"an option":         {Custom{SourceFile: "--from=x"}, "sourceFile: "},
+		"the Dockerfile":    {Custom{SourceFile: "Dockerfile"}, `sourceFile: the name "Dockerfile" is already used by the Dockerfile`},
+		"the layout":        {Custom{DependencyFile: "layout.json"}, `dependencyFile: the name "layout.json" is already used by Kiln`},
+		"hidden":            {Custom{Files: map[string]string{".dockerignore": "*"}}, `files: ".dockerignore" is not the name of a file`},
+		"source and deps":   {Custom{SourceFile: "x", DependencyFile: "x"}, `dependencyFile: the name "x" is already used by sourceFile`},
+		"the source is one": {Custom{Files: map[string]string{"handler": ""}}, `files: the name "handler" is already used by sourceFile`},
+		"largest":           {Custom{Files: map[string]string{"a": strings.Repeat("x", MaxFilesBytes)}}, ""},
 		"too large": {
 			Custom{Files: map[string]string{"a": strings.Repeat("x", MaxFilesBytes), "b": "x"}},
-			"files: they are 16385 bytes, more than the limit of 16384",
+			"files: their size is 16385 bytes and the limit is 16384",
 		},
 	}
 	for name, tc := range tests {
@@ -112,7 +112,7 @@ func TestCustomExplainBuildFailure(t *testing.T) {
 		"a compiler": {ran + "# main\n./main.go:3:2: undefined: x\n" + failed, "# main\n./main.go:3:2: undefined: x"},
 		"npm":        {ran + "compiling\nnpm error code E404\n" + failed, "code E404"},
 		"pip":        {ran + "ERROR: No matching distribution found for x\n" + failed, "No matching distribution found for x"},
-		"much":       {ran + strings.Repeat("line\n", 50) + "last\n" + failed, strings.Repeat("line\n", saidLines-1) + "last"},
+		"much":       {ran + strings.Repeat("line\n", 50) + "last\n" + failed, strings.Repeat("line\n", quotedLines-1) + "last"},
 		"nothing":    {ran + failed, ""},
 		"no command": {"INFO[0001] x\nerror building image: failed to pull base image x: UNAUTHORIZED\n", ""},
 		"no log":     {"", ""},

@@ -18,9 +18,8 @@ package runtimes
 
 import "errors"
 
-// DockerfileLanguage is the language of functions that bring a Dockerfile, which
-// makes the whole image, upon whatever it likes: of any language, then. All that
-// Kiln wants of the image is that it listens on PORT.
+// DockerfileLanguage is the language of functions with their own Dockerfile. It makes the
+// whole image, which must listen on PORT.
 const DockerfileLanguage = "dockerfile"
 
 // OwnDockerfile returns the runtime of DockerfileLanguage.
@@ -32,17 +31,17 @@ func OwnDockerfile() Runtime {
 	}
 }
 
-// IsOwnDockerfile says whether the Dockerfile is the function's own. Then it and
-// all that it builds is in what the build fetches, and Kiln adds nothing.
+// IsOwnDockerfile reports whether functions have their own Dockerfile. The build
+// fetches it with its files, and Kiln adds no files.
 func (r Runtime) IsOwnDockerfile() bool {
 	return r.Language == DockerfileLanguage
 }
 
-// errNoFiles tells why a function with its own Dockerfile cannot be in a Function.
-var errNoFiles = errors.New("the runtime builds a Dockerfile with the files that are beside it: have them in spec.git or spec.archive; " +
+// errNoFiles is the error for a Function with the text of a Dockerfile in its spec.
+var errNoFiles = errors.New("the runtime builds a Dockerfile with the files beside it: put them into spec.git or spec.archive; " +
 	"kubectl fn deploy --dir packs a folder")
 
-// CheckSource says why the source cannot be text of the Function.
+// CheckSource returns an error if spec.source cannot have this text.
 func (r Runtime) CheckSource(text string) error {
 	if r.IsOwnDockerfile() && text != "" {
 		return errNoFiles
@@ -50,7 +49,7 @@ func (r Runtime) CheckSource(text string) error {
 	return nil
 }
 
-// ownBuildContext is BuildContext of DockerfileLanguage.
+// ownBuildContext is BuildContext for DockerfileLanguage.
 func (r Runtime) ownBuildContext(fn Function) (map[string]string, error) {
 	if !fn.Fetched {
 		return nil, errNoFiles

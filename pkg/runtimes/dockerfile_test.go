@@ -21,8 +21,8 @@ import (
 	"testing"
 )
 
-// TestDockerfileLanguage wants that Kiln adds nothing to what has its own Dockerfile, and
-// that nothing is taken which would be left out of it.
+// TestDockerfileLanguage checks that Kiln adds no files to a function with its own
+// Dockerfile, and rejects text that the image would not have.
 func TestDockerfileLanguage(t *testing.T) {
 	r := OwnDockerfile()
 	if !r.IsOwnDockerfile() || r.SourceFile != DockerfileName || r.DependencyFile != "" {
@@ -36,11 +36,11 @@ func TestDockerfileLanguage(t *testing.T) {
 		err  error
 		want string
 	}{
-		"source in the Function": {r.CheckSource("FROM scratch"), "have them in spec.git or spec.archive"},
+		"source in the Function": {r.CheckSource("FROM scratch"), "put them into spec.git or spec.archive"},
 		"no source":              {r.CheckSource(""), ""},
 		"deps":                   {r.CheckDependencies("{}"), "the Dockerfile installs them"},
 		"blank deps":             {r.CheckDependencies(" "), ""},
-		"a context of source":    {contextError(r, Function{Source: "FROM scratch"}), "have them in spec.git or spec.archive"},
+		"a context of source":    {contextError(r, Function{Source: "FROM scratch"}), "put them into spec.git or spec.archive"},
 		"a context with deps":    {contextError(r, Function{Fetched: true, Dependencies: "{}"}), "the Dockerfile installs them"},
 	} {
 		if (tc.err == nil) != (tc.want == "") || tc.err != nil && !strings.Contains(tc.err.Error(), tc.want) {

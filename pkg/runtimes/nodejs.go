@@ -25,8 +25,7 @@ import (
 	"unicode/utf8"
 )
 
-// nodeLayout runs as the user "node" of the official images. Nothing but /tmp
-// need be writable.
+// nodeLayout has the user "node" of the official images.
 var nodeLayout = Layout{
 	Files: map[string]string{
 		"handler.js":   FunctionFolder + "/handler.js",
@@ -39,12 +38,11 @@ var nodeLayout = Layout{
 	Entrypoint: []string{"node", WrapperFolder + "/server.cjs", FunctionFolder + "/handler.js"},
 }
 
-// byteOrderMark is what some editors begin a file with.
+// byteOrderMark is the first character of files by some editors.
 const byteOrderMark = "\ufeff"
 
-// readPackageJSON implements Runtime.readDependencies for npm. Peer
-// dependencies count: npm installs them too. A byte order mark goes, as no
-// parser of JSON need accept it.
+// readPackageJSON implements Runtime.readDependencies for npm, which also installs
+// peer dependencies.
 func readPackageJSON(text string) (string, bool, error) {
 	text = strings.TrimPrefix(text, byteOrderMark)
 	if strings.TrimSpace(text) == "" {
@@ -64,7 +62,7 @@ func readPackageJSON(text string) (string, bool, error) {
 	return text, len(manifest.Dependencies)+len(manifest.OptionalDependencies)+len(manifest.PeerDependencies) > 0, nil
 }
 
-// explainJSON says where the text stops being what it should be.
+// explainJSON adds the place of the mistake to the error.
 func explainJSON(text []byte, err error) error {
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		line, column := position(text, int(syntax.Offset))
@@ -81,8 +79,7 @@ func explainJSON(text []byte, err error) error {
 	}
 }
 
-// position turns a count of bytes into the line and column, from 1, of the last
-// of them.
+// position returns the line and the column, from 1, of the byte before the offset.
 func position(text []byte, offset int) (line, column int) {
 	before := text[:min(max(offset-1, 0), len(text))]
 	line = 1 + bytes.Count(before, []byte("\n"))
@@ -90,8 +87,7 @@ func position(text []byte, offset int) (line, column int) {
 	return line, column
 }
 
-// explainNPM implements Runtime.explainBuildFailure for npm, which begins the
-// lines of an error with "npm error" and, before version 10, with "npm ERR!".
+// explainNPM implements Runtime.explainBuildFailure for npm.
 func explainNPM(log string) string {
 	var words []string
 	for line := range strings.Lines(log) {
@@ -104,10 +100,10 @@ func explainNPM(log string) string {
 	return strings.Join(words, "\n")
 }
 
-// cutNPMPrefix finds npm's prefix anywhere in the line, since builders may
-// write a timestamp or a level before what a command prints.
+// cutNPMPrefix finds npm's prefix anywhere in the line. Builders may write a timestamp
+// or a level before it.
 func cutNPMPrefix(line string) (string, bool) {
-	for _, prefix := range []string{"npm error", "npm ERR!"} {
+	for _, prefix := range []string{"npm error", "npm ERR!"} { // from and before version 10
 		if _, text, ok := strings.Cut(line, prefix); ok {
 			return strings.TrimSpace(text), true
 		}
@@ -115,8 +111,7 @@ func cutNPMPrefix(line string) (string, bool) {
 	return "", false
 }
 
-// isNPMNoise tells the lines that say nothing about what went wrong: where
-// npm's own log is, and its advice on "404", which repeats the code before each line.
+// isNPMNoise reports whether a line does not help: a path of a log, advice, or a code.
 func isNPMNoise(text string) bool {
 	if len(strings.Fields(text)) < 2 {
 		return true

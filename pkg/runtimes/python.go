@@ -16,12 +16,9 @@ limitations under the License.
 
 package runtimes
 
-import (
-	"strings"
-)
+import "strings"
 
-// pythonLayout runs as a user whom the image need not know. Nothing but /tmp need
-// be writable.
+// pythonLayout has a user that the image may not have.
 var pythonLayout = Layout{
 	Files: map[string]string{
 		"handler.py":       FunctionFolder + "/handler.py",
@@ -31,29 +28,28 @@ var pythonLayout = Layout{
 	Env: map[string]string{
 		"HOME": "/tmp",
 		"PORT": "8080",
-		// Where the Dockerfile has pip install.
+		// The Dockerfile installs packages here.
 		"PYTHONUSERBASE": FunctionFolder + "/packages",
-		// What is printed is to be in the log at once.
+		// Output must reach the log immediately.
 		"PYTHONUNBUFFERED": "1",
 		// The image's file system is read-only.
 		"PYTHONDONTWRITEBYTECODE": "1",
 	},
 	User:       "1000:1000",
 	WorkingDir: FunctionFolder,
-	// -P keeps the wrapper's folder off the search path of modules.
+	// -P keeps the folder of the wrapper off the module search path.
 	Entrypoint: []string{"python3", "-P", WrapperFolder + "/server.py", FunctionFolder + "/handler.py"},
 }
 
-// readRequirements implements Runtime.readDependencies for pip. There is always
-// something to install: the wrapper's own packages, which the base image need
-// not have.
+// readRequirements implements Runtime.readDependencies for pip. install is always
+// true: the base image may lack the packages of the wrapper.
 func readRequirements(text string) (string, bool, error) {
 	return strings.TrimPrefix(text, byteOrderMark), true, nil
 }
 
-// explainPip implements Runtime.explainBuildFailure for pip, which begins the
-// lines of an error with "ERROR:". Of an index that it does not reach it warns
-// only, at each try; the last of these is part of what went wrong.
+// explainPip implements Runtime.explainBuildFailure for pip. Its errors start with
+// "ERROR:". It warns at each try of an index that it cannot reach. The last warning is
+// part of the explanation.
 func explainPip(log string) string {
 	var words []string
 	for line := range strings.Lines(log) {

@@ -14,9 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package runtimes knows what is put into functions' images: for each
-// language the wrapper that serves a function over HTTP and the Dockerfile
-// that joins it with the function's source and dependencies.
+// Package runtimes has the files that go into images of functions. For each language
+// there are a wrapper, which serves HTTP, and a Dockerfile, which installs dependencies.
 package runtimes
 
 import (
@@ -32,85 +31,77 @@ import (
 )
 
 const (
-	// Port is the port functions listen on unless PORT says otherwise.
+	// Port is the default port of functions. The variable PORT overrides it.
 	Port = 8080
 
-	// HealthPath answers GET and HEAD with 200 as soon as the function is
-	// loaded, and never reaches the function's own code.
+	// HealthPath is the path of the health check. The wrapper answers once the function
+	// is loaded, and does not call it.
 	HealthPath = "/healthz"
 
-	// EnvFunctionName names the environment variable that tells a function its name.
+	// EnvFunctionName is the variable with the name of the function.
 	EnvFunctionName = "FUNC_NAME"
 
-	// EnvFunctionNamespace names the environment variable that tells a function its namespace.
+	// EnvFunctionNamespace is the variable with the namespace of the function.
 	EnvFunctionNamespace = "FUNC_NAMESPACE"
 
-	// EnvFunctionRuntime names the environment variable that tells a function its runtime.
+	// EnvFunctionRuntime is the variable with the runtime of the function.
 	EnvFunctionRuntime = "FUNC_RUNTIME"
 
-	// EnvFunctionTimeout names the environment variable that tells a function how
-	// long it may take to answer, in seconds.
+	// EnvFunctionTimeout is the variable with the timeout of a request, in seconds.
 	EnvFunctionTimeout = "FUNC_TIMEOUT"
 
-	// EnvFunctionMemoryLimit names the environment variable that tells a function
-	// the memory it may use, as a quantity such as 128Mi. Unset, there is no limit.
+	// EnvFunctionMemoryLimit is the variable with the memory limit, such as 128Mi, if any.
 	EnvFunctionMemoryLimit = "FUNC_MEMORY_LIMIT"
 
-	// EnvBodyLimit names the environment variable that limits request bodies,
-	// in MiB. It is the user's to set; a larger body is answered with 413.
+	// EnvBodyLimit is the variable with the size limit of request bodies, in MiB.
 	EnvBodyLimit = "REQ_MB_LIMIT"
 
-	// DockerfileName is the name of the file of a build context that says what to
-	// run. A context without one needs nothing run.
+	// DockerfileName is the Dockerfile in a build context. It is absent if the build has
+	// no commands to run.
 	DockerfileName = "Dockerfile"
 
-	// LayoutName is the name of the file of a build context that says, as the JSON
-	// of a Layout, what is put upon the image that the Dockerfile makes, or upon
-	// the base image. A context without one wants what its Dockerfile makes.
+	// LayoutName is the file in a build context with a Layout in JSON. It is absent if
+	// the Dockerfile makes the whole image.
 	LayoutName = "layout.json"
 
-	// PackagesPath is the folder, while dependencies are installed, with the
-	// credentials of package registries: files such as .npmrc and pip.conf. It need not exist.
+	// PackagesPath is the folder with credentials of package registries, such as .npmrc,
+	// during the installation. It may be absent.
 	PackagesPath = "/kiln-packages"
 
-	// EnvFilePath is the file, while dependencies are installed, with the
-	// environment of the package manager; see EnvFile. It need not exist.
+	// EnvFilePath is the file with the environment of the package manager, as EnvFile
+	// writes it. It may be absent.
 	EnvFilePath = "/kiln-env/env"
 
-	// FunctionFolder is the folder of an image with the function's source and
-	// its dependencies.
+	// FunctionFolder is the folder in images for the source and the dependencies.
 	FunctionFolder = "/function"
 
-	// SourceFolder is the folder of a build context with a source that was fetched.
+	// SourceFolder is the folder in build contexts for a fetched source.
 	SourceFolder = "source"
 
-	// WrapperFolder is the folder of an image with the wrapper.
+	// WrapperFolder is the folder in images for the wrapper.
 	WrapperFolder = "/kiln"
 
-	// MaxDockerfileBytes is the greatest size of a Dockerfile template that
-	// replaces a language's own: it shares a ConfigMap with the function's source.
+	// MaxDockerfileBytes bounds a Dockerfile template, which shares a ConfigMap with the
+	// source.
 	MaxDockerfileBytes = 8 << 10
 )
 
-// Layout is what a function's image has beyond its base, and beyond what a
-// Dockerfile has run: files, and how it starts.
+// Layout describes the files that a build adds to an image, and how the image starts.
 type Layout struct {
-	// Files tells where the files of the build context are in the image: an
-	// absolute path for each name.
+	// Files maps names of files in the build context to absolute paths in the image.
 	Files map[string]string `json:"files"`
 
-	// Folders tells where folders of the build context are in the image, with all
-	// that is in them, below the files: an absolute path for each name.
+	// Folders maps names of folders in the build context to absolute paths in the
+	// image. Files replace files in them.
 	Folders map[string]string `json:"folders,omitempty"`
 
-	// Env is added to the environment of the base image, and wins over it.
+	// Env overrides the environment of the base image.
 	Env map[string]string `json:"env"`
 
-	// User is the user and group that the image runs as, by number so that
-	// Kubernetes can see it is not root.
+	// User is the numeric user and group. Kubernetes can verify that it is not root.
 	User string `json:"user"`
 
-	// WorkingDir is the folder that the image starts in.
+	// WorkingDir is the working directory of the image.
 	WorkingDir string `json:"workingDir"`
 
 	// Entrypoint is the command that starts the image.
@@ -120,32 +111,26 @@ type Layout struct {
 //go:embed nodejs/Dockerfile nodejs/server.cjs python/Dockerfile python/server.py
 var content embed.FS
 
-// Runtime is what Kiln knows of one language.
+// Runtime describes how Kiln builds functions of one language.
 type Runtime struct {
-	// Language is the name the runtime is found by.
+	// Language is the name of the language.
 	Language string
 
-	// SourceFile is the name of the function's source in its image.
+	// SourceFile is the name of the source file.
 	SourceFile string
 
-	// DependencyFile is the name of the file that lists the dependencies. It is ""
-	// where functions have none.
+	// DependencyFile is the name of the dependency file, or empty.
 	DependencyFile string
 
-	// wrapper holds the files that serve the function, by name.
-	wrapper map[string]string
+	// wrapper has the files of the wrapper by name, and files those of a Custom.
+	wrapper, files map[string]string
 
-	// files are the administrator's own, by name.
-	files map[string]string
-
-	// layout puts the wrapper and the function into the image.
 	layout Layout
 
-	// readDependencies normalises the dependency file's text and tells
-	// whether there is anything to install.
+	// readDependencies implements Runtime.dependencies.
 	readDependencies func(text string) (normal string, install bool, err error)
 
-	// explainBuildFailure picks the package manager's own words from a log.
+	// explainBuildFailure implements Runtime.ExplainBuildFailure.
 	explainBuildFailure func(log string) string
 }
 
@@ -176,38 +161,34 @@ func For(language string) (Runtime, bool) {
 	return r, ok
 }
 
-// Languages returns the languages that have a runtime, sorted.
+// Languages returns the languages that For knows, sorted.
 func Languages() []string {
 	return slices.Sorted(maps.Keys(languages))
 }
 
-// Function is what makes one function's image differ from another's.
+// Function has the parts of an image that differ between functions.
 type Function struct {
-	// BaseImage is the image the function's image is built on.
+	// BaseImage is the name of the base image.
 	BaseImage string
 
-	// Source is the text of the function's source file. It gets into the image
-	// byte for byte.
+	// Source is the text of the source file.
 	Source string
 
-	// Dependencies is the text of the function's dependency file; blank for none.
+	// Dependencies is the text of the dependency file, or blank.
 	Dependencies string
 
-	// Dockerfile replaces the runtime's own Dockerfile template unless blank.
+	// Dockerfile replaces the Dockerfile template of the language unless blank.
 	Dockerfile string
 
-	// Fetched says that the source and the dependency file are not known yet: the
-	// build adds them to the context. Source and Dependencies are blank then.
+	// Fetched reports whether the build adds a fetched source to the context. Source and
+	// Dependencies are blank then.
 	Fetched bool
 }
 
-// BuildContext returns the files an image is built from, by name. It is flat,
-// fits a ConfigMap's data and is all that a build reads: the same context from
-// the same base image makes the same function. It has a Dockerfile where there
-// is something to run, and a Layout unless the Dockerfile is the administrator's
-// own. Of DockerfileLanguage it is empty: all of it is fetched. An error is never
-// transient: it tells what is wrong with the dependency file or the Dockerfile
-// template.
+// BuildContext returns the files of the build context by name. They have no folders
+// and fit into a ConfigMap. Equal contexts on the same base image make equal images.
+// For DockerfileLanguage the context is empty. Errors describe a mistake in the
+// dependency file or in the Dockerfile template.
 func (r Runtime) BuildContext(fn Function) (map[string]string, error) {
 	if r.IsOwnDockerfile() {
 		return r.ownBuildContext(fn)
@@ -232,7 +213,7 @@ func (r Runtime) BuildContext(fn Function) (map[string]string, error) {
 	text, own := fn.Dockerfile, strings.TrimSpace(fn.Dockerfile) != ""
 	if !own {
 		if r.Language == CustomLanguage {
-			return nil, errors.New("the runtime lacks a dockerfile in config-runtimes, which its language, " + CustomLanguage + ", needs")
+			return nil, errors.New("the runtime has no dockerfile in config-runtimes, and its language, " + CustomLanguage + ", needs one")
 		}
 		text = r.DockerfileTemplate()
 		files[LayoutName] = layout.encode()
@@ -246,12 +227,11 @@ func (r Runtime) BuildContext(fn Function) (map[string]string, error) {
 	return files, nil
 }
 
-// docstring is one of a Python program's functions or classes, on lines of its own.
+// docstring matches a docstring of a Python function or class.
 var docstring = regexp.MustCompile(`(?m)^( +)"""(?s:.*?)"""$`)
 
-// withoutComments drops the lines of a Python program that are nothing but a comment,
-// and empties its docstrings: they would take of what a ConfigMap can hold beside the
-// largest source.
+// withoutComments drops the comments and docstrings of a Python program. A ConfigMap
+// must hold it and the largest source.
 func withoutComments(text string) string {
 	var kept strings.Builder
 	for line := range strings.Lines(text) {
@@ -262,7 +242,7 @@ func withoutComments(text string) string {
 	return docstring.ReplaceAllString(kept.String(), `$1""`)
 }
 
-// fetched returns the layout of a function whose source is a folder.
+// fetched returns the layout for a source that is a folder.
 func (l Layout) fetched(sourceFile, dependencyFile string) Layout {
 	l.Files = maps.Clone(l.Files)
 	delete(l.Files, sourceFile)
@@ -271,21 +251,20 @@ func (l Layout) fetched(sourceFile, dependencyFile string) Layout {
 	return l
 }
 
-// ReadDependencies returns the text of a dependency file as the package manager
-// takes it, or says what is wrong with it.
+// ReadDependencies normalizes the text of a dependency file for the package manager.
 func (r Runtime) ReadDependencies(text string) (string, error) {
 	normal, _, err := r.dependencies(text)
 	return normal, err
 }
 
-// CheckDependencies says what is wrong with the text of a dependency file.
+// CheckDependencies returns an error if the text of a dependency file is invalid.
 func (r Runtime) CheckDependencies(text string) error {
 	_, _, err := r.dependencies(text)
 	return err
 }
 
-// dependencies normalises the text of a dependency file and tells whether there
-// is anything to install.
+// dependencies normalizes the text of a dependency file. install reports whether packages
+// must be installed.
 func (r Runtime) dependencies(text string) (normal string, install bool, err error) {
 	if r.DependencyFile == "" {
 		switch {
@@ -303,26 +282,22 @@ func (r Runtime) dependencies(text string) (normal string, install bool, err err
 	return normal, install, nil
 }
 
-// DockerfileTemplate returns the template of the Dockerfile that installs
-// dependencies, in the syntax of text/template. It may use {{.BaseImage}},
-// {{.HasDependencies}}, {{.EnvFile}}, which is EnvFilePath, and {{.Packages}},
-// which is PackagesPath.
+// DockerfileTemplate returns the Dockerfile that installs dependencies, in the format of
+// text/template. dockerfileData has its fields.
 func (r Runtime) DockerfileTemplate() string {
 	return read(r.Language + "/" + DockerfileName)
 }
 
-// variableName is what a shell takes for the name of a variable.
+// variableName matches the names of variables in a shell.
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// IsVariableName says whether a shell can have a variable of that name, as it
-// must be of the environment of builds.
+// IsVariableName reports whether a shell can have a variable of that name.
 func IsVariableName(name string) bool {
 	return variableName.MatchString(name)
 }
 
-// EnvFile returns the file that EnvFilePath names: commands for a POSIX shell
-// that export the variables. Nothing in a value means anything to the shell. What
-// the shell cannot have is left out: variables of other names, and the byte 0.
+// EnvFile returns the content of EnvFilePath: commands for a POSIX shell that export the
+// variables. It drops variables with invalid names, and bytes 0 in values.
 func EnvFile(env map[string]string) string {
 	var file strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(env)) {
@@ -335,25 +310,27 @@ func EnvFile(env map[string]string) string {
 	return file.String()
 }
 
-// ExplainBuildFailure returns what the language's package manager says in the
-// log of a failed build, in its own words, or "" when it says nothing.
+// ExplainBuildFailure returns the package manager's error in a build log, if any.
 func (r Runtime) ExplainBuildFailure(log string) string {
 	return r.explainBuildFailure(log)
 }
 
-// ValidateDockerfile returns an error unless text is a usable template of a Dockerfile.
+// ValidateDockerfile returns an error if text is not a valid Dockerfile template or is
+// larger than MaxDockerfileBytes.
 func ValidateDockerfile(text string) error {
 	if len(text) > MaxDockerfileBytes {
-		return fmt.Errorf("the Dockerfile template is %d bytes, more than the limit of %d", len(text), MaxDockerfileBytes)
+		return fmt.Errorf("the Dockerfile template has %d bytes and the limit is %d", len(text), MaxDockerfileBytes)
 	}
 	_, err := renderDockerfile(text, newDockerfileData("image", true))
 	return err
 }
 
+// dockerfileData has the fields of a Dockerfile template.
 type dockerfileData struct {
-	BaseImage         string
-	HasDependencies   bool
-	EnvFile, Packages string
+	BaseImage       string
+	HasDependencies bool
+	EnvFile         string // EnvFilePath
+	Packages        string // PackagesPath
 }
 
 func newDockerfileData(baseImage string, install bool) dockerfileData {
@@ -372,7 +349,6 @@ func renderDockerfile(text string, data dockerfileData) (string, error) {
 	return out.String(), nil
 }
 
-// encode returns the layout as JSON. Strings always have one.
 func (l Layout) encode() string {
 	data, err := json.Marshal(l)
 	if err != nil {
@@ -381,8 +357,7 @@ func (l Layout) encode() string {
 	return string(data) + "\n"
 }
 
-// read returns an embedded file. One that is missing is a mistake in this
-// package, which its tests find.
+// read returns an embedded file.
 func read(file string) string {
 	data, err := content.ReadFile(file)
 	if err != nil {

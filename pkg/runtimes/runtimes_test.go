@@ -99,8 +99,8 @@ func TestBuildContext(t *testing.T) {
 	}
 }
 
-// A file that is put into the image must be in the context, or the build fails;
-// and one that is not would cause builds that change nothing.
+// TestLayoutUsesTheContext checks that the image has exactly the files of the context.
+// A missing file would fail the build. An unused one would cause useless builds.
 func TestLayoutUsesTheContext(t *testing.T) {
 	for _, language := range Languages() {
 		files, err := languages[language].BuildContext(Function{BaseImage: "base"})
@@ -111,7 +111,7 @@ func TestLayoutUsesTheContext(t *testing.T) {
 		if err := json.Unmarshal([]byte(files[LayoutName]), &layout); err != nil {
 			t.Fatalf("%s: %v", language, err)
 		}
-		delete(files, DockerfileName) // It is what says what is run.
+		delete(files, DockerfileName) // The image does not have it.
 		used := append(slices.Collect(maps.Keys(layout.Files)), LayoutName)
 		slices.Sort(used)
 		if got := slices.Sorted(maps.Keys(files)); !slices.Equal(got, used) {
@@ -123,7 +123,7 @@ func TestLayoutUsesTheContext(t *testing.T) {
 	}
 }
 
-// The API keeps mounts out of the folders that these constants name.
+// TestFolders checks the constants. The API rejects mounts in these folders.
 func TestFolders(t *testing.T) {
 	for _, language := range Languages() {
 		runtime := languages[language]
@@ -138,7 +138,8 @@ func TestFolders(t *testing.T) {
 	}
 }
 
-// What is installed must not depend on the source, so that it can be kept.
+// TestDockerfileCopiesDependenciesAlone checks that installed packages do not depend on
+// the source. Later builds reuse them.
 func TestDockerfileCopiesDependenciesAlone(t *testing.T) {
 	for _, language := range Languages() {
 		runtime := languages[language]
@@ -220,7 +221,7 @@ func TestExplainBuildFailure(t *testing.T) {
 		log:  "2026-01-01T00:00:00Z npm ERR! code E404\n2026-01-01T00:00:01Z npm ERR! A complete log of this run can be found in:\n",
 		want: "code E404",
 	}, {
-		name: "not npm's",
+		name: "no npm error",
 		log:  "error building image: failed to push: UNAUTHORIZED\n",
 		want: "",
 	}}
@@ -247,8 +248,8 @@ func TestExplainBuildFailure(t *testing.T) {
 	}
 }
 
-// TestNode runs the wrapper's own tests, which are written for node's test runner, by
-// each Node that KILN_NODE lists, or by the one on PATH.
+// TestNode runs the tests of the Node wrapper with each node in KILN_NODE, or with the
+// one on PATH.
 func TestNode(t *testing.T) {
 	nodes := filepath.SplitList(os.Getenv("KILN_NODE"))
 	if len(nodes) == 0 {
@@ -288,7 +289,7 @@ func python(t *testing.T) string {
 	return names[i]
 }
 
-// TestWithoutComments wants that the wrapper in images is the program that is tested.
+// TestWithoutComments checks that the wrapper in images is the tested program.
 func TestWithoutComments(t *testing.T) {
 	r, _ := For("python")
 	files, err := r.BuildContext(Function{Source: "def main(event, context): pass\n", BaseImage: "python"})
@@ -319,7 +320,7 @@ sys.exit(program(sys.argv[1]) != program(sys.argv[2]))`
 	}
 }
 
-// TestPython runs the wrapper's own tests, which are written for unittest.
+// TestPython runs the tests of the Python wrapper.
 func TestPython(t *testing.T) {
 	name := python(t)
 	cmd := exec.CommandContext(t.Context(), name, filepath.Join("python", "test_server.py"))
@@ -330,7 +331,7 @@ func TestPython(t *testing.T) {
 	}
 }
 
-// FuzzCheckDependencies checks that no text makes the search for an error's place panic.
+// FuzzCheckDependencies checks that no text causes a panic.
 func FuzzCheckDependencies(f *testing.F) {
 	for _, seed := range []string{"{}", "[", "{\"é\"", "nul", "\n\n}", `{"dependencies":1}`} {
 		f.Add(seed)
@@ -340,7 +341,7 @@ func FuzzCheckDependencies(f *testing.F) {
 	})
 }
 
-// hostile values mean something to a shell, a Dockerfile, or a template.
+// hostile has values with special characters of shells, Dockerfiles and templates.
 var hostile = map[string]string{
 	"PLAIN":      "value",
 	"EMPTY":      "",
@@ -356,12 +357,12 @@ var hostile = map[string]string{
 	"_under_1":   " blanks  around ",
 }
 
-// TestEnvFile wants that a shell takes each value as it is.
+// TestEnvFile checks that a shell keeps each value.
 func TestEnvFile(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "env")
 	env := maps.Clone(hostile)
-	// What no shell can have must not break the rest.
+	// Invalid names must not break the others.
 	env["A-B"], env["1A"], env["A;touch broken"], env[""] = "x", "x", "x", "x"
 	if err := os.WriteFile(file, []byte(EnvFile(env)), 0o600); err != nil {
 		t.Fatal(err)
@@ -389,8 +390,8 @@ func TestEnvFile(t *testing.T) {
 	}
 }
 
-// TestDockerfileIsGivenEnvAndPackages wants that only the installation sees the
-// environment and the credentials, and that it needs neither.
+// TestDockerfileIsGivenEnvAndPackages checks that only the installation reads the
+// environment and the credentials, and does not require them.
 func TestDockerfileIsGivenEnvAndPackages(t *testing.T) {
 	for _, language := range []string{"nodejs"} {
 		without, err := languages[language].BuildContext(Function{BaseImage: "base"})
@@ -399,7 +400,7 @@ func TestDockerfileIsGivenEnvAndPackages(t *testing.T) {
 		}
 		for _, path := range []string{EnvFilePath, PackagesPath} {
 			if strings.Contains(without["Dockerfile"], path) {
-				t.Errorf("%s: what installs nothing reads %s:\n%s", language, path, without["Dockerfile"])
+				t.Errorf("%s: a Dockerfile without installation reads %s:\n%s", language, path, without["Dockerfile"])
 			}
 		}
 	}

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package sbom tells which packages are in an image, as a document of CycloneDX.
+// Package sbom lists the packages in an image as a CycloneDX document.
 package sbom
 
 import (
@@ -35,31 +35,31 @@ import (
 	"github.com/CycloneDX/cyclonedx-go"
 )
 
-// MediaType is that of a document.
+// MediaType is the media type of a document.
 const MediaType = "application/vnd.cyclonedx+json"
 
-// maxFile is more than a package manager writes about what it has installed.
+// maxFile is the most bytes that are read of a package manager's list.
 const maxFile = 64 << 20
 
-// Package is a package that a package manager has installed.
+// Package is a package that a package manager installed.
 type Package struct {
-	// URL is its package URL, which tells its kind, name and version.
+	// URL is its package URL: type, name and version.
 	URL string
 
-	// Name and Version are as the package manager says them.
+	// Name and Version are spelled as in the package manager's list.
 	Name, Version string
 }
 
 // Image is an image in a registry.
 type Image struct {
-	// Repository is the name of its repository, with the host.
+	// Repository is the full name of its repository, host included.
 	Repository string
 
-	// Digest is its digest: sha256: and 64 digits.
+	// Digest is sha256: and 64 hexadecimal digits.
 	Digest string
 }
 
-// readers know the files in which package managers tell what they have installed.
+// readers read the files in which package managers list installed packages.
 var readers = []struct {
 	matches func(file string) bool
 	read    func(io.Reader) ([]Package, error)
@@ -70,9 +70,9 @@ var readers = []struct {
 	}, readPython},
 }
 
-// Scan reads a layer to its end and returns the packages that it tells of. What
-// cannot be read tells of none: it was written by what is not to be trusted. An
-// error is one of the layer.
+// Scan reads a layer to its end and returns the packages that its files list. It
+// skips lists that it cannot parse, because untrusted code may have written them. It
+// returns an error if it cannot read the layer.
 func Scan(layer *tar.Reader) ([]Package, error) {
 	var found []Package
 	for {
@@ -94,7 +94,7 @@ func Scan(layer *tar.Reader) ([]Package, error) {
 	}
 }
 
-// readNPM reads npm's list of what is in a node_modules.
+// readNPM reads npm's list of a node_modules folder.
 func readNPM(file io.Reader) (found []Package, err error) {
 	var lock struct {
 		Packages map[string]struct {
@@ -106,7 +106,7 @@ func readNPM(file io.Reader) (found []Package, err error) {
 		return nil, fmt.Errorf("failed to read npm's list: %w", err)
 	}
 	for place, p := range lock.Packages {
-		// A package that was installed by another name tells its own.
+		// An alias has another folder name. Its entry has the real name.
 		_, name, _ := cutLast(place, "node_modules/")
 		if name = cmp.Or(p.Name, name); name == "" || p.Version == "" {
 			continue
@@ -125,10 +125,10 @@ func cutLast(s, separator string) (before, after string, found bool) {
 	return s[:i], s[i+len(separator):], true
 }
 
-// separators are what names of Python's packages mean the same with.
+// separators are equivalent in names of Python packages.
 var separators = regexp.MustCompile(`[-_.]+`)
 
-// readPython reads what a Python package says of itself.
+// readPython reads the metadata of a Python package.
 func readPython(file io.Reader) ([]Package, error) {
 	headers, err := textproto.NewReader(bufio.NewReader(file)).ReadMIMEHeader()
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -142,9 +142,8 @@ func readPython(file io.Reader) ([]Package, error) {
 	return []Package{{URL: "pkg:pypi/" + normal + "@" + url.PathEscape(version), Name: name, Version: version}}, nil
 }
 
-// Encode returns the document of an image, of what it is built upon, if that is
-// known, and of the packages in it. The same arguments, in any order, make the same
-// document.
+// Encode returns the document of an image. It lists the packages, and the base image
+// unless its Repository is empty. Equal packages in any order make equal documents.
 func Encode(image, base Image, packages []Package) ([]byte, error) {
 	about := component(image)
 	components := []cyclonedx.Component{}
@@ -166,8 +165,7 @@ func Encode(image, base Image, packages []Package) ([]byte, error) {
 	return []byte(text.String()), nil
 }
 
-// Decode returns the packages that a document tells of. They are nil with an error
-// only.
+// Decode returns the packages in a document. The result is nil only with an error.
 func Decode(text io.Reader) ([]Package, error) {
 	document := cyclonedx.BOM{}
 	if err := cyclonedx.NewBOMDecoder(text, cyclonedx.BOMFileFormatJSON).Decode(&document); err != nil {
@@ -185,7 +183,7 @@ func Decode(text io.Reader) ([]Package, error) {
 	return packages, nil
 }
 
-// component returns an image as a part of a document.
+// component returns the entry of an image.
 func component(image Image) cyclonedx.Component {
 	purl := "pkg:oci/" + path.Base(image.Repository) + "@" + url.QueryEscape(image.Digest) + "?repository_url=" + url.QueryEscape(image.Repository)
 	return cyclonedx.Component{
@@ -193,7 +191,7 @@ func component(image Image) cyclonedx.Component {
 	}
 }
 
-// sorted returns each package once. A list may have one in several places.
+// sorted returns each package once. npm may install one in several folders.
 func sorted(packages []Package) []Package {
 	packages = slices.Clone(packages)
 	slices.SortFunc(packages, func(a, b Package) int { return cmp.Compare(a.URL, b.URL) })

@@ -68,10 +68,10 @@ func TestScan(t *testing.T) {
 			},
 			want: []string{"pkg:pypi/a@1", "pkg:pypi/foo-bar-baz@1.2"},
 		},
-		"what is no list":     {files: map[string]string{"node_modules/.package-lock.json": "x", "x.dist-info/METADATA": "\x00"}},
-		"what is not for us":  {files: map[string]string{"node_modules/ms/package.json": `{"name": "ms", "version": "2.1.3"}`}},
-		"nothing whatever":    {},
-		"an empty list there": {files: map[string]string{"node_modules/.package-lock.json": "{}"}},
+		"invalid lists": {files: map[string]string{"node_modules/.package-lock.json": "x", "x.dist-info/METADATA": "\x00"}},
+		"other files":   {files: map[string]string{"node_modules/ms/package.json": `{"name": "ms", "version": "2.1.3"}`}},
+		"no files":      {},
+		"an empty list": {files: map[string]string{"node_modules/.package-lock.json": "{}"}},
 	} {
 		found, err := Scan(layer(t, tc.files))
 		if err != nil {
@@ -87,7 +87,7 @@ func TestScan(t *testing.T) {
 		}
 	}
 	if _, err := Scan(tar.NewReader(strings.NewReader(strings.Repeat("x", 600)))); err == nil {
-		t.Error("Scan() of what is no layer succeeds")
+		t.Error("Scan() of an invalid layer succeeds")
 	}
 }
 
@@ -119,6 +119,6 @@ func TestEncode(t *testing.T) {
 		t.Errorf("Decode() of no packages = %v, %v", packages, err)
 	}
 	if _, err := Decode(strings.NewReader("x")); err == nil {
-		t.Error("Decode() of no document succeeds")
+		t.Error("Decode() of an invalid document succeeds")
 	}
 }

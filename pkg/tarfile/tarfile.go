@@ -14,8 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package tarfile writes what is in folders into tar archives: the same bytes whenever
-// and wherever that is done.
+// Package tarfile writes folders into tar archives. Equal files make equal bytes.
 package tarfile
 
 import (
@@ -28,12 +27,11 @@ import (
 	"time"
 )
 
-// Epoch is when everything in an archive was made, so that equal files make equal
-// digests.
+// Epoch is the modification time of every entry.
 var Epoch = time.Unix(0, 0).UTC()
 
-// Header returns a header that has no owner, and Epoch. The place is with or without
-// the slash that it begins with.
+// Header returns a header without an owner and with the time Epoch. place is a path in
+// the archive. It may begin with a slash.
 func Header(place string, kind byte, mode, size int64) *tar.Header {
 	return &tar.Header{
 		Typeflag: kind,
@@ -45,9 +43,9 @@ func Header(place string, kind byte, mode, size int64) *tar.Header {
 	}
 }
 
-// WriteEntry writes what has that name in a folder, and is of that kind, at a place of
-// the archive. Everybody can read it, and only its owner write; what can be executed
-// stays so. It is an error if it is neither file, folder nor link.
+// WriteEntry writes the entry name of the folder root to place in the archive. All
+// users can read it, and only its owner can write it. Executable files stay so. The
+// kind must be that of a file, folder or link.
 func WriteEntry(archive *tar.Writer, root *os.Root, name, place string, kind fs.FileMode) error {
 	switch kind {
 	case fs.ModeDir:

@@ -14,8 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package conformance holds what all runtimes have in common: a table of requests
-// and what a function answers, and the function in each language. It is run
+// Package conformance tests that all runtimes behave alike. It has a table of requests
+// and expected answers, and a function in each language that gives them. Tests run it
 // against the wrappers as processes, and against their images on a cluster.
 package conformance
 
@@ -39,30 +39,29 @@ import (
 var files embed.FS
 
 const (
-	// FunctionName is what the function must be called.
+	// FunctionName is the required name of the function.
 	FunctionName = "conformance"
 
-	// TimeoutSeconds is how long the function must be allowed to take.
+	// TimeoutSeconds is the required timeout of the function, in seconds.
 	TimeoutSeconds = 5
 
-	// MemoryLimit is what the function must be told of its memory.
+	// MemoryLimit is the required memory limit of the function.
 	MemoryLimit = "128Mi"
 
-	// LongPath is where the function takes LongTime.
+	// LongPath is the path whose answer, LongAnswer, takes LongTime.
 	LongPath = "/long"
 
-	// LongTime is long enough for much to happen to a pod meanwhile.
+	// LongTime is long enough for a test to delete or replace a pod meanwhile.
 	LongTime = 2 * time.Second
 
-	// LongAnswer is what the function answers then: a text that its source has nowhere
-	// else, so that an edit may replace it.
+	// LongAnswer occurs once in the source of the function, so that tests can replace it.
 	LongAnswer = "after a long time"
 
-	// namespace stands in the table for the function's namespace.
+	// namespace is the placeholder in the table for the function's namespace.
 	namespace = "namespace: default"
 )
 
-// Case is a request and what is wanted of the answer; cases.yaml tells more.
+// Case is a request and the expected answer. cases.yaml describes the fields.
 type Case struct {
 	Name    string            `json:"name"`
 	Method  string            `json:"method,omitempty"`
@@ -81,17 +80,17 @@ type Case struct {
 	Matches string            `json:"matches,omitempty"`
 }
 
-// Request is a request as it is to be sent.
+// Request is an HTTP request.
 type Request struct {
 	Method  string
 	Path    string
 	Headers map[string]string
 	Body    string
-	// Chunked says that the length of the body must not be told beforehand.
+	// Chunked omits the length of the body.
 	Chunked bool
 }
 
-// Answer is what a function answers. The names of headers are in lower case.
+// Answer is the answer of a function. The names of headers are in lower case.
 type Answer struct {
 	Status  int
 	Headers map[string]string
@@ -101,7 +100,7 @@ type Answer struct {
 // Sender sends a request to a function.
 type Sender func(context.Context, Request) (Answer, error)
 
-// Cases returns the table, for a function in the namespace.
+// Cases returns the table for a function in the namespace.
 func Cases(functionNamespace string) ([]Case, error) {
 	text, err := files.ReadFile("cases.yaml")
 	if err != nil {
@@ -115,8 +114,8 @@ func Cases(functionNamespace string) ([]Case, error) {
 	return cases, nil
 }
 
-// Source returns the source of the function in a language, which pkg/runtimes
-// knows by that name, as a file of the name that the language wants.
+// Source returns the source of the function in a language of pkg/runtimes. name is the
+// name of the source file in that language.
 func Source(language, name string) (string, error) {
 	text, err := fs.ReadFile(files, "functions/"+language+"/"+name)
 	if err != nil {
@@ -168,7 +167,7 @@ func (c Case) request() Request {
 	return request
 }
 
-// check says what is wrong with the answer.
+// check returns the differences between the answer and the expected one.
 func (c Case) check(answer Answer) (problems []string) {
 	complain := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	if c.Status != 0 && answer.Status != c.Status {

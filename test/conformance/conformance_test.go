@@ -34,11 +34,11 @@ import (
 	"github.com/kiln-dev/kiln/pkg/runtimes"
 )
 
-// startTimeout is for a machine that has much else to do.
+// startTimeout allows for a busy machine.
 const startTimeout = 30 * time.Second
 
-// commands are the commands that run a language, of which the first that can
-// load what its wrapper needs is taken.
+// commands has the commands that can run a language. The first one that passes the check
+// is used.
 var commands = map[string]struct {
 	check []string
 	args  []string
@@ -61,15 +61,15 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// TestCheck wants that a wrong answer is found.
+// TestCheck checks that each mistake in an answer is reported.
 func TestCheck(t *testing.T) {
 	c := Case{Status: 200, Headers: map[string]string{"a": ""}, JSON: map[string]any{"a": 1.0}, Expect: new("x"), Matches: "y"}
 	if got := c.check(Answer{Status: 500, Headers: map[string]string{"a": "b"}, Body: `{"a":2}`}); len(got) != 5 {
-		t.Errorf("of five mistakes these are found: %v", got)
+		t.Errorf("check() = %v, want five problems", got)
 	}
 }
 
-// TestSource wants to be told which file a language lacks.
+// TestSource checks that the error names the file to add for a new language.
 func TestSource(t *testing.T) {
 	const want = "write test/conformance/functions/cobol/handler.cob"
 	if _, err := Source("cobol", "handler.cob"); err == nil || !strings.Contains(err.Error(), want) {
@@ -102,7 +102,7 @@ func start(t *testing.T, language string) Sender {
 			t.Fatal(err)
 		}
 	}
-	// The wrapper and the function are the last two words of what starts the image.
+	// The entrypoint ends with the wrapper and the function.
 	arguments := layout.Entrypoint[len(layout.Entrypoint)-2:]
 	cmd := exec.Command(find(t, language), append(slices.Clone(commands[language].args), folder+arguments[0], folder+arguments[1])...)
 	cmd.Env = append(os.Environ(), "PORT=0", "OTEL_EXPORTER_PROMETHEUS_PORT=0", "FUNC_NAME="+FunctionName, "FUNC_NAMESPACE=default",
@@ -126,22 +126,22 @@ func find(t *testing.T, language string) string {
 	t.Helper()
 	of, ok := commands[language]
 	if !ok {
-		t.Fatalf("commands, in conformance_test.go, does not say what runs %s", language)
+		t.Fatalf("add the command that runs %s to commands in conformance_test.go", language)
 	}
 	for _, name := range of.names {
 		if name != "" && exec.Command(name, of.check...).Run() == nil {
 			return name
 		}
 	}
-	t.Fatalf("none of %q can run %q; test/README.md says what is needed", of.names, of.check)
+	t.Fatalf("none of %q can run %q: install what test/README.md lists", of.names, of.check)
 	return ""
 }
 
-// readPort waits until the wrapper's log says that it is ready, and where.
+// readPort waits for the wrapper's log line "ready" and returns the port in it.
 func readPort(t *testing.T, output io.Reader) int {
 	t.Helper()
 	ports := make(chan int, 1)
-	var said strings.Builder
+	var log strings.Builder
 	go func() {
 		defer close(ports)
 		lines := bufio.NewScanner(output)
@@ -155,13 +155,13 @@ func readPort(t *testing.T, output io.Reader) int {
 				_, _ = io.Copy(io.Discard, output)
 				return
 			}
-			said.WriteString(lines.Text() + "\n")
+			log.WriteString(lines.Text() + "\n")
 		}
 	}()
 	select {
 	case port, ok := <-ports:
 		if !ok {
-			t.Fatalf("the wrapper ended before it was ready:\n%s", said.String())
+			t.Fatalf("the wrapper ended before it was ready:\n%s", log.String())
 		}
 		return port
 	case <-time.After(startTimeout):

@@ -14,9 +14,9 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// The executor runs a Dockerfile with Kaniko and keeps the layers that it made,
-// for another program to push: it needs no credentials of a registry, which
-// what the Dockerfile runs could read. The layers do not tell when they were made.
+// Command kaniko runs a Dockerfile with Kaniko and writes the new layers to a folder.
+// Another program pushes them: commands of the Dockerfile could read the credentials
+// of a registry here. The layers do not contain the time of the build.
 package main
 
 import (
@@ -51,17 +51,17 @@ import (
 	"github.com/moby/buildkit/frontend/dockerfile/parser"
 )
 
-// youth is how old the container may be when Kaniko starts: what was made for it,
-// such as the places of mounts, is as new as what the Dockerfile makes.
-const youth = time.Minute
+// maxContainerAge is the maximum age of the container when Kaniko starts. Files that were made
+// for the container, such as mount points, count as new.
+const maxContainerAge = time.Minute
 
 func main() {
 	var insecure []string
-	base := flag.String("base", "", "the image that the Dockerfile begins with; left out, it begins with what it likes, and all layers are kept")
-	context := flag.String("context", "", "the folder that the Dockerfile copies from")
+	base := flag.String("base", "", "the base image, which the last FROM of the Dockerfile must name; if empty, any FROM is valid and all layers are kept")
+	context := flag.String("context", "", "the build context")
 	dockerfile := flag.String("dockerfile", "", "the Dockerfile")
-	layers := flag.String("layers", "", "the folder that the layers are written to")
-	flag.Func("insecure-registry", "a host that speaks plain HTTP; may be given more than once", func(host string) error {
+	layers := flag.String("layers", "", "the folder to write the layers to")
+	flag.Func("insecure-registry", "a host to access by plain HTTP; may be repeated", func(host string) error {
 		insecure = append(insecure, host)
 		return nil
 	})
@@ -72,16 +72,16 @@ func main() {
 	}
 }
 
-// run builds the image and keeps what it has beyond the base image.
+// run builds the image and keeps its layers above the base image.
 func run(base, context, dockerfile, layers string, insecure []string) error {
 	if err := logging.Configure(logging.DefaultLevel, logging.FormatColor, logging.DefaultLogTimestamp); err != nil {
-		return fmt.Errorf("failed to set up the log: %w", err)
+		return fmt.Errorf("failed to configure log: %w", err)
 	}
-	// Between the stages of a Dockerfile all folders go but this.
+	// Kaniko deletes all other folders between the stages of a Dockerfile.
 	if err := os.Chdir("/"); err != nil {
 		return fmt.Errorf("failed to change to the root folder: %w", err)
 	}
-	// So do the certificates of registries, unless they were read before.
+	// It also deletes the certificates, which must be in memory by then.
 	if _, err := x509.SystemCertPool(); err != nil {
 		return fmt.Errorf("failed to read certificates: %w", err)
 	}
@@ -105,12 +105,11 @@ func run(base, context, dockerfile, layers string, insecure []string) error {
 	if err != nil {
 		return err
 	}
-	// Some times are told in whole seconds.
-	return keep(image, resolved, layers, began.Add(-youth).Truncate(time.Second))
+	// Some times have whole seconds only.
+	return keep(image, resolved, layers, began.Add(-maxContainerAge).Truncate(time.Second))
 }
 
-// check refuses what Kaniko would pass over: of a heredoc it runs, and copies,
-// nothing.
+// check returns an error for heredocs, which Kaniko ignores without an error.
 func check(dockerfile string) error {
 	file, err := os.Open(dockerfile)
 	if err != nil {
@@ -123,14 +122,14 @@ func check(dockerfile string) error {
 	}
 	for _, instruction := range parsed.AST.Children {
 		if len(instruction.Heredocs) > 0 {
-			return fmt.Errorf("line %d of the Dockerfile has a heredoc, <<%s, which Kaniko does not know: have its lines in a file to COPY, or joined by && and \\",
+			return fmt.Errorf("line %d of the Dockerfile has a heredoc, <<%s, which Kaniko does not support: COPY a file with its lines, or join them with && and \\",
 				instruction.StartLine, instruction.Heredocs[0].Name)
 		}
 	}
 	return nil
 }
 
-// options are those of Kaniko's own command line, as far as they matter.
+// options returns the options that Kaniko's own command would set.
 func options(context, dockerfile string, insecure []string) *config.KanikoOptions {
 	opts := &config.KanikoOptions{
 		SrcContext:       context,
@@ -146,29 +145,28 @@ func options(context, dockerfile string, insecure []string) *config.KanikoOption
 		IgnoreVarRun:     true,
 	}
 	for _, host := range insecure {
-		// It cannot fail.
 		_ = opts.InsecureRegistries.Set(host)
 	}
-	// What runs here must not become part of the image.
+	// The files of this container must not get into the image.
 	for _, path := range []string{"/var/run", filepath.Dir(os.Args[0])} {
 		util.AddToDefaultIgnoreList(util.IgnoreListEntry{Path: path})
 	}
 	return opts
 }
 
-// baseImage is the image that the Dockerfile begins with.
+// baseImage is the base image of the Dockerfile.
 type baseImage struct {
-	// name is what the Dockerfile calls it, and pinned is its name by digest.
+	// name is its name in the Dockerfile, and pinned the name with the digest.
 	name, pinned string
 
-	// digest is its digest: of an index, where it is one.
+	// digest is its digest: that of an index, if it is one.
 	digest v1.Hash
 
 	// layers are the digests of its layers.
 	layers []v1.Hash
 }
 
-// resolve finds out which image a name, with or without a digest, is of.
+// resolve returns the image of a name, with or without a digest.
 func resolve(image string, insecure []string) (*baseImage, error) {
 	ref, err := name.ParseReference(image)
 	if err == nil && slices.Contains(insecure, ref.Context().RegistryStr()) {
@@ -198,8 +196,8 @@ func resolve(image string, insecure []string) (*baseImage, error) {
 	}, nil
 }
 
-// pinFile writes the Dockerfile with the base image by its digest: Kaniko would
-// find out for itself which image a tag is of, and that may have changed.
+// pinFile writes the Dockerfile with the base image by its digest. Kaniko would resolve
+// the tag again, and the tag may have moved.
 func pinFile(from, to string, base *baseImage) error {
 	dockerfile, err := os.ReadFile(from)
 	if err != nil {
@@ -211,8 +209,8 @@ func pinFile(from, to string, base *baseImage) error {
 	return nil
 }
 
-// pin has the stages that begin with the name of the base image begin with its
-// digest. One that comes by the name in another way is found out by keep.
+// pin adds the digest to each FROM with the name of the base image. It misses names
+// that are built of variables. keep checks the result.
 func pin(dockerfile []byte, base *baseImage) []byte {
 	from := regexp.MustCompile(`(?mi)^([ \t]*FROM[ \t]+(?:--\S+[ \t]+)*)` + regexp.QuoteMeta(base.name) + `([ \t\r]|$)`)
 	return from.ReplaceAll(dockerfile, []byte("${1}"+base.pinned+"${2}"))
@@ -226,9 +224,9 @@ func digestsOf(manifest *v1.Manifest) []v1.Hash {
 	return digests
 }
 
-// keep writes the layers that an image has beyond its base image, its
-// configuration, and which base image that is. What was written since then has no
-// time. Where no base image was said, the layers are all that the image has.
+// keep writes the layers of an image above its base image, its configuration, and the
+// digest of the base image. Files that changed since then lose their time. If base is
+// nil, it writes all layers and no digest.
 func keep(image v1.Image, base *baseImage, folder string, since time.Time) error {
 	layers, err := image.Layers()
 	if err != nil {
@@ -241,7 +239,7 @@ func keep(image v1.Image, base *baseImage, folder string, since time.Time) error
 		}
 		digests, known := digestsOf(manifest), base.layers
 		if len(digests) < len(known) || !slices.Equal(digests[:len(known)], known) {
-			return errors.New("the Dockerfile does not build upon the base image: its last FROM must be {{.BaseImage}}")
+			return errors.New("the Dockerfile does not build on the base image: its last FROM must be {{.BaseImage}}")
 		}
 		layers = layers[len(known):]
 		if err := writeJSON(filepath.Join(folder, "base.json"), base.digest); err != nil {
@@ -271,8 +269,8 @@ func writeJSON(file string, value any) error {
 	return nil
 }
 
-// isPulled says whether a layer is that of an image in a registry. It stays as it is
-// there: nodes may have it already.
+// isPulled reports whether a layer is from a registry. Its bytes must not change: nodes
+// may have it already.
 func isPulled(layer v1.Layer) bool {
 	if _, ok := layer.(*remote.MountableLayer); !ok {
 		return false
@@ -281,7 +279,7 @@ func isPulled(layer v1.Layer) bool {
 	return err == nil && (mediaType == types.DockerLayer || mediaType == types.OCILayer)
 }
 
-// writeLayer writes a layer, compressed.
+// writeLayer writes a layer as a compressed archive.
 func writeLayer(layer v1.Layer, file string, since time.Time) (err error) {
 	open, asIs := layer.Uncompressed, isPulled(layer)
 	if asIs {
@@ -303,7 +301,7 @@ func writeLayer(layer v1.Layer, file string, since time.Time) (err error) {
 		}
 		return nil
 	}
-	// As Kaniko compresses: what counts is how soon the function runs.
+	// Speed matters more than size, as in Kaniko.
 	compressed, err := gzip.NewWriterLevel(out, gzip.BestSpeed)
 	if err != nil {
 		return fmt.Errorf("failed to write layer: %w", err)
@@ -317,8 +315,8 @@ func writeLayer(layer v1.Layer, file string, since time.Time) (err error) {
 	return nil
 }
 
-// pulled reads a layer of a base image from its registry, and says so of what fails
-// there: the registry's fault is not the Dockerfile's.
+// pulled reads a layer of a base image. Its errors name the registry as the cause, and
+// not the Dockerfile.
 type pulled struct{ from io.Reader }
 
 // Read implements io.Reader.
@@ -330,9 +328,9 @@ func (p pulled) Read(into []byte) (int, error) {
 	return n, err
 }
 
-// copyLayer copies an archive, so that to do the same twice makes the same: what
-// was written since then is of the time 1970-01-01, and nothing tells when it was
-// read. What an archive has dated, as packages are, keeps its date.
+// copyLayer copies an archive, so that equal builds make equal bytes. Files that changed
+// since then get the time 1970-01-01. Older times, such as those in packages, stay.
+// Access times are dropped.
 func copyLayer(to io.Writer, from io.Reader, since time.Time) error {
 	in, out := tar.NewReader(from), tar.NewWriter(to)
 	for {
@@ -362,9 +360,9 @@ func copyLayer(to io.Writer, from io.Reader, since time.Time) error {
 	}
 }
 
-// undated returns what Python has compiled. That begins with a magic number, flags,
-// and, where there are none, the time of its source, of four bytes each. Python
-// compiles anew, at each start, what does not have its source's.
+// undated returns a .pyc file without the time of its source, if the source changed
+// since then. The file begins with a magic number, flags and, if these are 0, that time,
+// four bytes each. Python compiles again at each start if the time is not the source's.
 func undated(compiled io.Reader, since time.Time) (io.Reader, error) {
 	head := make([]byte, 12)
 	n, err := io.ReadFull(compiled, head)

@@ -60,8 +60,7 @@ func TestPin(t *testing.T) {
 	}
 }
 
-// TestCopyLayer wants that the same files make the same layer, whenever they were
-// written and read.
+// TestCopyLayer checks that equal files make equal layers at any time.
 func TestCopyLayer(t *testing.T) {
 	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	packaged := time.Date(1985, 10, 26, 8, 15, 0, 0, time.UTC)
@@ -94,7 +93,7 @@ func TestCopyLayer(t *testing.T) {
 	}
 	first := copyOf(began.Add(time.Second))
 	if !bytes.Equal(first, copyOf(began.Add(time.Hour))) {
-		t.Error("the layer tells when it was made")
+		t.Error("the layer depends on the time of the build")
 	}
 
 	var times []string
@@ -118,8 +117,7 @@ func TestCopyLayer(t *testing.T) {
 	}
 }
 
-// TestUndated wants that what Python has compiled goes with its source, which has
-// lost its time.
+// TestUndated checks that compiled Python matches a source that has lost its time.
 func TestUndated(t *testing.T) {
 	since := time.Unix(0x10203040, 0)
 	for name, tc := range map[string]struct{ before, after string }{
@@ -140,7 +138,7 @@ func TestUndated(t *testing.T) {
 	}
 }
 
-// TestCheck wants that what Kaniko passes over is told of, with its line.
+// TestCheck checks that the error for a heredoc names its line.
 func TestCheck(t *testing.T) {
 	for dockerfile, want := range map[string]string{
 		"FROM a\nRUN x <<EOF\nmore\nEOF\n":                    "line 2 of the Dockerfile has a heredoc, <<EOF",
@@ -159,8 +157,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestKeepAll wants that of an image without a known base all layers are kept: those
-// of a registry as they are there.
+// TestKeepAll checks that all layers of an image without a known base image are kept,
+// and that those from a registry do not change.
 func TestKeepAll(t *testing.T) {
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()
@@ -217,12 +215,11 @@ func TestKeepAll(t *testing.T) {
 		t.Errorf("config.json has %s, %v", config, err)
 	}
 	if _, err := os.Stat(filepath.Join(folder, "base.json")); err == nil {
-		t.Error("a base image is told of")
+		t.Error("there is a base.json")
 	}
 }
 
-// TestPulled wants that it is told where a layer could not be read, so that the build
-// is tried again when that was the registry's fault.
+// TestPulled checks that errors of the registry have the prefix that makes builds retry.
 func TestPulled(t *testing.T) {
 	lost := errors.New("connection reset by peer")
 	_, err := io.ReadAll(pulled{io.MultiReader(strings.NewReader("half"), iotest.ErrReader(lost))})

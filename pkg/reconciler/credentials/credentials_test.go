@@ -461,7 +461,7 @@ func TestCheck(t *testing.T) {
 		"type":         {secret(namespace, passwordA, opaque), "type must be kubernetes.io/dockerconfigjson"},
 		"no key":       {secret(namespace, passwordA, func(s *corev1.Secret) { s.Data = nil }), ".dockerconfigjson must be JSON"},
 		"not JSON":     {secret(namespace, hidden), ".dockerconfigjson must be JSON"},
-		"not auths":    {secret(namespace, `{"auths":"`+hidden+`"}`), "as docker login writes it"},
+		"not auths":    {secret(namespace, `{"auths":"`+hidden+`"}`), "in the format of docker login"},
 		"not base64":   {secret(namespace, `{"auths":{"host":{"auth":"?`+hidden+`"}}}`), "decode auth"},
 		"not a couple": {secret(namespace, `{"auths":{"host":{"auth":"`+hidden+`"}}}`), "username:password"},
 	} {

@@ -66,7 +66,7 @@ func TestPlanOfDockerfile(t *testing.T) {
 	} {
 		_, ok := makePlan(ctx, fn)
 		condition := fn.Status.GetCondition(v1alpha1.FunctionConditionConfigurationReady)
-		if ok || condition.GetReason() != v1alpha1.ReasonInvalidSpec || !strings.Contains(condition.GetMessage(), "have them in spec.git or spec.archive") {
+		if ok || condition.GetReason() != v1alpha1.ReasonInvalidSpec || !strings.Contains(condition.GetMessage(), "put them into spec.git or spec.archive") {
 			t.Errorf("%s: ConfigurationReady is %+v", name, condition)
 		}
 	}

@@ -15,7 +15,7 @@ limitations under the License.
 */
 
 
-// Tests of the wrapper as the platform meets it: a process and its port.
+// Tests of the wrapper as a process, through its port.
 
 'use strict';
 
@@ -54,7 +54,7 @@ function run(source, { env = {}, files = {}, nodeArgs = [] } = {}) {
   return { child, closed, dir, output };
 }
 
-/** Starts a function that must come up, and ends it with the test. */
+/** Starts a function and waits until it is ready. The end of the test kills it. */
 async function serve(t, source, options) {
   const process = run(source, options);
   t.after(() => process.child.kill('SIGKILL'));
@@ -80,7 +80,7 @@ async function entry({ child, closed, output }, message) {
   }
 }
 
-/** Runs a function that must fail to start: its exit code and last words. */
+/** Runs a function that must fail to start. Returns its exit code and error message. */
 async function fails(source, options) {
   const { closed, output } = run(source, options);
   const code = await closed;
@@ -109,7 +109,7 @@ function send(port, { path: target = '/', method, headers, body, agent, onReques
 
 const json = (value) => ({ headers: { 'content-type': 'application/json' }, body: JSON.stringify(value) });
 
-describe('what main returns', () => {
+describe('values that main returns', () => {
   const results = [
     { name: 'string', main: "'hé'", status: 200, type: 'text/plain; charset=utf-8', text: 'hé' },
     { name: 'empty string', main: "''", status: 200, type: 'text/plain; charset=utf-8', text: '' },
@@ -174,7 +174,7 @@ describe('how main is exported', () => {
     });
   }
 
-  test('by another name', async (t) => {
+  test('under another name', async (t) => {
     const { port } = await serve(t, 'exports.handle = () => 1;', { env: { FUNC_HANDLER: 'handle' } });
     assert.equal((await send(port)).text, '1');
   });
@@ -215,13 +215,13 @@ describe('event.data', () => {
     }
   });
 
-  test('is not text in a charset that nobody knows', async (t) => {
+  test('is rejected in an unknown charset', async (t) => {
     const { port } = await serve(t, echo);
     const got = await send(port, { headers: { 'content-type': 'text/plain; charset=klingon' }, body: 'x' });
     assert.deepEqual([got.status, JSON.parse(got.text).message], [415, 'charset klingon is not supported']);
   });
 
-  test('may come compressed, and counts by its size after that', async (t) => {
+  test('may be compressed, and its decompressed size counts', async (t) => {
     const { port } = await serve(t, echo);
     const headers = { 'content-type': 'application/json' };
     const post = (encoding, body) => send(port, { headers: { ...headers, 'content-encoding': encoding }, body });
@@ -247,14 +247,14 @@ describe('event.data', () => {
     assert.deepEqual(JSON.parse((await send(port)).text).data, {});
   });
 
-  test('is whole when the body comes in pieces', async (t) => {
+  test('is complete when the body arrives in pieces', async (t) => {
     const { port } = await serve(t, 'exports.main = ({ data }) => data.a.length;');
     const body = JSON.stringify({ a: 'é'.repeat(200_000) });
     const headers = { 'content-type': 'application/json', 'transfer-encoding': 'chunked' };
     assert.equal((await send(port, { headers, body })).text, '200000');
   });
 
-  test('bad JSON is told with its place', async (t) => {
+  test('the error for bad JSON has its position', async (t) => {
     const { port } = await serve(t, 'exports.main = () => 1;');
     const places = [
       ['abc', 'line 1, column 1'], ['{"a": tru', 'line 1, column 10'], ['{"a": trie}', 'line 1, column 9'], ['{\n "a": 1,\n}', 'line 3, column 1'],
@@ -264,7 +264,7 @@ describe('event.data', () => {
       const got = await send(port, { headers: { 'content-type': 'application/json' }, body });
       assert.match(JSON.parse(got.text).message, new RegExp(`^request body is not valid JSON at ${place}: `), body);
     }
-    // One that is too large to search.
+    // This body is too large to search.
     const got = await send(port, { headers: { 'content-type': 'application/json' }, body: `[${'1,'.repeat(90_000)}x]` });
     assert.match(JSON.parse(got.text).message, /^request body is not valid JSON/);
   });
@@ -295,7 +295,7 @@ describe('the body limit', () => {
     }
   });
 
-  test('can be set, and the connection survives a refusal', async (t) => {
+  test('can be set, and the connection survives a rejection', async (t) => {
     const { port } = await serve(t, main, { env: { REQ_MB_LIMIT: '0.5' } });
     const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
     t.after(() => agent.destroy());
@@ -328,7 +328,7 @@ describe('event and context', () => {
     assert.equal(got.text, 'GET /a/b {"c":["1","2"],"d":" "}');
   });
 
-  test('main may answer by itself', async (t) => {
+  test('main may write the response itself', async (t) => {
     const { port } = await serve(
       t,
       `exports.main = async ({ extensions: { response } }) => {
@@ -352,7 +352,7 @@ describe('event and context', () => {
     });
   }
 
-  test('what Express has', async (t) => {
+  test('the methods of Express', async (t) => {
     const source = `const answers = {
         '/json': (res) => res.status(201).json({ a: 1 }),
         '/send': (res) => res.send('<b>'),
@@ -392,7 +392,7 @@ describe('event and context', () => {
     assert.deepEqual([status, headers['x-a'], headers['content-type'], text], [202, '1', 'text/csv; charset=utf-8', 'a,b']);
   });
 
-  test('the types that Express knows by short names', async (t) => {
+  test('the short names of types in Express', async (t) => {
     const { port } = await serve(t, "exports.main = (event) => { event.setResponseContentType(event.data.type); return 'é'; };");
     for (const [type, want] of [
       ['html', 'text/html; charset=utf-8'], ['.png', 'image/png'], ['jpg', 'image/jpeg'], ['svg', 'image/svg+xml'], ['pdf', 'application/pdf'],
@@ -403,7 +403,7 @@ describe('event and context', () => {
     }
   });
 
-  test('the methods of the event may be taken from it', async (t) => {
+  test('the methods of the event work without the event', async (t) => {
     const { port } = await serve(t, `exports.main = ({ setResponseStatus, setResponseHeader, buildResponseCloudEvent, data }) => {
       setResponseStatus(201); setResponseHeader('x-a', '1'); return buildResponseCloudEvent('1', 't', data);
     };`);
@@ -411,7 +411,7 @@ describe('event and context', () => {
     assert.deepEqual([got.status, got.headers['x-a'], JSON.parse(got.text).data], [201, '1', 'd']);
   });
 
-  test('a status without a body stays', async (t) => {
+  test('a status without a body is kept', async (t) => {
     const { port } = await serve(t, 'exports.main = ({ extensions }) => { extensions.response.status(202); };');
     assert.equal((await send(port)).status, 202);
   });
@@ -427,7 +427,7 @@ describe('event and context', () => {
     });
   });
 
-  test('console.log goes to stdout as it is', async (t) => {
+  test('console.log goes to stdout unchanged', async (t) => {
     const { port, child, closed, output } = await serve(t, "exports.main = () => { console.log('hello'); };");
     await send(port);
     child.kill('SIGTERM');
@@ -468,7 +468,7 @@ describe('CloudEvents', () => {
     assert.deepEqual(JSON.parse((await send(port, { headers: half })).text), { data: {} });
   });
 
-  test('structured mode in capitals, and without data', async (t) => {
+  test('structured mode in capital letters, and without data', async (t) => {
     const { port } = await serve(t, echo);
     const headers = { 'content-type': 'Application/CloudEvents+JSON' };
     assert.deepEqual(JSON.parse((await send(port, { headers, body: JSON.stringify(envelope) })).text), { ...ce, data: {} });
@@ -476,7 +476,7 @@ describe('CloudEvents', () => {
     assert.deepEqual(JSON.parse((await send(port, { headers, body: nothing })).text), { ...ce, data: null });
   });
 
-  test('what is not a CloudEvent 1.0 is refused', async (t) => {
+  test('other versions and invalid events are rejected', async (t) => {
     const { port } = await serve(t, echo);
     const { 'ce-id': _, ...noID } = ce;
     const batch = { 'content-type': 'application/cloudevents-batch+json' };
@@ -514,7 +514,7 @@ describe('CloudEvents of the function', () => {
     return { got, url: `http://127.0.0.1:${sink.address().port}/` };
   }
 
-  test('one that is returned is the answer', async (t) => {
+  test('a returned event is the answer', async (t) => {
     const { port } = await serve(t, "exports.main = (event) => event.buildResponseCloudEvent('2', 'answer', { a: 1 });");
     const headers = { 'ce-specversion': '1.0', 'ce-id': '1', 'ce-source': '/s', 'ce-type': 't', 'ce-eventtypeversion': 'v1' };
     const got = await send(port, { headers, body: '' });
@@ -556,7 +556,7 @@ describe('CloudEvents of the function', () => {
     });
   }
 
-  test("the names that Kubeless had for an event's attributes", async (t) => {
+  test("the Kubeless names of an event's attributes", async (t) => {
     const { port } = await serve(t, "exports.main = (event) => ['id', 'type', 'time', 'namespace'].map((name) => event[`event-${name}`] ?? null);");
     const ce = { 'ce-specversion': '1.0', 'ce-id': '1', 'ce-source': '/s', 'ce-type': 't', 'ce-time': 'now' };
     assert.deepEqual(JSON.parse((await send(port, { headers: ce, body: '' })).text), ['1', 't', 'now', '/s']);
@@ -585,7 +585,7 @@ describe('streams', () => {
     });
   }
 
-  test('one that fails is cut off, and told in the log', async (t) => {
+  test('a stream that fails is cut off, and the error is in the log', async (t) => {
     const fn = await serve(t, "exports.main = async function* () { yield 'one'; throw new Error('broken'); };");
     await assert.rejects(send(fn.port));
     assert.match((await entry(fn, 'main failed')).message, /broken/);
@@ -599,9 +599,9 @@ describe('streams', () => {
     ['is destroyed', "() => require('node:stream').Readable.from(['a']).destroy()", 500, /Premature close/],
     ['never begins', 'async () => (async function* () { await new Promise(() => {}); yield 1; })()', 504, /did not finish within 0\.5 s/],
   ]) {
-    test(`one that ${name} is told`, async (t) => {
+    test(`a stream that ${name} is logged`, async (t) => {
       const fn = await serve(t, `exports.main = ${main};`, { env: { FUNC_TIMEOUT: '0.5' } });
-      assert.equal((await send(fn.port, { method: 'HEAD' })).status, 200, 'nobody looks what it yields');
+      assert.equal((await send(fn.port, { method: 'HEAD' })).status, 200, 'HEAD does not read the stream');
       const got = await send(fn.port);
       assert.deepEqual([got.status, got.headers['content-type']], [status, 'application/json']);
       assert.match((await entry(fn, 'main failed')).message, words);
@@ -610,13 +610,13 @@ describe('streams', () => {
     });
   }
 
-  test('an empty one is empty', async (t) => {
+  test('an empty stream is an empty answer', async (t) => {
     const { port } = await serve(t, 'exports.main = async function* () {};');
     const got = await send(port);
     assert.deepEqual([got.status, got.text], [200, '']);
   });
 
-  test('one of objects in the end is cut off, and what else is in flight is not', async (t) => {
+  test('a stream that ends with an object is cut off, and other requests are not', async (t) => {
     const fn = await serve(t, `let release; const released = new Promise((resolve) => (release = resolve));
       exports.main = async ({ extensions: { request } }) => {
         if (request.path === '/slow') { console.log('waiting'); await released; return 'slow'; }
@@ -630,7 +630,7 @@ describe('streams', () => {
     assert.match((await send(port, { path: '/metrics' })).text, /failures_total\{method="GET"\} 1\n/);
   });
 
-  test('a large one is whole', async (t) => {
+  test('a large stream is complete', async (t) => {
     const { port } = await serve(t, "exports.main = () => require('node:fs').createReadStream(process.execPath, { end: 9_999_999 });");
     const { bytes } = await send(port);
     const want = Buffer.alloc(10_000_000);
@@ -640,7 +640,7 @@ describe('streams', () => {
     assert.ok(bytes.equals(want));
   });
 
-  test('one whose time was up is ended', async (t) => {
+  test('a stream is ended at its timeout', async (t) => {
     const fn = await serve(t, `exports.main = async function* () {
       try { await new Promise((done) => setTimeout(done, 600)); yield 'late'; yield 'later'; } finally { console.log('ended'); }
     };`, { env: { FUNC_TIMEOUT: '0.3' } });
@@ -649,7 +649,7 @@ describe('streams', () => {
     assert.deepEqual(await ended, ['ended\n']);
   });
 
-  test('one that main returns too late is ended', async (t) => {
+  test('a stream that main returns after the timeout is ended', async (t) => {
     const fn = await serve(t, `const late = new (require('node:stream').Readable)({ read() {} });
       let release; const released = new Promise((resolve) => (release = resolve));
       exports.main = async ({ extensions: { request } }) => {
@@ -662,7 +662,7 @@ describe('streams', () => {
     assert.equal((await send(fn.port, { path: '/late' })).text, 'true');
   });
 
-  test('one that nobody reads any more is ended', async (t) => {
+  test('a stream without a reader is ended', async (t) => {
     const fn = await serve(t, `exports.main = async function* () {
       try { for (;;) { yield 'x'.repeat(1000); await new Promise(setImmediate); } } finally { console.log('ended'); }
     };`);
@@ -677,7 +677,7 @@ describe('streams', () => {
 });
 
 describe('the time limit', () => {
-  test('is told by 504, and what comes later is dropped', async (t) => {
+  test('is answered with 504, and later results are dropped', async (t) => {
     const fn = await serve(t, `let late; const done = new Promise((resolve) => (late = resolve));
       exports.main = async ({ extensions: { request } }, { timeout }) => {
         if (request.path === '/late') { late(); return timeout; }
@@ -698,7 +698,7 @@ describe('the time limit', () => {
     assert.ok((await entry(fn, 'main failed: Error: late')).requestId);
   });
 
-  test('counts from the beginning, also where main has held up the clock', async (t) => {
+  test('counts from the start, even if main blocks the event loop', async (t) => {
     const source = `exports.main = () => {
       for (const began = Date.now(); Date.now() < began + 1500; );
       return new Promise(() => {});
@@ -710,7 +710,7 @@ describe('the time limit', () => {
     assert.ok(seconds < 3, `${seconds} s`);
   });
 
-  test('of a stream that has not begun is that of its call, whatever was called since', async (t) => {
+  test('of a stream that has not started is that of its call, despite later calls', async (t) => {
     const fn = await serve(t, `let release; const released = new Promise((resolve) => (release = resolve));
       exports.main = async ({ extensions: { request } }) => {
         if (request.path === '/first') { console.log('waiting'); await released; return (async function* () { await new Promise(() => {}); })(); }
@@ -725,7 +725,7 @@ describe('the time limit', () => {
     assert.deepEqual(given(), ['first', 'second']);
   });
 
-  test('cuts off half an answer', async (t) => {
+  test('cuts off an incomplete answer', async (t) => {
     const source = "exports.main = async ({ extensions: { response } }) => { response.write('half'); await new Promise(() => {}); };";
     const { port } = await serve(t, source, { env: { FUNC_TIMEOUT: '0.3' } });
     await assert.rejects(send(port), { code: 'ECONNRESET' });
@@ -733,7 +733,7 @@ describe('the time limit', () => {
 });
 
 describe('other origins', () => {
-  test('may read answers and ask before they send', async (t) => {
+  test('may read answers and send preflights', async (t) => {
     const { port } = await serve(t, "exports.main = ({ extensions: { request } }) => { if (request.path === '/x') throw 1; return request.method; };");
     const origin = 'https://example.com';
     const asked = await send(port, {
@@ -750,7 +750,7 @@ describe('other origins', () => {
 });
 
 describe('metrics', () => {
-  test('are on a port of their own', async (t) => {
+  test('have their own port', async (t) => {
     const fn = await serve(t, "exports.main = ({ data }) => { if (data.fail) throw new Error('x'); };");
     const { port } = await entry(fn, 'metrics');
     await send(fn.port);
@@ -768,7 +768,7 @@ describe('metrics', () => {
     assert.equal((await send(port)).status, 404);
   });
 
-  test('a port that is taken is told, and the function runs', async (t) => {
+  test('a port in use is logged, and the function runs', async (t) => {
     const other = net.createServer().listen(0);
     await once(other, 'listening');
     t.after(() => other.close());
@@ -792,7 +792,7 @@ describe('OpenTelemetry', () => {
     assert.equal(fn.output.stdout, 'registered greeter\n');
   });
 
-  test('the SDK sends what it holds after the last request is answered', async (t) => {
+  test('the SDK flushes after the last answer', async (t) => {
     const register = `process.on('SIGTERM', async () => {
       await new Promise((sent) => setTimeout(sent, 50));
       console.log('sent');
@@ -811,11 +811,11 @@ describe('OpenTelemetry', () => {
     assert.equal(fn.output.stdout, 'called\nanswered\nsent\n');
   });
 
-  test("publishing leaves the trace to the SDK, lest there are two", async (t) => {
+  test('publishing leaves the trace to the SDK, to avoid a second one', async (t) => {
     const sink = http.createServer((request, response) => response.end());
     t.after(() => sink.close());
     await once(sink.listen(0), 'listening');
-    // As the instrumentation of fetch does it.
+    // The instrumentation of fetch does the same.
     const register = `require('node:diagnostics_channel').subscribe('undici:request:create', ({ request }) => request.addHeader('traceparent', 'own'));`;
     const source = "exports.main = async (event) => (await event.emitCloudEvent('t', '/s', 1)).status;";
     const fn = await serve(t, source, {
@@ -828,7 +828,7 @@ describe('OpenTelemetry', () => {
   });
 
   for (const name of ['OTEL_TRACES_EXPORTER', 'OTEL_METRICS_EXPORTER', 'OTEL_EXPORTER_OTLP_LOGS_ENDPOINT']) {
-    test(`${name} asks for it`, async (t) => {
+    test(`${name} enables it`, async (t) => {
       const fn = await serve(t, main, { files, env: { OTEL_TRACES_EXPORTER: 'none', [name]: 'otlp', FUNC_NAME: 'greeter' } });
       await send(fn.port);
       assert.equal(fn.output.stdout, 'registered greeter\n');
@@ -836,18 +836,18 @@ describe('OpenTelemetry', () => {
   }
 
   for (const [name, env] of [
-    ['not asked for', {}],
-    ['disabled', { ...on, OTEL_SDK_DISABLED: 'True' }],
-    ['asked for none', { OTEL_TRACES_EXPORTER: 'none', OTEL_METRICS_EXPORTER: 'None', OTEL_LOGS_EXPORTER: '' }],
+    ['without settings', {}],
+    ['with OTEL_SDK_DISABLED', { ...on, OTEL_SDK_DISABLED: 'True' }],
+    ['without exporters', { OTEL_TRACES_EXPORTER: 'none', OTEL_METRICS_EXPORTER: 'None', OTEL_LOGS_EXPORTER: '' }],
   ]) {
-    test(`${name}: it is not`, async (t) => {
+    test(`${name}: it is disabled`, async (t) => {
       const fn = await serve(t, main, { files, env });
       await send(fn.port);
       assert.equal(fn.output.stdout, '');
     });
   }
 
-  test('asked for and not installed: a warning, and a tracer that does nothing', async (t) => {
+  test('enabled and not installed: a warning, and a tracer that does nothing', async (t) => {
     const fn = await serve(t, main, { env: on });
     assert.match((await entry(fn, 'there are no traces')).message, /Cannot find module '@opentelemetry\/auto-instrumentations-node/);
     assert.equal((await send(fn.port)).text, 'none');
@@ -875,7 +875,7 @@ describe('errors', () => {
     });
   }
 
-  test('a status of its own', async (t) => {
+  test('an error with a status', async (t) => {
     const { port, ...fn } = await serve(
       t,
       `exports.main = ({ data: { status }, extensions: { response } }) => {
@@ -893,7 +893,7 @@ describe('errors', () => {
     assert.ok(JSON.parse(unavailable.text).id);
   });
 
-  test('the id is the one the caller gave, if it is fit for a log', async (t) => {
+  test('the id is the one from the caller, if it is valid', async (t) => {
     const { port } = await serve(t, "exports.main = () => { throw new Error('x'); };");
     const trace = '4bf92f3577b34da6a3ce929d0e0e4736';
     const id = async (headers) => JSON.parse((await send(port, { headers })).text).id;
@@ -902,7 +902,7 @@ describe('errors', () => {
     assert.equal(await id({ traceparent: `00-${trace}-00f067aa0ba902b7-01` }), trace);
   });
 
-  test('half an answer is cut off', async (t) => {
+  test('an incomplete answer is cut off', async (t) => {
     const { port } = await serve(
       t,
       "exports.main = ({ extensions: { response } }) => { response.write('half'); throw new Error('x'); };"
@@ -910,7 +910,7 @@ describe('errors', () => {
     await assert.rejects(send(port), { code: 'ECONNRESET' });
   });
 
-  test('a client that gives up harms nobody', async (t) => {
+  test('a client that disconnects does not affect others', async (t) => {
     const { port } = await serve(t, "exports.main = () => 'fine';");
     const socket = net.connect(port);
     await once(socket, 'connect');
@@ -934,7 +934,7 @@ describe('errors', () => {
   }
 });
 
-describe('an error that nobody catches', () => {
+describe('an uncaught error', () => {
   const source = `let release; const released = new Promise((resolve) => (release = resolve));
     exports.main = async ({ extensions: { request }, emitCloudEvent }) => {
       if (request.path === '/emit') { emitCloudEvent('t', '/s', 1); return 'emitted'; }
@@ -943,7 +943,7 @@ describe('an error that nobody catches', () => {
       console.log('waiting'); await released; return 'answered';
     };`;
 
-  test('does not cut what is in flight', async (t) => {
+  test('does not cut off requests in flight', async (t) => {
     const fn = await serve(t, source);
     const inFlight = send(fn.port);
     await once(fn.child.stdout, 'data');
@@ -953,7 +953,7 @@ describe('an error that nobody catches', () => {
     await send(fn.port, { path: '/healthz' }); // The server has seen it once a later connection is answered.
     assert.equal((await send(fn.port, { path: '/emit' })).text, 'emitted');
     assert.match((await entry(fn, 'handler.js:3: unhandled rejection')).message, /K_SINK is not set/);
-    // One that has come just before the server stopped to listen is reset.
+    // A connection that was opened just before the port closed is reset.
     await assert.rejects(send(fn.port, { agent: false }), ({ code }) => code === 'ECONNREFUSED' || code === 'ECONNRESET');
     release.write('Host: x\r\n\r\n');
     assert.equal((await inFlight).text, 'answered');
@@ -961,7 +961,7 @@ describe('an error that nobody catches', () => {
     assert.match(fn.output.stderr, /\nhandler\.js:3: unhandled rejection: .*K_SINK is not set[^\n]*\n[^\n]*\n *\^\n$/);
   });
 
-  test('does not wait for ever', async (t) => {
+  test('does not wait forever', async (t) => {
     const fn = await serve(t, source);
     const never = assert.rejects(send(fn.port, { path: '/never' }), { code: 'ECONNRESET' });
     await once(fn.child.stdout, 'data');
@@ -972,7 +972,7 @@ describe('an error that nobody catches', () => {
 });
 
 describe('health', () => {
-  test('does not reach the function', async (t) => {
+  test('does not call the function', async (t) => {
     const { port } = await serve(t, "exports.main = ({ extensions: { request } }) => `main ${request.method} ${request.url}`;");
     assert.deepEqual([(await send(port, { path: '/healthz' })).text], ['ok']);
     assert.equal((await send(port, { path: '/healthz', method: 'HEAD' })).status, 200);
@@ -1065,15 +1065,15 @@ describe('a function that cannot start says why and exits with 1', () => {
     });
   }
 
-  test('a port that is taken', async (t) => {
+  test('a port in use', async (t) => {
     const { port } = await serve(t, 'exports.main = () => 1;');
     const got = await fails('exports.main = () => 1;', { env: { PORT: String(port) } });
     assert.equal(got.code, 1);
     assert.match(got.words, new RegExp(`^cannot listen on port ${port}: listen EADDRINUSE`));
   });
 
-  test('the words are the termination message', async () => {
-    // The file is Kubernetes' and not there in a test: put another in its place.
+  test('the error is the termination message', async () => {
+    // Kubernetes creates this file. The test uses another one.
     const file = path.join(scratch, 'termination-log');
     const preload = path.join(scratch, 'preload.cjs');
     fs.writeFileSync(preload, `const fs = require('node:fs'); const write = fs.writeFileSync;
@@ -1116,7 +1116,7 @@ describe('SIGTERM', () => {
     assert.match(output.stderr, /"draining"/);
   });
 
-  test('busy: answers what is in flight, takes nothing new, exits with 0', async (t) => {
+  test('busy: finishes requests in flight, accepts no others, exits with 0', async (t) => {
     const fn = await serve(t, slow);
     const agent = new http.Agent({ keepAlive: true });
     t.after(() => agent.destroy());
@@ -1158,7 +1158,7 @@ describe('SIGTERM', () => {
     assert.equal(await fn.closed, 0);
   });
 
-  test('a request that never completes its headers is given up', async (t) => {
+  test('a request with incomplete headers is dropped', async (t) => {
     const { port, child, closed } = await serve(t, 'exports.main = () => 1;');
     const socket = net.connect(port);
     socket.on('error', () => {});

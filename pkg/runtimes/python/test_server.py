@@ -12,9 +12,9 @@
 # See the License for the specific language governing permissions and
 # limitations under the License.
 
-"""Tests of the wrapper as the platform meets it: a process and its port.
+"""Tests of the wrapper as a process, through its port.
 
-What all runtimes have in common is in test/conformance.
+test/conformance tests the behaviour that all runtimes share.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ SERVER = pathlib.Path(__file__).with_name("server.py")
 
 
 class Function:
-    """A function that runs. `source` is the text of handler.py, `files` are others beside it."""
+    """A running function. `source` is the text of handler.py, and `files` are more files."""
 
     def __init__(self, test, source, files=None, **env):
         self.folder = tempfile.TemporaryDirectory()
@@ -88,14 +88,14 @@ class Function:
         self.process.stderr.close()
 
     def finish(self):
-        """Waits until it has ended and all that it has printed was read: its exit code."""
+        """Waits for the process and its output. Returns the exit code."""
         code = self.process.wait(30)
         for reader in self.readers:
             reader.join(30)
         return code
 
     def until_printed(self, *lines):
-        """Waits until stdout is that."""
+        """Waits until stdout has exactly these lines."""
         with self.printed:
             if not self.printed.wait_for(lambda: self.stdout == list(lines), 30):
                 raise AssertionError(f"it printed {self.stdout}, want {list(lines)}")
@@ -132,7 +132,7 @@ class Test(unittest.TestCase):
         return Function(self, source, files, **env).ready()
 
     def fails(self, source, files=None, **env):
-        """Runs a function that must fail to start: its last words."""
+        """Runs a function that must fail to start. Returns the error message."""
         function = Function(self, source, files, **env)
         self.assertEqual(function.finish(), 1)
         return "".join(line for line in function.stderr if not line.startswith('{"severity"')).rstrip("\n")
@@ -151,7 +151,7 @@ class TestMain(Test):
         self.assertEqual(function.send()[2], "later")
         self.assertEqual(function.send("/waits")[2], "later")
 
-    def test_one_that_blocks_holds_up_no_other(self):
+    def test_a_main_that_blocks_does_not_block_others(self):
         function = self.serve(
             """
             import threading
@@ -170,15 +170,15 @@ class TestMain(Test):
         self.assertEqual(first.getresponse().read(), b"waited")
         first.close()
 
-    def test_by_another_name(self):
+    def test_another_name_of_main(self):
         function = self.serve("def handle(event, context): return 1", FUNC_HANDLER="handle")
         self.assertEqual(function.send()[2], "1")
 
-    def test_a_module_beside_it_and_one_called_server(self):
+    def test_other_modules_and_one_named_server(self):
         function = self.serve("import server\ndef main(event, context): return server.ONE", {"server.py": "ONE = 1"})
         self.assertEqual(function.send()[2], "1")
 
-    def test_print_goes_to_stdout_as_it_is(self):
+    def test_print_goes_to_stdout_unchanged(self):
         function = self.serve("def main(event, context): print('hello')")
         function.send()
         function.process.send_signal(signal.SIGTERM)
@@ -221,7 +221,7 @@ class TestMain(Test):
 
 
 class TestThreads(Test):
-    def test_as_many_calls_at_once_as_there_are_threads(self):
+    def test_one_call_for_each_thread(self):
         function = self.serve(
             """
             import threading
@@ -238,7 +238,7 @@ class TestThreads(Test):
         for connection in connections:
             connection.close()
 
-    def test_one_that_takes_too_long_goes_on(self):
+    def test_a_call_continues_after_its_timeout(self):
         function = self.serve(
             """
             import sys
@@ -258,7 +258,7 @@ class TestThreads(Test):
         self.assertIn('function_calls_total{method="GET"} 2', lines)
         self.assertIn('function_failures_total{method="GET"} 1', lines)
 
-    def test_one_whose_time_is_up_before_its_turn_is_not_called(self):
+    def test_main_is_not_called_after_the_timeout(self):
         begun, go, called = threading.Event(), threading.Event(), []
 
         def block():
@@ -280,7 +280,7 @@ class TestThreads(Test):
         asyncio.run(calls())
         self.assertEqual(called, ["next"])
 
-    def test_those_that_hang_do_not_keep_others_waiting(self):
+    def test_calls_that_hang_do_not_block_others(self):
         hang, called = threading.Event(), []
 
         async def calls():
@@ -303,7 +303,7 @@ class TestThreads(Test):
         asyncio.run(calls())
         self.assertEqual(called, ["waiting", "last"])
 
-    def test_too_many_that_hang_end_the_process(self):
+    def test_too_many_calls_that_hang_end_the_process(self):
         function = self.serve(
             """
             import __main__
@@ -320,7 +320,7 @@ class TestThreads(Test):
         self.assertEqual(function.finish(), 1)
         self.assertIn("3 calls of main hang though their time is up", function.stderr[-1])
 
-    def test_what_has_failed_is_not_kept(self):
+    def test_exceptions_are_not_kept_in_memory(self):
         class Large:
             pass
 
@@ -343,7 +343,7 @@ class TestThreads(Test):
         asyncio.run(call())
         self.assertIsNone(made[0]())
 
-    def test_whatever_is_raised_is_an_error_of_its_call(self):
+    def test_any_exception_is_an_error_of_its_call(self):
         function = self.serve(
             """
             import sys
@@ -362,7 +362,7 @@ class TestThreads(Test):
 
 
 class TestShortcut(Test):
-    """A request that comes whole takes a shortcut past ASGI. Nobody must notice."""
+    """A complete request takes a shortcut past ASGI. Its answer must not differ."""
 
     MAIN = """
         import os
@@ -393,7 +393,7 @@ class TestShortcut(Test):
 
     LAST = b"GET /last HTTP/1.1\r\nConnection: close\r\n\r\n"
 
-    # By name, what is sent; of pieces, each when the one before was read.
+    # Requests by name. A piece is sent after the last one was read.
     REQUESTS = {
         "plain": b"GET / HTTP/1.1\r\nHost: h\r\n\r\n",
         "with a query": b"GET /a%20b/%C3%A9?c=%20d?e&f HTTP/1.1\r\nHost: h\r\n\r\n",
@@ -432,16 +432,16 @@ class TestShortcut(Test):
     }
 
     def exchange(self, function, pieces):
-        """Sends that and a last request, and returns all that comes, without dates."""
+        """Sends pieces and a final request. Returns the answers without dates."""
         with socket.create_connection(("127.0.0.1", function.port), timeout=30) as connection:
             for piece in pieces[:-1]:
                 connection.sendall(piece)
-                function.send("/healthz")  # When this is answered, the piece was read.
+                function.send("/healthz")  # Once this is answered, the piece was read.
             connection.sendall(pieces[-1] + self.LAST)
             answer = b"".join(iter(lambda: connection.recv(65536), b""))
         return re.sub(rb"\r\ndate: [^\r]*", b"", answer)
 
-    def test_answers_are_those_of_uvicorns_own_way(self):
+    def test_answers_are_those_of_uvicorn(self):
         limit = {"REQ_MB_LIMIT": str(100 / 2**20)}
         for keyword in ("async def", "def"):
             main = self.MAIN.replace("async def main", f"{keyword} main")
@@ -457,7 +457,7 @@ class TestShortcut(Test):
             upgrade = {"Host": "h", "Connection": "Upgrade", "Upgrade": "h2c"}
             self.assertEqual(shortcut.send(headers=upgrade)[::2], own.send(headers=upgrade)[::2])
 
-    def test_trailers_are_no_headers(self):
+    def test_trailers_are_not_headers(self):
         body = b"2\r\nhe\r\n0\r\nX-User: somebody-else\r\n\r\n"
         request = b"POST / HTTP/1.1\r\nX-User: me\r\nTransfer-Encoding: chunked\r\n\r\n" + body
         answer = self.exchange(self.serve(self.MAIN), [request])
@@ -479,7 +479,7 @@ class TestShortcut(Test):
         function.send("/3")
         function.until_printed("/1\n", "/3\n")
 
-    # A main that a thread calls, without a task unless its answer may have to wait.
+    # A thread calls this main. There is a task only if the answer may have to wait.
     BLOCKING = """
         import __main__
         import asyncio
@@ -558,7 +558,7 @@ class TestShortcut(Test):
         self.assertEqual(self.serve(self.BLOCKING).send("/runs")[2], "Exchange")
         self.assertEqual(self.serve(self.BLOCKING, UVICORN_VERSION="0.999.0").send("/runs")[2], "Task")
 
-    def test_context_variables_are_of_the_call(self):
+    def test_context_variables_belong_to_the_call(self):
         function = self.serve(self.BLOCKING)
         for path in ("/setting", "/setting", "/later"):
             self.assertEqual(function.send(path)[2], "the module's", path)
@@ -569,7 +569,7 @@ class TestShortcut(Test):
             connection = function.connect()
             self.addCleanup(connection.close)
             self.assertEqual(function.send(path, connection=connection)[0], status)
-            function.send("/healthz")  # When this is answered, all is done that was left for the loop.
+            function.send("/healthz")  # Once this is answered, the event loop has no work left.
             self.assertEqual(function.send("/kept")[2], "[]", path)
 
     def test_a_connection_that_is_lost_with_requests_that_wait(self):
@@ -584,21 +584,21 @@ class TestShortcut(Test):
             pass
         self.assertEqual(running, "1")
 
-    def test_time_is_up_just_as_a_task_takes_over(self):
+    def test_timeout_while_a_task_takes_over(self):
         self.assertEqual(self.serve(self.BLOCKING).send("/too-late")[0], 504)
 
-    def test_main_raises_what_the_loop_has_for_itself(self):
+    def test_main_raises_exceptions_of_the_event_loop(self):
         status, _, body = self.serve(self.BLOCKING).send("/cancels")
         self.assertEqual((status, json.loads(body)["message"]), (500, "Internal Server Error"))
 
-    def test_time_goes_on_when_a_task_takes_over(self):
+    def test_timeout_after_a_task_takes_over(self):
         function = self.serve(self.BLOCKING, FUNC_TIMEOUT="1")
         self.assertEqual(function.send("/late-stream")[0], 504)
         function.port = function.entry("metrics")["port"]
         seconds = re.search(r'seconds_sum{method="GET"} (.*)', function.send("/metrics")[2])[1]
         self.assertLess(float(seconds), 1.4)
 
-    def test_main_is_not_called_when_its_time_is_up_before_its_turn(self):
+    def test_main_is_not_called_if_the_timeout_comes_first(self):
         function = self.serve(self.BLOCKING, FUNC_TIMEOUT="0.5", THREADS="1")
         with socket.create_connection(("127.0.0.1", function.port), timeout=30) as stream:
             stream.sendall(b"GET /blocks HTTP/1.1\r\nConnection: close\r\n\r\n")
@@ -622,7 +622,7 @@ class TestShortcut(Test):
             answer = b"".join(iter(lambda: connection.recv(2**20), b""))
         self.assertEqual((answer.count(b"HTTP/1.1 200"), answer.count(b"\0"), answer[-2:]), (3, 2**24, b"on"))
 
-    def test_it_was_tested_with_what_images_have(self):
+    def test_shortcut_supports_the_version_in_images(self):
         version = re.search(r"'uvicorn>=([0-9]+\.[0-9]+),", SERVER.with_name("Dockerfile").read_text())[1]
         function = self.serve(self.MAIN, UVICORN_VERSION=f"{version}.9")
         self.assertEqual(function.send("/way")[2], "shortcut")
@@ -680,7 +680,7 @@ class TestBodies(Test):
         ):
             self.assertEqual(function.send(body=body, headers={"content-type": content_type})[::2], want, content_type)
 
-    def test_one_that_does_not_come(self):
+    def test_missing_body(self):
         function = self.serve("import __main__\n__main__.BODY_S = 0.3\ndef main(event, context): return 1", FUNC_TIMEOUT="0.2")
         with socket.create_connection(("127.0.0.1", function.port), timeout=30) as connection:
             connection.sendall(b"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nab")
@@ -701,7 +701,7 @@ class TestBodies(Test):
 
 
 class TestErrors(Test):
-    def test_are_told_in_the_log(self):
+    def test_errors_are_logged(self):
         function = self.serve("def main(event, context):\n    raise ValueError('secret')")
         status, _, body = function.send()
         self.assertEqual(status, 500)
@@ -710,20 +710,20 @@ class TestErrors(Test):
         self.assertEqual(entry["requestId"], json.loads(body)["id"])
         self.assertIn('handler.py", line 2, in main', entry["stack"])
 
-    def test_a_header_that_is_none(self):
+    def test_invalid_header(self):
         function = self.serve("def main(event, context): event.setResponseHeader(*event['data'])")
         for name, value in (("x-a", "a\r\nb"), ("x a", "b"), ("", "b"), ("x-a", "\u20ac")):
             self.assertEqual(function.send(body=json.dumps([name, value]), headers={"content-type": "application/json"})[0], 500)
             self.assertIn("Error", function.entry("main failed")["message"])
 
-    def test_a_status_that_is_none(self):
+    def test_invalid_status(self):
         function = self.serve("def main(event, context):\n    event.setResponseStatus(event['data'])\n    return 'on'")
         for status, want in (('"201"', 201), ("600", 500), ("101", 500), ('"no"', 500), ("null", 500)):
             self.assertEqual(function.send(body=status, headers={"content-type": "application/json"})[0], want, status)
             if want == 500:
                 self.assertIn("Error", function.entry("main failed")["message"])
 
-    def test_no_body_after_a_status_that_has_none(self):
+    def test_status_without_body(self):
         function = self.serve(
             """
             def main(event, context):
@@ -738,7 +738,7 @@ class TestErrors(Test):
         self.assertEqual(function.send(body="200", headers={"content-type": "application/json"}, connection=connection)[2], '{"a":1}')
         connection.close()
 
-    def test_with_a_status_for_the_caller_are_in_the_log(self):
+    def test_errors_with_a_status_are_logged(self):
         function = self.serve(
             """
             class Refused(Exception):
@@ -770,7 +770,7 @@ class TestErrors(Test):
         self.assertEqual([line for line in function.stderr if not line.startswith("{") and "DEBUG:" not in line], [])
         self.assertEqual(sum("broken" in line for line in function.stderr), 1)
 
-    def test_half_an_answer_is_cut_off(self):
+    def test_incomplete_answer_is_cut_off(self):
         function = self.serve("def main(event, context):\n    yield 'half'\n    raise ValueError('broken')")
         with self.assertRaises(http.client.IncompleteRead):
             function.send()
@@ -838,7 +838,7 @@ class TestStreams(Test):
             yield 3 if path == "/number" else "a"
         """
 
-    def test_one_that_fails_at_once_has_an_answer(self):
+    def test_a_stream_that_fails_at_once_has_an_answer(self):
         function = self.serve(self.MAIN, FUNC_TIMEOUT="1")
         port = function.entry("metrics")["port"]
         for path, want in (("/throws", 500), ("/file", 500), ("/exits", 500), ("/number", 500), ("/not-found", 404), ("/hangs", 504),
@@ -850,7 +850,7 @@ class TestStreams(Test):
         function.port = port
         self.assertIn('function_failures_total{method="GET"} 6', function.send("/metrics")[2].splitlines())
 
-    def test_one_that_is_asynchronous_and_fails_at_once(self):
+    def test_an_asynchronous_stream_that_fails_at_once(self):
         function = self.serve(
             """
             import asyncio
@@ -867,7 +867,7 @@ class TestStreams(Test):
         self.assertEqual(function.send("/hangs")[0], 504)
         function.until_printed("cancelled\n")
 
-    # Streams that do not end by themselves, and say so when they are ended.
+    # Endless streams, which print a line when they are closed.
     ENDLESS = """
         import asyncio
         import io
@@ -941,7 +941,7 @@ class TestStreams(Test):
         """
 
     def begin(self, function, path, first=b"1\r\na\r\n"):
-        """A connection to a stream of which the first piece has come."""
+        """Opens a stream and waits for its first piece. Returns the connection."""
         connection = socket.create_connection(("127.0.0.1", function.port), timeout=30)
         self.addCleanup(connection.close)
         connection.sendall(f"GET {path} HTTP/1.1\r\n\r\n".encode())
@@ -949,15 +949,15 @@ class TestStreams(Test):
         return connection
 
     def receive(self, connection, wanted):
-        """Waits until that has come."""
+        """Waits until the text has arrived."""
         got = b""
         while wanted not in got:
             piece = connection.recv(100)
             self.assertTrue(piece, got)
             got += piece
 
-    def test_ends_when_its_caller_has_gone(self):
-        for version in ("", "0.999.0"):  # with the shortcut, and in uvicorn's own way
+    def test_a_stream_ends_when_its_caller_disconnects(self):
+        for version in ("", "0.999.0"):  # with and without the shortcut
             function = self.serve(self.ENDLESS, **{"UVICORN_VERSION": version} if version else {})
             port, printed = function.entry("metrics")["port"], []
             for path in ("/asynchronous", "/waits", "/plain", "/file", "/iterator", "/iterable"):
@@ -967,14 +967,14 @@ class TestStreams(Test):
                 self.assertEqual(function.send()[2], "on", path)
             connection = socket.create_connection(("127.0.0.1", function.port), timeout=30)
             connection.sendall(b"GET /waits-at-once HTTP/1.1\r\n\r\n")
-            function.send()  # When this is answered, that was read.
+            function.send()  # Once this is answered, the request was read.
             connection.close()
             function.until_printed(*printed, "closed\n")
             function.process.send_signal(signal.SIGTERM)
             self.assertEqual(function.finish(), 0)
             self.assertEqual([line for line in function.stderr if '"INFO"' not in line], [])
 
-    def test_one_that_blocks_gives_its_thread_away_when_its_caller_has_gone(self):
+    def test_a_stream_that_blocks_frees_its_thread_when_its_caller_disconnects(self):
         function = self.serve(self.ENDLESS)
         connection = self.begin(function, "/blocks")
         function.until_printed("blocks\n")
@@ -983,7 +983,7 @@ class TestStreams(Test):
         function.send("/go")
         function.until_printed("blocks\n", "closed\n")
 
-    def test_one_that_never_waits_holds_up_no_other(self):
+    def test_a_stream_that_never_waits_does_not_block_others(self):
         function = self.serve(self.ENDLESS)
         connection = self.begin(function, "/empty", b"\r\n\r\n")
         self.assertEqual(function.send("/go")[2], "on")
@@ -991,7 +991,7 @@ class TestStreams(Test):
 
 
 def serve_sink(test):
-    """A sink for events: its URL, and a list of the headers and the event of each request that comes."""
+    """A sink for events. Returns its URL and a list with headers and event of each request."""
     got = []
 
     class Sink(http.server.BaseHTTPRequestHandler):
@@ -1039,7 +1039,7 @@ class TestCloudEvents(Test):
         self.assertEqual(function.send("/refused")[0], 500)
         self.assertIn("the sink refused the event: 503", function.entry("main failed")["message"])
 
-    def test_what_a_sink_says_and_data_of_any_kind(self):
+    def test_answers_of_the_sink_and_all_types_of_data(self):
         sink, got = serve_sink(self)
         function = self.serve(
             """
@@ -1051,7 +1051,7 @@ class TestCloudEvents(Test):
         self.assertEqual(json.loads(function.send()[2]), [202, 202, True])
         self.assertEqual(got[0][1]["data"], {"at": "2026-01-02"})
 
-    def test_what_is_not_there(self):
+    def test_missing_attributes(self):
         function = self.serve(
             """
             def main(event, context):
@@ -1061,7 +1061,7 @@ class TestCloudEvents(Test):
             """)
         self.assertEqual(json.loads(function.send()[2]), [None, "none", True, True, False, None, {}, None])
 
-    def test_base64_that_is_none(self):
+    def test_invalid_base64(self):
         function = self.serve("def main(event, context): return 1")
         event = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "data_base64": "A"}
         status, _, body = function.send(body=json.dumps(event), headers={"content-type": "application/cloudevents+json"})
@@ -1100,12 +1100,12 @@ class TestTelemetry(Test):
         "opentelemetry/instrumentation/asgi.py": "OpenTelemetryMiddleware = lambda app: app",
     }
 
-    def test_the_sdk_is_loaded_when_asked_for(self):
+    def test_the_sdk_is_loaded_when_enabled(self):
         function = self.serve(self.MAIN, self.FILES, OTEL_EXPORTER_OTLP_ENDPOINT="http://collector:4318", FUNC_NAME="f")
         function.send()
         function.until_printed("on f\n")
 
-    def test_it_sends_what_it_holds_at_the_end(self):
+    def test_the_sdk_flushes_at_the_end(self):
         initialize = "import atexit\ndef initialize(): atexit.register(print, 'sent')"
         files = {**self.FILES, "opentelemetry/instrumentation/auto_instrumentation.py": initialize}
         function = self.serve(self.MAIN, files, OTEL_EXPORTER_OTLP_ENDPOINT="http://collector:4318")
@@ -1114,7 +1114,7 @@ class TestTelemetry(Test):
         self.assertEqual(function.finish(), 0)
         self.assertEqual(function.stdout, ["sent\n"])
 
-    def test_spans_of_main_are_of_the_request(self):
+    def test_spans_of_main_belong_to_the_request(self):
         middleware = """
             import contextvars
             span = contextvars.ContextVar("span", default="none")
@@ -1131,7 +1131,7 @@ class TestTelemetry(Test):
             for path in ("/1", "/2"):
                 self.assertEqual(function.send(path)[2], path, keyword)
 
-    def test_events_are_below_the_span_that_runs(self):
+    def test_events_belong_to_the_current_span(self):
         files = {
             **self.FILES,
             "opentelemetry/trace.py": "import contextvars\nspan = contextvars.ContextVar('span', default=None)",
@@ -1151,12 +1151,12 @@ class TestTelemetry(Test):
             self.assertEqual(function.send(path, headers={"traceparent": "caller's", "tracestate": "a=b"})[0], 204)
         self.assertEqual([(headers["Traceparent"], headers.get("Tracestate")) for headers, _ in got], [("own", None), ("caller's", "a=b")])
 
-    def test_each_variable_asks_for_it(self):
+    def test_each_variable_enables_it(self):
         for name in ("OTEL_TRACES_EXPORTER", "OTEL_METRICS_EXPORTER", "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT"):
             function = self.serve(self.MAIN, self.FILES, **{"OTEL_TRACES_EXPORTER": "none", name: "otlp", "FUNC_NAME": name})
             function.until_printed(f"on {name}\n")
 
-    def test_it_is_not_when_not(self):
+    def test_it_is_disabled_by_default(self):
         for env in (
             {},
             {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318", "OTEL_SDK_DISABLED": "True"},
@@ -1168,7 +1168,7 @@ class TestTelemetry(Test):
             self.assertEqual(function.finish(), 0)
             self.assertEqual(function.stdout, [], env)
 
-    def test_asked_for_and_not_installed(self):
+    def test_enabled_and_not_installed(self):
         function = self.serve(self.MAIN, OTEL_EXPORTER_OTLP_ENDPOINT="http://collector:4318")
         self.assertEqual(function.send()[2], "True")
         function.process.send_signal(signal.SIGTERM)
@@ -1177,7 +1177,7 @@ class TestTelemetry(Test):
 
 
 class TestStart(Test):
-    def test_failures_say_why(self):
+    def test_failures_have_a_reason(self):
         for source, words in (
             ("a = 1\ndef main(event:\n    pass\n", "handler.py:2: SyntaxError: '(' was never closed\ndef main(event:\n        ^"),
             ("import nothing_of_that_name\n", "handler.py:1: No module named 'nothing_of_that_name': "
@@ -1192,12 +1192,12 @@ class TestStart(Test):
             with self.subTest(source):
                 self.assertEqual(self.fails(source), words)
 
-    def test_settings_that_are_not_valid(self):
+    def test_invalid_settings(self):
         for name, value in (("PORT", "http"), ("REQ_MB_LIMIT", "much"), ("FUNC_TIMEOUT", "0")):
             words = self.fails("def main(event, context): pass", **{name: value})
             self.assertEqual(words, f'environment variable {name}: "{value}" is not valid')
 
-    def test_a_port_that_is_taken(self):
+    def test_port_in_use(self):
         with socket.create_server(("", 0)) as other:
             port = other.getsockname()[1]
             words = self.fails("def main(event, context): pass", PORT=str(port))
@@ -1241,27 +1241,27 @@ class TestStop(Test):
         busy.close()
         self.assertEqual(function.finish(), 0)
 
-    def test_busy_for_a_caller_that_has_gone(self):
+    def test_busy_for_a_caller_that_has_disconnected(self):
         function = self.serve(self.SLOW)
         busy = function.connect()
         busy.request("GET", "/")
         function.until_printed("waiting\n")
         busy.close()
-        function.send("/healthz")  # When this is answered, it is known to have gone.
+        function.send("/healthz")  # Once this is answered, the server knows of the disconnect.
         function.process.send_signal(signal.SIGTERM)
         self.assertEqual(function.finish(), 0)
         self.assertEqual(function.stdout, ["waiting\n", "done\n"])
 
-    def test_a_request_that_has_begun_to_come(self):
+    def test_incomplete_request(self):
         for version in ("", "0.999.0"):
             function = self.serve(TestShortcut.MAIN, **{"UVICORN_VERSION": version} if version else {})
             with socket.create_connection(("127.0.0.1", function.port), timeout=30) as connection:
                 connection.sendall(b"GET /way HTTP/1.1\r\n")
-                function.send("/")  # When this is answered, that was read.
+                function.send("/")  # Once this is answered, the request was read.
                 function.process.send_signal(signal.SIGTERM)
                 function.entry("draining")
                 with self.assertRaises(OSError):
-                    while True:  # until the server has looked at all connections
+                    while True:  # until the server has checked all connections
                         function.send("/", method="GET")
                 connection.sendall(b"\r\n")
                 answer = b"".join(iter(lambda: connection.recv(65536), b""))
@@ -1269,7 +1269,7 @@ class TestStop(Test):
             self.assertIn(b"connection: close", answer)
             self.assertEqual(function.finish(), 0)
 
-    def test_while_it_loads(self):
+    def test_while_loading(self):
         function = Function(self, "print('loading')\nimport time\ntime.sleep(60)\ndef main(event, context): pass")
         function.until_printed("loading\n")
         function.process.send_signal(signal.SIGTERM)

@@ -28,10 +28,12 @@ import (
 	"sync"
 )
 
-// newHandler answers at /code as the repository, and at /private/code as well, to
-// those who have the token that was posted to /token. Who posts to /move/BRANCH has
-// that moved to where another is; who posts a public key to /authorize lets its owner
-// in by SSH. At /hostkey is a key of the server by SSH.
+// newHandler returns the HTTP handler:
+//   - /code is the repository. /private/code is the same, for clients with the token.
+//   - POST /token?token=T sets the token.
+//   - POST /move/BRANCH?to=OTHER moves a branch to the commit of another.
+//   - POST /authorize takes the public key of the only client by SSH.
+//   - GET /hostkey returns the public key of the server by SSH.
 func newHandler(ctx context.Context, r *repository) (http.Handler, error) {
 	programs, err := run(exec.CommandContext(ctx, "git", "--exec-path"))
 	if err != nil {
@@ -61,7 +63,7 @@ func newHandler(ctx context.Context, r *repository) (http.Handler, error) {
 	return mux, nil
 }
 
-// answer makes a handler of what has an answer or fails.
+// answer returns a handler that sends the result of do.
 func answer(do func(*http.Request) (string, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		text, err := do(r)
@@ -70,12 +72,12 @@ func answer(do func(*http.Request) (string, error)) http.HandlerFunc {
 			return
 		}
 		if _, err := io.WriteString(w, text); err != nil {
-			log.Println("failed to answer:", err)
+			log.Println("failed to send answer:", err)
 		}
 	}
 }
 
-// door lets in who has the token.
+// door admits clients with the token. It admits none until the token is set.
 type door struct {
 	mu    sync.Mutex
 	token string

@@ -14,8 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Command git is a Git server for the end-to-end tests: Git's own by HTTP, and
-// OpenSSH's by SSH. It runs in an image with Debian's packages of both.
+// Command git is a Git server for the end-to-end tests. It serves HTTP with Git's own
+// server and SSH with OpenSSH. Its image has Debian's packages of both.
 package main
 
 import (
@@ -36,8 +36,8 @@ import (
 )
 
 func main() {
-	address := flag.String("address", ":8080", "where to listen for HTTP")
-	folder := flag.String("folder", "/srv/git", "where to make the repository")
+	address := flag.String("address", ":8080", "the address for HTTP")
+	folder := flag.String("folder", "/srv/git", "the folder to create the repository in")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
@@ -46,7 +46,7 @@ func main() {
 	}
 }
 
-// serve serves by HTTP and by SSH, until the context is done or one of both fails.
+// serve serves HTTP and SSH until the context is done or either fails.
 func serve(ctx context.Context, address, folder string) error {
 	repository, err := newRepository(ctx, folder)
 	if err != nil {
@@ -70,7 +70,7 @@ func serve(ctx context.Context, address, folder string) error {
 	return g.Wait()
 }
 
-// run runs a program, and returns what it prints.
+// run runs a program and returns its output, trimmed.
 func run(command *exec.Cmd) (string, error) {
 	command.Stderr = os.Stderr
 	out, err := command.Output()

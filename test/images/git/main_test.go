@@ -52,7 +52,7 @@ func post(t *testing.T, address string) {
 	answer.Body.Close()
 }
 
-// TestFetch wants that the repository can be fetched as a build does.
+// TestFetch fetches the repository as a build does.
 func TestFetch(t *testing.T) {
 	server := newServer(t)
 	limits := sources.Limits{Download: 1 << 20, Size: 1 << 20, Files: 100, Ratio: 100}
@@ -73,12 +73,12 @@ func TestFetch(t *testing.T) {
 		if got, err := os.ReadFile(filepath.Join(folder, "linked", "answer.js")); err != nil || string(got) != want {
 			t.Errorf("of %s there is %q, %v, want %q", revision, got, err, want)
 		}
-		// The same by the commit.
+		// Fetch again by the commit.
 		revision = commit
 	}
 }
 
-// TestMove wants that a branch is where another is, once it is moved there.
+// TestMove moves a branch to the commit of another.
 func TestMove(t *testing.T) {
 	server := newServer(t)
 	resolve := func(branch string) string {
@@ -95,7 +95,7 @@ func TestMove(t *testing.T) {
 	}
 }
 
-// TestToken wants that the private repository is for who has the token.
+// TestToken checks that the private repository requires the token.
 func TestToken(t *testing.T) {
 	server := newServer(t)
 	secret := t.TempDir()
@@ -108,7 +108,7 @@ func TestToken(t *testing.T) {
 	}
 	for _, credentials := range []fetch.Credentials{"", fetch.Credentials(secret)} {
 		if err := resolve(credentials); sources.ExitCode(err) != sources.ExitRefused {
-			t.Errorf("before there is a token, with %q: %v", credentials, err)
+			t.Errorf("before the token is set, with %q: %v", credentials, err)
 		}
 	}
 	post(t, server.URL+"/token?token=t0ken")

@@ -29,14 +29,14 @@ import (
 // repositoryName is the name of the repository, by HTTP and by SSH.
 const repositoryName = "code"
 
-// repository is the one that is served.
+// repository is the repository that is served.
 type repository struct {
-	// above is the folder that it is in.
+	// above is its parent folder.
 	above string
 }
 
-// newRepository makes a repository with a function of each language in functions: of
-// version 1 on the branch main, and of version 2 on next.
+// newRepository creates a repository with a function of each language in the folder
+// functions. The branch main has version 1, and next has version 2.
 func newRepository(ctx context.Context, above string) (*repository, error) {
 	r := &repository{above: above}
 	if _, err := run(exec.CommandContext(ctx, "git", "init", "--quiet", "--bare", "--initial-branch=main", r.folder())); err != nil {
@@ -52,18 +52,18 @@ func newRepository(ctx context.Context, above string) (*repository, error) {
 
 func (r *repository) folder() string { return filepath.Join(r.above, repositoryName) }
 
-// git runs git in the repository, with files to take.
+// git runs git in the repository, with the folder files as work tree.
 func (r *repository) git(ctx context.Context, files string, args ...string) (string, error) {
 	command := exec.CommandContext(ctx, "git", append([]string{"--git-dir=" + r.folder(), "--work-tree=" + files}, args...)...)
 	command.Env = append(os.Environ(), "GIT_AUTHOR_NAME=A", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=A", "GIT_COMMITTER_EMAIL=a@example.com")
 	return run(command)
 }
 
-// commit makes a branch of one commit: with functions of that version.
+// commit creates a branch with one commit, the functions of that version.
 func (r *repository) commit(ctx context.Context, version, branch string) error {
 	files, err := os.MkdirTemp("", "files")
 	if err != nil {
-		return fmt.Errorf("failed to make folder: %w", err)
+		return fmt.Errorf("failed to create folder: %w", err)
 	}
 	defer os.RemoveAll(files)
 	for _, language := range []string{"nodejs", "python"} {
@@ -86,7 +86,7 @@ func (r *repository) commit(ctx context.Context, version, branch string) error {
 	return err
 }
 
-// move has a branch be where another is, as a push has it.
+// move moves a branch to the commit of another, as a forced push does.
 func (r *repository) move(ctx context.Context, branch, to string) error {
 	_, err := r.git(ctx, r.above, "update-ref", "refs/heads/"+branch, "refs/heads/"+to)
 	return err
@@ -96,7 +96,7 @@ func write(folder string, entries []sourcestest.Entry) error {
 	for _, entry := range entries {
 		file := filepath.Join(folder, entry.Name)
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			return fmt.Errorf("failed to make folder: %w", err)
+			return fmt.Errorf("failed to create folder: %w", err)
 		}
 		var err error
 		if entry.Link == "" {

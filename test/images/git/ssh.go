@@ -26,31 +26,30 @@ import (
 )
 
 const (
-	// user is who Git is reached as.
+	// user is the account of all clients.
 	user = "git"
 
-	// sshAddress is where OpenSSH listens.
+	// sshAddress is the address of OpenSSH.
 	sshAddress = "127.0.0.1:22"
 
-	// keysFile has the keys of those who are let in.
+	// keysFile has the public keys of the clients.
 	keysFile = "/etc/ssh/authorized_keys"
 
-	// hostKeyFile has the key that is told of: known_hosts need not have all, nor the
-	// one that the server would rather show.
+	// hostKeyFile has the public key for known_hosts, which is one of several.
 	hostKeyFile = "/etc/ssh/ssh_host_rsa_key.pub"
 )
 
-// prepareSSH makes what OpenSSH needs: its keys, and a user who may do nothing but use
-// Git. It is for a container, of which it is the only program.
+// prepareSSH creates the keys of OpenSSH, and a user that may only use Git. It changes
+// the system's configuration, and must run in a container.
 func prepareSSH(ctx context.Context) error {
 	if err := os.MkdirAll("/run/sshd", 0o755); err != nil {
-		return fmt.Errorf("failed to make folder: %w", err)
+		return fmt.Errorf("failed to create folder: %w", err)
 	}
 	for _, command := range [][]string{
 		{"ssh-keygen", "-A"},
-		// An account without a password is locked, for OpenSSH. Nothing matches this one.
+		// OpenSSH rejects accounts without a password. No password matches this one.
 		{"useradd", "--password", "*", "--home-dir", "/", "--shell", "/usr/bin/git-shell", user},
-		// The repository is another user's.
+		// The repository belongs to another user.
 		{"git", "config", "--system", "safe.directory", "*"},
 	} {
 		if _, err := run(exec.CommandContext(ctx, command[0], command[1:]...)); err != nil {
@@ -62,16 +61,16 @@ func prepareSSH(ctx context.Context) error {
 
 // serveSSH runs OpenSSH until the context is done.
 func serveSSH(ctx context.Context) error {
-	// It wants to be called by its path, by which it calls itself again.
+	// sshd requires its absolute path: it starts itself again for each connection.
 	_, err := run(exec.CommandContext(ctx, "/usr/sbin/sshd", "-D", "-e",
 		"-o", "AuthorizedKeysFile="+keysFile, "-o", "PasswordAuthentication=no", "-o", "KbdInteractiveAuthentication=no", "-o", "UsePAM=no"))
 	if err == nil {
-		err = errors.New("sshd has ended")
+		err = errors.New("sshd exited")
 	}
 	return err
 }
 
-// greetSSH fails unless OpenSSH can be reached.
+// greetSSH returns an error unless OpenSSH accepts connections.
 func greetSSH(ctx context.Context) error {
 	connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", sshAddress)
 	if err != nil {
@@ -80,7 +79,7 @@ func greetSSH(ctx context.Context) error {
 	return connection.Close()
 }
 
-// authorize lets in who has the key, and nobody else.
+// authorize makes the owner of the key the only client.
 func authorize(key string) error {
 	if err := os.WriteFile(keysFile, []byte(key+"\n"), 0o644); err != nil {
 		return fmt.Errorf("failed to write keys: %w", err)

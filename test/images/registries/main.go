@@ -14,10 +14,10 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Command registries is two registries that want credentials: one of images,
-// with a user and a password, and one of packages of npm and pip, with a token. The one of
-// images is that of third_party/htpasswd, which runs beside it, and can be made to
-// be down, or full. It also tells whether what that was given holds a text.
+// Command registries serves two registries that require credentials. The registry of
+// images takes a user and a password. It forwards requests to third_party/htpasswd in
+// the same pod, and can act as if it were down or full. The registry of packages takes a
+// token and serves npm and pip. A control port searches the stored images for a text.
 package main
 
 import (
@@ -54,10 +54,10 @@ import (
 func main() {
 	imagesPort := flag.Int("images-port", 5000, "the port of the registry of images")
 	packagesPort := flag.Int("packages-port", 5001, "the port of the registry of packages")
-	controlPort := flag.Int("control-port", 5002, "the port that sets credentials, at /password and /token, and how the images are, at /images, and finds a text, at /find")
-	storePort := flag.Int("store-port", 5003, "the port of this host that keeps the images")
-	passwordPort := flag.Int("password-port", 5004, "the port of this host that sets its password, at /password")
-	folder := flag.String("folder", "/data", "where the images are kept")
+	controlPort := flag.Int("control-port", 5002, "the control port: /password and /token set credentials, /images sets the state of the registry of images, /find searches it")
+	storePort := flag.Int("store-port", 5003, "the local port of the registry of images to forward to")
+	passwordPort := flag.Int("password-port", 5004, "its local port that sets the password, at /password")
+	folder := flag.String("folder", "/data", "the folder of its images")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
@@ -76,8 +76,8 @@ func main() {
 	<-ctx.Done()
 }
 
-// forward passes requests on to a port of this host. Who answers there is to see
-// the address that was asked for, for what it redirects to.
+// forward forwards requests to a local port. It keeps the header Host, which redirects
+// in the responses need.
 func forward(port int) http.Handler {
 	target := &url.URL{Scheme: "http", Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
 	return &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
@@ -86,7 +86,7 @@ func forward(port int) http.Handler {
 	}}
 }
 
-// door is a port that can be closed, so that who connects to it is refused.
+// door is a port that can be closed. Connections are refused then.
 type door struct {
 	ctx     context.Context
 	address string
@@ -96,7 +96,7 @@ type door struct {
 	server *http.Server
 }
 
-// open opens the port, unless it is.
+// open opens the port unless it is open.
 func (d *door) open() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -115,7 +115,7 @@ func (d *door) open() error {
 	return nil
 }
 
-// close closes the port, unless it is.
+// close closes the port unless it is closed.
 func (d *door) close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -134,20 +134,20 @@ type images struct {
 	full atomic.Bool
 }
 
-func (i *images) set(how string) error {
-	i.full.Store(how == "full")
-	switch how {
+func (i *images) set(state string) error {
+	i.full.Store(state == "full")
+	switch state {
 	case "up", "full":
 		return i.door.open()
 	case "down":
 		return i.door.close()
 	default:
-		return fmt.Errorf("images are up, down or full, not %q", how)
+		return fmt.Errorf("the state must be up, down or full: it is %q", state)
 	}
 }
 
-// ServeHTTP implements http.Handler. A registry that is full answers as the
-// registry of the CNCF does when its disk is.
+// ServeHTTP implements http.Handler. A full registry answers as CNCF Distribution does
+// when its disk is full.
 func (i *images) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if i.full.Load() && r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Content-Type", "application/json")
@@ -159,7 +159,7 @@ func (i *images) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	i.Handler.ServeHTTP(w, r)
 }
 
-// secret is a text that can be changed. It matches nothing until it is set.
+// secret is a text that can be set. It matches no text until then.
 type secret struct {
 	mu   sync.Mutex
 	text string
@@ -177,8 +177,8 @@ func (s *secret) matches(text string) bool {
 	return s.text != "" && subtle.ConstantTimeCompare([]byte(s.text), []byte(text)) == 1
 }
 
-// packages serves kiln-private, for npm and for pip, to those who know the token.
-// What that of npm was installed with it tells, as a hash, in seen.json.
+// packages serves the package kiln-private of npm and pip to clients with the token. The
+// one of npm writes hashes of the environment of its installation to seen.json.
 func packages(token *secret) http.Handler {
 	archive := mustArchive(map[string]string{
 		"package/package.json": `{"name": "kiln-private", "version": "1.0.0", "scripts": {"install": "node install.js"}}`,
@@ -218,18 +218,18 @@ require('fs').writeFileSync('seen.json', JSON.stringify(seen));
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		if !ok {
-			// pip has names and passwords only.
+			// pip can only send a user and a password.
 			_, given, _ = r.BasicAuth()
 		}
 		if !token.matches(given) {
-			http.Error(w, "the token is not right", http.StatusUnauthorized)
+			http.Error(w, "the token is wrong", http.StatusUnauthorized)
 			return
 		}
 		mux.ServeHTTP(w, r)
 	})
 }
 
-// mustArchive returns a package as npm has it.
+// mustArchive returns a package in the format of npm.
 func mustArchive(files map[string]string) []byte {
 	archive := &bytes.Buffer{}
 	compressed := gzip.NewWriter(archive)
@@ -249,7 +249,7 @@ func mustArchive(files map[string]string) []byte {
 	return archive.Bytes()
 }
 
-// mustWheel returns a package as pip has it.
+// mustWheel returns a package in the format of pip.
 func mustWheel(files map[string]string) []byte {
 	archive := &bytes.Buffer{}
 	entries := zip.NewWriter(archive)
@@ -268,7 +268,7 @@ func mustWheel(files map[string]string) []byte {
 	return archive.Bytes()
 }
 
-// control sets the credentials and searches.
+// control returns the handler of the control port.
 func control(folder string, password http.Handler, token *secret, images *images) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
@@ -278,8 +278,8 @@ func control(folder string, password http.Handler, token *secret, images *images
 		token.set(string(text))
 	})
 	mux.HandleFunc("POST /images", func(w http.ResponseWriter, r *http.Request) {
-		how, _ := io.ReadAll(r.Body)
-		if err := images.set(string(how)); err != nil {
+		state, _ := io.ReadAll(r.Body)
+		if err := images.set(string(state)); err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 		}
 	})
@@ -296,8 +296,8 @@ func control(folder string, password http.Handler, token *secret, images *images
 	return mux
 }
 
-// find returns where the text is: in which layers, under which name, and in
-// which other blobs, such as configurations of images.
+// find returns the names of the files in layers, and of the blobs, that contain the
+// text.
 func find(folder string, text []byte) (found []string, err error) {
 	err = filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {

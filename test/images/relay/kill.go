@@ -28,11 +28,11 @@ import (
 	"github.com/kiln-dev/kiln/test/images/relay/api"
 )
 
-// shortestID guards against killing by an ID so short that it fits many.
+// shortestID is the least length of a container ID. Shorter ones could match several
+// containers.
 const shortestID = 32
 
-// kill sends SIGKILL to processes, and returns their IDs: to all of a container, which
-// it knows by their control groups, or to all of a program.
+// kill sends SIGKILL to all processes of a container or program, and returns their IDs.
 func kill(proc string, what api.Kill) ([]int, error) {
 	find := func() ([]int, error) { return processesOf(proc, what.ContainerID) }
 	if what.Program != "" {
@@ -50,10 +50,10 @@ func kill(proc string, what api.Kill) ([]int, error) {
 	return pids, nil
 }
 
-// processesOf returns the processes whose control group bears the container's ID.
+// processesOf returns the processes with the container's ID in their control groups.
 func processesOf(proc, containerID string) ([]int, error) {
 	if len(containerID) < shortestID {
-		return nil, fmt.Errorf("%q is no container ID", containerID)
+		return nil, fmt.Errorf("%q is not a container ID", containerID)
 	}
 	files, err := filepath.Glob(filepath.Join(proc, "[0-9]*", "cgroup"))
 	if err != nil {
@@ -63,7 +63,7 @@ func processesOf(proc, containerID string) ([]int, error) {
 	for _, file := range files {
 		groups, err := os.ReadFile(file)
 		if err != nil || !strings.Contains(string(groups), containerID) {
-			continue // it has ended, or is somebody else's
+			continue // The process has ended, or belongs to another container.
 		}
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
 		if err != nil {
@@ -72,13 +72,12 @@ func processesOf(proc, containerID string) ([]int, error) {
 		pids = append(pids, pid)
 	}
 	if len(pids) == 0 {
-		return nil, fmt.Errorf("no process of container %s is to be seen", containerID)
+		return nil, fmt.Errorf("found no process of container %s", containerID)
 	}
 	return pids, nil
 }
 
-// processesRunning returns the processes that run a program: those whose arguments
-// begin with its path.
+// processesRunning returns the processes whose first argument is the path of the program.
 func processesRunning(proc, program string) ([]int, error) {
 	files, err := filepath.Glob(filepath.Join(proc, "[0-9]*", "cmdline"))
 	if err != nil {
@@ -88,7 +87,7 @@ func processesRunning(proc, program string) ([]int, error) {
 	for _, file := range files {
 		line, err := os.ReadFile(file)
 		if err != nil {
-			continue // it has ended
+			continue // The process has ended.
 		}
 		if first, _, _ := strings.Cut(string(line), "\x00"); first != program {
 			continue
@@ -100,7 +99,7 @@ func processesRunning(proc, program string) ([]int, error) {
 		pids = append(pids, pid)
 	}
 	if len(pids) == 0 {
-		return nil, fmt.Errorf("no process of %s is to be seen", program)
+		return nil, fmt.Errorf("found no process of %s", program)
 	}
 	return pids, nil
 }

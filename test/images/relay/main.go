@@ -14,9 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Command relay sends HTTP requests from inside the cluster for those who
-// stand outside, once or over and over, and tells what came of them. On a node
-// whose processes it can see it also sends SIGKILL.
+// Command relay sends HTTP requests inside the cluster for tests that run outside of it,
+// once or repeatedly, and reports the answers. It can also kill processes of its node.
 package main
 
 import (
@@ -36,7 +35,7 @@ import (
 	"github.com/kiln-dev/kiln/test/images/relay/api"
 )
 
-// requestTimeout is longer than a cold start of a function takes.
+// requestTimeout is longer than a cold start of a function.
 const requestTimeout = 30 * time.Second
 
 func main() {
@@ -56,7 +55,7 @@ func main() {
 	}
 }
 
-// newHandler returns the relay. Its probes end with ctx.
+// newHandler returns the handler of the API. Probes end with ctx.
 func newHandler(ctx context.Context) http.Handler {
 	p := &probes{ctx: ctx, running: map[string]*probe{}}
 	mux := http.NewServeMux()
@@ -80,7 +79,7 @@ func newHandler(ctx context.Context) http.Handler {
 	return mux
 }
 
-// answer makes a handler of a function from JSON to JSON.
+// answer returns a handler that calls fn with the JSON of the request.
 func answer[In, Out any](fn func(*http.Request, In) (Out, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var in In
@@ -102,7 +101,7 @@ func answer[In, Out any](fn func(*http.Request, In) (Out, error)) http.HandlerFu
 	}
 }
 
-// send sends a request and tells what came of it.
+// send sends a request and reports the answer.
 func send(ctx context.Context, in api.Request) api.Answer {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

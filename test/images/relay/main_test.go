@@ -137,7 +137,7 @@ func TestProcessesRunning(t *testing.T) {
 		t.Errorf("processesRunning = %v, %v; want [7 90]", got, err)
 	}
 	if got, err := processesRunning(proc, "/usr/bin/dockerd"); err == nil {
-		t.Errorf("processesRunning of what does not run = %v, want an error", got)
+		t.Errorf("processesRunning of another program = %v, want an error", got)
 	}
 }
 

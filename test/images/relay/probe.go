@@ -29,13 +29,13 @@ import (
 )
 
 const (
-	// probeInterval is short enough to meet every gap that a user would feel.
+	// probeInterval is shorter than any gap that users would notice.
 	probeInterval = 50 * time.Millisecond
-	// keptFailures is how many failures a report tells in full.
+	// keptFailures is the most failures that a report describes.
 	keptFailures = 20
 )
 
-// probes are the probes that run, by ID.
+// probes holds the running probes by ID.
 type probes struct {
 	ctx context.Context
 
@@ -44,14 +44,14 @@ type probes struct {
 	running map[string]*probe
 }
 
-// probe is a request that is sent over and over.
+// probe is a request that is sent repeatedly.
 type probe struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 
 	mu     sync.Mutex
 	report api.Report
-	// changed is closed, and replaced, when an answer differs from the one before.
+	// changed is closed and replaced when an answer differs from the last.
 	changed chan struct{}
 }
 
@@ -68,8 +68,8 @@ func (p *probes) start(request api.Request) api.Probe {
 	return api.Probe{ID: id}
 }
 
-// report returns the report of a probe: at once, or when the last answer had
-// one of the bodies.
+// report returns the report of a probe. If there are bodies, it waits until the last
+// answer has one of them.
 func (p *probes) report(ctx context.Context, id string, bodies []string) (api.Report, error) {
 	found, err := p.find(id)
 	if err != nil {
@@ -120,7 +120,7 @@ func (p *probe) run(ctx context.Context, request api.Request) {
 	ticker := time.NewTicker(probeInterval)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
-		// A request that is under way when the probe ends is still answered, and counts.
+		// The end of the probe does not cancel the request, which still counts.
 		p.add(time.Now(), send(context.WithoutCancel(ctx), request))
 		select {
 		case <-ctx.Done():

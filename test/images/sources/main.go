@@ -14,8 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Command sources is a server of archives, good ones and such as nobody should
-// unpack: those that package sourcestest packs. It brings them to registries, too.
+// Command sources serves the archives of package sourcestest, good and hostile ones. It
+// can also push them to registries and object stores.
 package main
 
 import (
@@ -35,7 +35,7 @@ import (
 )
 
 func main() {
-	address := flag.String("address", ":8080", "where to listen")
+	address := flag.String("address", ":8080", "the address to listen on")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
@@ -49,10 +49,13 @@ func main() {
 	log.Println(server.ListenAndServe())
 }
 
-// handler answers at /good/NAME and at /hostile/NAME with archives; at /private/NAME
-// with good ones, to those who have the token that was posted to /token; and at
-// /flaky/COUNT/NAME after COUNT requests that it fails. At /push it brings them
-// to a registry, see servePush, and at /store to a bucket, see serveStore.
+// handler returns the HTTP handler:
+//   - /good/NAME and /hostile/NAME are archives.
+//   - /private/NAME is a good archive, for clients with the token.
+//   - POST /token?token=T sets the token.
+//   - /flaky/COUNT/NAME is a good archive. The first COUNT requests get status 503.
+//   - POST /push pushes to a registry, see servePush.
+//   - POST /store writes to an object store, see serveStore.
 func handler() http.Handler {
 	good := sourcestest.Functions()
 	hostile := map[string][]byte{}
@@ -86,7 +89,7 @@ func handler() http.Handler {
 	return mux
 }
 
-// state is what the server remembers.
+// state is the token, and the number of requests of each flaky path.
 type state struct {
 	mu     sync.Mutex
 	token  string
@@ -105,7 +108,7 @@ func (s *state) mayRead(authorization string) bool {
 	return s.token != "" && subtle.ConstantTimeCompare([]byte(authorization), []byte("Bearer "+s.token)) == 1
 }
 
-// fail counts the requests of a path.
+// fail counts a request of a path and returns the count.
 func (s *state) fail(path string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -32,7 +32,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/sources/sourcestest"
 )
 
-// TestPush wants that what was pushed can be fetched as a build does.
+// TestPush pushes an archive and fetches it as a build does.
 func TestPush(t *testing.T) {
 	server := httptest.NewServer(handler())
 	t.Cleanup(server.Close)

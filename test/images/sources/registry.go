@@ -31,9 +31,9 @@ import (
 	"github.com/kiln-dev/kiln/pkg/dockerconfig"
 )
 
-// servePush pushes archives to a registry as one artifact, when it is told so, and
-// answers with its digest: pods and who tests may reach registries by different
-// addresses. What is posted are credentials as docker login writes them, or nothing.
+// servePush adds POST /push?to=REFERENCE&name=NAME. It pushes archives as one artifact
+// and returns its digest. Tests and pods may use different
+// addresses of a registry. The body has credentials in the format of docker login, or is empty.
 func servePush(mux *http.ServeMux, archives map[string][]byte) {
 	mux.HandleFunc("POST /push", func(w http.ResponseWriter, r *http.Request) {
 		query := r.URL.Query()
@@ -64,7 +64,7 @@ func push(r *http.Request, to string, names []string, archives map[string][]byte
 	artifact := mutate.MediaType(empty.Image, types.OCIManifestSchema1)
 	for _, archive := range names {
 		if artifact, err = mutate.AppendLayers(artifact, static.NewLayer(archives[archive], "application/octet-stream")); err != nil {
-			return "", fmt.Errorf("failed to make artifact: %w", err)
+			return "", fmt.Errorf("failed to add layer to artifact: %w", err)
 		}
 	}
 	if err := remote.Write(ref, artifact, remote.WithContext(r.Context()), remote.WithAuthFromKeychain(keychain)); err != nil {

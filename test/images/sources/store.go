@@ -29,13 +29,13 @@ import (
 	signer "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 )
 
-// serveStore puts an archive into a bucket of a store, which it makes first, when it
-// is told so.
+// serveStore adds POST /store?endpoint=URL&bucket=BUCKET&name=NAME. It creates the bucket
+// and writes an archive to it. The form has the keys, access and secret.
 func serveStore(mux *http.ServeMux, archives map[string][]byte) {
 	mux.HandleFunc("POST /store", func(w http.ResponseWriter, r *http.Request) {
 		query := r.URL.Query()
 		bucket := query.Get("endpoint") + "/" + query.Get("bucket")
-		// Where the bucket is there already, the object tells whether it can be used.
+		// The bucket may exist. The second request fails if it cannot be used.
 		_, _ = put(r, bucket, nil)
 		status, err := put(r, bucket+"/"+query.Get("name"), archives[query.Get("name")])
 		if err != nil {
@@ -46,11 +46,11 @@ func serveStore(mux *http.ServeMux, archives map[string][]byte) {
 	})
 }
 
-// put sends a request that is signed with the keys that were posted.
+// put sends a PUT request that is signed with the keys in the form of r.
 func put(r *http.Request, address string, content []byte) (status int, err error) {
 	request, err := http.NewRequestWithContext(r.Context(), http.MethodPut, address, bytes.NewReader(content))
 	if err != nil {
-		return 0, fmt.Errorf("failed to make request: %w", err)
+		return 0, fmt.Errorf("failed to create request: %w", err)
 	}
 	sum := sha256.Sum256(content)
 	payload := hex.EncodeToString(sum[:])

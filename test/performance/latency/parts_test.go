@@ -36,7 +36,7 @@ func TestReadBuildLog(t *testing.T) {
 2026-01-02T03:04:04.6Z INFO[0003] RUN npm install
 2026-01-02T03:04:06.0Z INFO[0005] Taking snapshot of full filesystem...
 `
-	const push = `2026-01-02T03:04:07.0Z Building upon registry:5000/base/node:24
+	const push = `2026-01-02T03:04:07.0Z Building on registry:5000/base/node:24
 2026-01-02T03:04:07.5Z Pushed registry:5000/ns/fn@sha256:0
 `
 	for name, tc := range map[string]struct {

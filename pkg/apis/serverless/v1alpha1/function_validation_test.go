@@ -114,7 +114,7 @@ func repository(g GitSource) func(*Function) {
 	return func(fn *Function) { fn.Spec.Source, fn.Spec.Git = "", &g }
 }
 
-const noFiles = "the runtime builds a Dockerfile with the files that are beside it: have them in spec.git or spec.archive; kubectl fn deploy --dir packs a folder: spec."
+const noFiles = "the runtime builds a Dockerfile with the files beside it: put them into spec.git or spec.archive; kubectl fn deploy --dir packs a folder: spec."
 
 // ownDockerfile edits a Function of a runtime that takes no source in it.
 func ownDockerfile(edit func(*Function)) func(*Function) {

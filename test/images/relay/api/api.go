@@ -14,71 +14,69 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package api is what the relay understands: JSON over HTTP.
+// Package api is the API of the relay: JSON over HTTP.
 package api
 
 import "time"
 
 const (
-	// Port is where the relay listens.
+	// Port is the port of the relay.
 	Port = 8080
-	// HealthPath answers when the relay is there.
+	// HealthPath is the path of the health check.
 	HealthPath = "/healthz"
-	// CallPath takes a Request by POST and answers with its Answer.
+	// CallPath takes a Request by POST and returns its Answer.
 	CallPath = "/call"
-	// ProbesPath takes a Request by POST, sends it over and over, and answers
-	// with a Probe. Below it, the probe's ID answers with its Report to GET;
-	// with ?until=BODY only when the last answer had that body. DELETE ends it.
+	// ProbesPath takes a Request by POST, sends it repeatedly, and returns a Probe.
+	// GET of the ID below it returns the Report, and DELETE also ends the probe. With
+	// ?until=BODY, GET waits until the last answer has that body.
 	ProbesPath = "/probes"
-	// KillPath takes a Kill by POST and answers with the Killed.
+	// KillPath takes a Kill by POST and returns the Killed.
 	KillPath = "/kill"
 )
 
-// Request is a request that the relay is to send.
+// Request is a request for the relay to send.
 type Request struct {
 	Method string `json:"method"`
 	URL    string `json:"url"`
-	// Host is the name that the request is sent to, where it is not the URL's.
-	Host        string `json:"host,omitempty"`
-	ContentType string `json:"contentType,omitempty"`
-	Accept      string `json:"accept,omitempty"`
-	// Headers are further headers.
-	Headers map[string]string `json:"headers,omitempty"`
-	// Body need not be text.
-	Body []byte `json:"body,omitempty"`
-	// Chunked says that the length of the body is not told beforehand.
+	// Host is the header Host. It defaults to the host of the URL.
+	Host        string            `json:"host,omitempty"`
+	ContentType string            `json:"contentType,omitempty"`
+	Accept      string            `json:"accept,omitempty"`
+	Headers     map[string]string `json:"headers,omitempty"`
+	Body        []byte            `json:"body,omitempty"`
+	// Chunked omits the length of the body.
 	Chunked bool `json:"chunked,omitempty"`
 }
 
-// Answer is what came of a Request.
+// Answer is the result of a Request.
 type Answer struct {
 	Status      int    `json:"status,omitempty"`
 	ContentType string `json:"contentType,omitempty"`
-	// Headers are all headers, by their names in lower case.
+	// Headers has names in lower case.
 	Headers map[string]string `json:"headers,omitempty"`
 	Body    string            `json:"body,omitempty"`
-	// Error tells why there was no answer.
+	// Error is the reason if there was no answer.
 	Error string        `json:"error,omitempty"`
 	Took  time.Duration `json:"took"`
 }
 
-// Probe is a Request that is sent over and over.
+// Probe is a Request that is sent repeatedly.
 type Probe struct {
 	ID string `json:"id"`
 }
 
-// Report is what came of a Probe so far.
+// Report has the results of a Probe so far.
 type Report struct {
 	Requests int `json:"requests"`
-	// Runs are the answers of status 200. Equal ones in a row make one Run.
+	// Runs has the answers of status 200. Equal answers in a row make one Run.
 	Runs []Run `json:"runs"`
-	// Failed counts the requests that had no answer, or one of another status.
+	// Failed counts the requests without an answer of status 200.
 	Failed int `json:"failed"`
-	// Failures are the first of the failed.
+	// Failures has the first of these requests.
 	Failures []Failure `json:"failures,omitempty"`
 }
 
-// Run is a row of equal answers.
+// Run is a sequence of equal answers.
 type Run struct {
 	Body  string    `json:"body"`
 	Count int       `json:"count"`
@@ -86,23 +84,23 @@ type Run struct {
 	Last  time.Time `json:"last"`
 }
 
-// Failure is a request that had no good answer.
+// Failure is a request without an answer of status 200.
 type Failure struct {
 	At     time.Time `json:"at"`
 	Answer Answer    `json:"answer"`
 }
 
-// Kill asks for SIGKILL to processes of the relay's node: to all of a container, or
-// to all of a program.
+// Kill asks for SIGKILL to all processes of a container, or of a program, on the relay's
+// node.
 type Kill struct {
 	// ContainerID is the container's ID, without the runtime's prefix.
 	ContainerID string `json:"containerID,omitempty"`
 
-	// Program is the path of a program's file, as the node has it.
+	// Program is the path of the program on the node.
 	Program string `json:"program,omitempty"`
 }
 
-// Killed names the processes that were sent SIGKILL.
+// Killed has the IDs of the killed processes.
 type Killed struct {
 	PIDs []int `json:"pids"`
 }

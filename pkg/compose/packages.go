@@ -14,12 +14,13 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package main
+package compose
 
 import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -34,58 +35,61 @@ import (
 	"github.com/kiln-dev/kiln/pkg/sbom"
 )
 
-// listPatience is how long a build waits for the list of an image's packages to be
-// read, or pushed, which it does without if need be.
-const listPatience = 10 * time.Second
+// packageListTimeout bounds each read and push of a package list. Builds go on
+// without one.
+const packageListTimeout = 10 * time.Second
 
-// product is what a build makes images of.
-type product struct {
-	source *source
-	origin origin
+// pusher pushes the images that a build makes of one base image.
+type pusher struct {
+	log      io.Writer
+	base     *baseImage
+	identity baseIdentity
+	options  []remote.Option
 
-	// packages are those in the layers upon the base image; nil if that is not known.
+	// packages are those in the layers above the base image; nil if unknown.
 	packages []sbom.Package
 }
 
-// push pushes an image, and the list of its packages, if that can be had: nobody
-// shall go without a function for want of it.
-func (p *product) push(ctx context.Context, what string, to name.Reference, image v1.Image, options []remote.Option) error {
-	if err := p.source.push(what, to, image, options); err != nil {
+// push pushes an image and its package list. Some registries reject such a list:
+// this is logged, and the build goes on.
+func (p *pusher) push(ctx context.Context, what string, to name.Reference, image v1.Image) error {
+	if err := p.base.push(p.log, what, to, image, p.options); err != nil {
 		return err
 	}
 	if p.packages == nil {
 		return nil
 	}
-	if err := list(ctx, to.Context(), image, p.origin, p.packages, options); err != nil {
-		say("The packages in it are not listed:", err)
+	if err := p.pushPackages(ctx, to.Context(), image); err != nil {
+		fmt.Fprintln(p.log, "The packages in it are not listed:", err)
 	}
 	return nil
 }
 
-// packages returns the packages that were listed when the source was pushed; nil
-// if that is not known.
-func (s *source) packages(ctx context.Context, options []remote.Option) []sbom.Package {
-	found, err := listed(ctx, s.ref.Context().Digest(s.digest.String()), options)
+// packagesOfBase returns the packages that the list of the dependencies image names.
+// They are nil if there is no such list.
+func (p *pusher) packagesOfBase(ctx context.Context) []sbom.Package {
+	found, err := fetchPackages(ctx, p.base.ref.Context().Digest(p.base.digest.String()), p.options)
 	if err != nil {
-		say("The packages in it are not known:", err)
+		fmt.Fprintln(p.log, "The packages in it are not known:", err)
 	}
 	return found
 }
 
-// list pushes the list of the packages in an image, which refers to the image.
-func list(ctx context.Context, repository name.Repository, image v1.Image, base origin, packages []sbom.Package, options []remote.Option) error {
-	ctx, cancel := context.WithTimeout(ctx, listPatience)
+// pushPackages pushes the package list of an image, as an artifact that refers to
+// the image.
+func (p *pusher) pushPackages(ctx context.Context, repository name.Repository, image v1.Image) error {
+	ctx, cancel := context.WithTimeout(ctx, packageListTimeout)
 	defer cancel()
 	subject, err := partial.Descriptor(image)
 	if err != nil {
 		return fmt.Errorf("failed to describe image: %w", err)
 	}
 	document, err := sbom.Encode(sbom.Image{Repository: repository.Name(), Digest: subject.Digest.String()},
-		sbom.Image{Repository: base.repository, Digest: base.digest}, packages)
+		sbom.Image{Repository: p.identity.repository, Digest: p.identity.digest}, p.packages)
 	if err != nil {
 		return err
 	}
-	// Registries take the media type of the configuration for the artifact's.
+	// Registries read the artifact's type from the media type of its configuration.
 	artifact := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), sbom.MediaType)
 	if artifact, err = mutate.AppendLayers(artifact, static.NewLayer(document, sbom.MediaType)); err != nil {
 		return fmt.Errorf("failed to make artifact: %w", err)
@@ -96,17 +100,17 @@ func list(ctx context.Context, repository name.Repository, image v1.Image, base 
 	}
 	digest, err := referrer.Digest()
 	if err != nil {
-		return fmt.Errorf("failed to tell the digest of the artifact: %w", err)
+		return fmt.Errorf("failed to compute digest of artifact: %w", err)
 	}
-	if err := remote.Write(repository.Digest(digest.String()), referrer, append(options, remote.WithContext(ctx))...); err != nil {
+	if err := remote.Write(repository.Digest(digest.String()), referrer, append(p.options, remote.WithContext(ctx))...); err != nil {
 		return fmt.Errorf("failed to push artifact: %w", err)
 	}
 	return nil
 }
 
-// listed returns the packages in an image, as they are listed.
-func listed(ctx context.Context, image name.Digest, options []remote.Option) ([]sbom.Package, error) {
-	ctx, cancel := context.WithTimeout(ctx, listPatience)
+// fetchPackages returns the packages in the list of an image.
+func fetchPackages(ctx context.Context, image name.Digest, options []remote.Option) ([]sbom.Package, error) {
+	ctx, cancel := context.WithTimeout(ctx, packageListTimeout)
 	defer cancel()
 	options = append(options, remote.WithContext(ctx))
 	referrers, err := remote.Referrers(image, append(options, remote.WithFilter("artifactType", sbom.MediaType))...)
@@ -119,14 +123,14 @@ func listed(ctx context.Context, image name.Digest, options []remote.Option) ([]
 	}
 	for _, found := range index.Manifests {
 		if found.ArtifactType == sbom.MediaType {
-			return read(image.Context().Digest(found.Digest.String()), options)
+			return readPackages(image.Context().Digest(found.Digest.String()), options)
 		}
 	}
-	return nil, fmt.Errorf("%s has none", image)
+	return nil, fmt.Errorf("%s has no package list", image)
 }
 
-// read returns the packages that an artifact tells of.
-func read(artifact name.Digest, options []remote.Option) ([]sbom.Package, error) {
+// readPackages returns the packages in an artifact.
+func readPackages(artifact name.Digest, options []remote.Option) ([]sbom.Package, error) {
 	image, err := remote.Image(artifact, options...)
 	if err != nil {
 		return nil, fmt.Errorf("failed to get artifact: %w", err)
@@ -136,7 +140,7 @@ func read(artifact name.Digest, options []remote.Option) ([]sbom.Package, error)
 		return nil, fmt.Errorf("failed to get artifact: %w", err)
 	}
 	if len(layers) != 1 {
-		return nil, fmt.Errorf("the artifact has %d parts, not one", len(layers))
+		return nil, fmt.Errorf("the artifact has %d layers and must have one", len(layers))
 	}
 	content, err := layers[0].Compressed()
 	if err != nil {

@@ -14,11 +14,12 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package main
+package compose
 
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"io"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -33,12 +34,12 @@ import (
 
 	"github.com/kiln-dev/kiln/pkg/runtimes"
 	"github.com/kiln-dev/kiln/pkg/sources"
+	"github.com/kiln-dev/kiln/pkg/sources/fetch"
 	"github.com/kiln-dev/kiln/pkg/sources/sourcestest"
 )
 
-// fetching is the command line of a step that fetches an archive, and the folder
-// that it works in.
-func fetching(t *testing.T, archive []byte, more ...string) (args []string, work string) {
+// newFetchStep returns a step that fetches the archive from a server.
+func newFetchStep(t *testing.T, archive []byte) *FetchStep {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if _, err := w.Write(archive); err != nil {
@@ -46,9 +47,8 @@ func fetching(t *testing.T, archive []byte, more ...string) (args []string, work
 		}
 	}))
 	t.Cleanup(server.Close)
-	work = t.TempDir()
 	files := t.TempDir()
-	// As a ConfigMap is mounted.
+	// Kubernetes mounts a ConfigMap like this.
 	if err := os.Mkdir(filepath.Join(files, "..data"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -56,14 +56,20 @@ func fetching(t *testing.T, archive []byte, more ...string) (args []string, work
 		writeFile(t, filepath.Join(files, "..data", file), []byte("Kiln's "+file))
 		link(t, filepath.Join("..data", file), filepath.Join(files, file))
 	}
-	return append([]string{
-		"--archive=" + server.URL + "/code.zip?signature=secret", "--files=" + files, "--work=" + work, "--origin-file=" + filepath.Join(t.TempDir(), "result"),
-		"--language=nodejs", "--source-file=handler.js", "--dependency-file=package.json",
-		"--max-download-size=1000000", "--max-unpacked-size=1000000", "--max-unpacked-files=100", "--max-unpacked-ratio=100",
-	}, more...), work
+	return &FetchStep{
+		Archive:        fetch.Archive{URL: server.URL + "/code.zip?signature=secret"},
+		Files:          files,
+		Work:           t.TempDir(),
+		OriginFile:     filepath.Join(t.TempDir(), "result"),
+		Language:       "nodejs",
+		SourceFile:     "handler.js",
+		DependencyFile: "package.json",
+		Limits:         sources.Limits{Download: 1000000, Size: 1000000, Files: 100, Ratio: 100},
+		Log:            io.Discard,
+	}
 }
 
-// tree returns the files below a folder, and what is in them.
+// tree returns the files below a folder with their content.
 func tree(t *testing.T, folder string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -82,14 +88,15 @@ func tree(t *testing.T, folder string) map[string]string {
 
 func TestFetch(t *testing.T) {
 	handler, manifest := sourcestest.File("handler.js", "code"), sourcestest.File("package.json", "\ufeff{}")
+	inFolder := func(s *FetchStep) { s.Tree = "source" }
 	for name, tc := range map[string]struct {
 		entries []sourcestest.Entry
-		args    []string
+		change  func(*FetchStep)
 		want    map[string]string
 	}{
-		"source beside the runtime's files": {
+		"source beside the files of the runtime": {
 			[]sourcestest.Entry{handler, manifest, sourcestest.File("Dockerfile", "the author's"), sourcestest.File("lib/a.js", "more")},
-			[]string{"--tree=source"},
+			inFolder,
 			map[string]string{
 				"source/handler.js": "code", "source/package.json": "\ufeff{}", "source/Dockerfile": "the author's", "source/lib/a.js": "more",
 				"package.json": "{}", "Dockerfile": "Kiln's Dockerfile", "server.cjs": "Kiln's server.cjs",
@@ -97,57 +104,66 @@ func TestFetch(t *testing.T) {
 		},
 		"source in the only folder, without dependencies": {
 			[]sourcestest.Entry{{Name: "repo/"}, sourcestest.File("repo/handler.js", "code")},
-			[]string{"--tree=source"},
+			inFolder,
 			map[string]string{"source/handler.js": "code", "package.json": "{}\n", "Dockerfile": "Kiln's Dockerfile", "server.cjs": "Kiln's server.cjs"},
 		},
-		"source among the runtime's files, which win": {
+		"source among the files of the runtime, which replace it": {
 			[]sourcestest.Entry{handler, sourcestest.File("Dockerfile/x", "the author's"), {Name: "server.cjs", Link: "handler.js"}},
-			nil,
+			func(*FetchStep) {},
 			map[string]string{"handler.js": "code", "package.json": "{}\n", "Dockerfile": "Kiln's Dockerfile", "server.cjs": "Kiln's server.cjs"},
 		},
 		"another language": {
 			[]sourcestest.Entry{sourcestest.File("handler.pl", "code"), sourcestest.File("cpanfile", "\ufeffmore")},
-			[]string{"--language=custom", "--source-file=handler.pl", "--dependency-file=cpanfile"},
+			func(s *FetchStep) { s.Language, s.SourceFile, s.DependencyFile = "custom", "handler.pl", "cpanfile" },
 			map[string]string{"handler.pl": "code", "cpanfile": "\ufeffmore", "Dockerfile": "Kiln's Dockerfile", "server.cjs": "Kiln's server.cjs"},
 		},
 		"another language, without dependencies": {
 			[]sourcestest.Entry{sourcestest.File("handler.pl", "code")},
-			[]string{"--language=custom", "--source-file=handler.pl", "--dependency-file=cpanfile"},
+			func(s *FetchStep) { s.Language, s.SourceFile, s.DependencyFile = "custom", "handler.pl", "cpanfile" },
 			map[string]string{"handler.pl": "code", "cpanfile": "", "Dockerfile": "Kiln's Dockerfile", "server.cjs": "Kiln's server.cjs"},
 		},
-		"another language, that has no dependencies": {
+		"language without dependencies": {
 			[]sourcestest.Entry{sourcestest.File("handler.pl", "code")},
-			[]string{"--language=custom", "--source-file=handler.pl", "--dependency-file="},
+			func(s *FetchStep) { s.Language, s.SourceFile, s.DependencyFile = "custom", "handler.pl", "" },
 			map[string]string{"handler.pl": "code", "Dockerfile": "Kiln's Dockerfile", "server.cjs": "Kiln's server.cjs"},
 		},
-		"what has its own Dockerfile, to which nothing is added": {
+		"own Dockerfile: no file is added": {
 			[]sourcestest.Entry{sourcestest.File("Dockerfile", "the author's"), sourcestest.File(".dockerignore", "x"), sourcestest.File("package.json", "[]")},
-			[]string{"--language=dockerfile", "--source-file=Dockerfile", "--dependency-file=", "--files=" + t.TempDir()},
+			func(s *FetchStep) {
+				s.Language, s.SourceFile, s.DependencyFile, s.Files = "dockerfile", "Dockerfile", "", t.TempDir()
+			},
 			map[string]string{"Dockerfile": "the author's", ".dockerignore": "x", "package.json": "[]"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			archive := sourcestest.TarGz(tc.entries...)
-			args, work := fetching(t, archive, tc.args...)
-			if err := fetchSource(t.Context(), args); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tc.want, tree(t, filepath.Join(work, "context"))); diff != "" {
-				t.Errorf("build context (-want, +got):\n%s", diff)
-			}
-			sum := sha256.Sum256(archive)
-			server, _, _ := strings.Cut(strings.TrimPrefix(args[0], "--archive="), "?")
-			want := `{"uri":"` + server + `","digest":"sha256:` + hex.EncodeToString(sum[:]) + `"}`
-			if got := readFile(t, filepath.Join(work, "source.json")); got != want {
-				t.Errorf("source.json has %s, want %s", got, want)
-			}
-			if got := readFile(t, strings.TrimPrefix(args[3], "--origin-file=")); got != want {
-				t.Errorf("the result is %s, want %s", got, want)
-			}
-			if left := tree(t, work); len(left) != len(tc.want)+1 {
-				t.Errorf("there is more in the folder: %v", left)
-			}
+			step := newFetchStep(t, archive)
+			tc.change(step)
+			checkFetch(t, step, archive, tc.want)
 		})
+	}
+}
+
+// checkFetch runs the step and checks the build context and the results.
+func checkFetch(t *testing.T, step *FetchStep, archive []byte, want map[string]string) {
+	t.Helper()
+	if err := step.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, tree(t, filepath.Join(step.Work, "context"))); diff != "" {
+		t.Errorf("build context (-want, +got):\n%s", diff)
+	}
+	sum := sha256.Sum256(archive)
+	server, _, _ := strings.Cut(step.Archive.URL, "?")
+	origin := `{"uri":"` + server + `","digest":"sha256:` + hex.EncodeToString(sum[:]) + `"}`
+	if got := readFile(t, filepath.Join(step.Work, "source.json")); got != origin {
+		t.Errorf("source.json has %s, want %s", got, origin)
+	}
+	if got := readFile(t, step.OriginFile); got != origin {
+		t.Errorf("the result is %s, want %s", got, origin)
+	}
+	if left := tree(t, step.Work); len(left) != len(want)+1 {
+		t.Errorf("the working folder has other files: %v", left)
 	}
 }
 
@@ -157,42 +173,44 @@ func TestFetchErrors(t *testing.T) {
 		archive []byte
 		want    string
 	}{
-		"hostile":                     {sourcestest.Zip(handler, sourcestest.File("../x", "")), `cannot be used: file "../x" in it has .. in its path`},
-		"link out of the only folder": {sourcestest.Zip(sourcestest.File("r/handler.js", ""), sourcestest.Entry{Name: "r/x", Link: "../.."}), `link "x" in it leads out of it, to "../.."`},
-		"dependencies that are none":  {sourcestest.Zip(handler, sourcestest.File("package.json", "[]")), "its package.json must be a JSON object"},
-		"dependencies in a folder":    {sourcestest.Zip(handler, sourcestest.File("package.json/x", "")), "its package.json is no file"},
-		"dependencies without end":    {sourcestest.TarGz(handler, sourcestest.Entry{Name: "package.json", Zeros: 1<<20 + 1}), "its package.json is more than 1Mi"},
+		"hostile":                      {sourcestest.Zip(handler, sourcestest.File("../x", "")), `cannot be used: file "../x" in it has .. in its path`},
+		"link out of the only folder":  {sourcestest.Zip(sourcestest.File("r/handler.js", ""), sourcestest.Entry{Name: "r/x", Link: "../.."}), `link "x" in it leads out of it, to "../.."`},
+		"dependencies that are a list": {sourcestest.Zip(handler, sourcestest.File("package.json", "[]")), "its package.json must be a JSON object"},
+		"dependencies in a folder":     {sourcestest.Zip(handler, sourcestest.File("package.json/x", "")), "its package.json is not a file"},
+		"too many dependencies":        {sourcestest.TarGz(handler, sourcestest.Entry{Name: "package.json", Zeros: 1<<20 + 1}), "its package.json is more than 1Mi"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			args, _ := fetching(t, tc.archive, "--tree=source", "--max-unpacked-size=10000000")
-			err := fetchSource(t.Context(), args)
+			step := newFetchStep(t, tc.archive)
+			step.Tree, step.Limits.Size = "source", 10000000
+			err := step.Run(t.Context())
 			if err == nil || !strings.Contains(err.Error(), tc.want) || sources.ExitCode(err) != sources.ExitRefused {
-				t.Errorf("fetchSource() = %v, exit code %d, want %q", err, sources.ExitCode(err), tc.want)
+				t.Errorf("Run() = %v, exit code %d, want %q", err, sources.ExitCode(err), tc.want)
 			}
 			if err != nil && strings.Contains(err.Error(), "secret") {
-				t.Errorf("fetchSource() = %v: it tells the signature", err)
+				t.Errorf("Run() = %v: it has the signature", err)
 			}
 		})
 	}
 }
 
-// TestCarryOutFetched wants an image of what the first step has left.
-func TestCarryOutFetched(t *testing.T) {
+// TestPushFetched makes an image of the files that FetchStep leaves.
+func TestPushFetched(t *testing.T) {
 	w := newWorkshop(t)
-	args, work := fetching(t, sourcestest.Zip(
+	fetching := newFetchStep(t, sourcestest.Zip(
 		sourcestest.File("handler.js", "code"), sourcestest.Entry{Name: "bin/run", Content: "#!", Mode: 0o111}, sourcestest.Entry{Name: "run", Link: "bin/run"},
-	), "--tree=source")
-	if err := fetchSource(t.Context(), args); err != nil {
+	))
+	fetching.Tree = "source"
+	if err := fetching.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	o := w.order()
-	o.contextFolder, o.sourceFile = filepath.Join(work, "context"), filepath.Join(work, "source.json")
-	o.layout = filepath.Join(w.context, "layout.json")
-	writeFile(t, o.layout, encode(t, runtimes.Layout{
+	step := w.step()
+	step.ContextFolder, step.SourceFile = filepath.Join(fetching.Work, "context"), filepath.Join(fetching.Work, "source.json")
+	step.Layout = filepath.Join(w.context, "layout.json")
+	writeFile(t, step.Layout, encode(t, runtimes.Layout{
 		Files:   map[string]string{"server.cjs": "/kiln/server.cjs"},
 		Folders: map[string]string{"source": "/function"}, Entrypoint: []string{"node"},
 	}))
-	if err := o.carryOut(t.Context()); err != nil {
+	if err := step.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	pushed := w.config(t, "/ns/fn:tag")
@@ -202,22 +220,22 @@ func TestCarryOutFetched(t *testing.T) {
 	if got := pushed.Config.Labels["serverless.kiln.dev/source-hash"]; !strings.HasPrefix(got, "sha256:") {
 		t.Errorf("the label with the hash of the source is %q", got)
 	}
-	first := readFile(t, o.digestFile)
-	if err := o.carryOut(t.Context()); err != nil {
+	first := readFile(t, step.ImageDigestFile)
+	if err := step.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if again := readFile(t, o.digestFile); again != first {
+	if again := readFile(t, step.ImageDigestFile); again != first {
 		t.Errorf("the image is %s, and then %s", first, again)
 	}
-	writeFile(t, o.sourceFile, []byte(`{"digest": "x"}`))
-	if err := o.carryOut(t.Context()); err == nil || !strings.Contains(err.Error(), "is no digest") {
-		t.Errorf("carryOut() = %v of a source without a digest", err)
+	writeFile(t, step.SourceFile, []byte(`{"digest": "x"}`))
+	if err := step.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "is not a digest") {
+		t.Errorf("Run() = %v of a source without a digest", err)
 	}
 }
 
-// TestFetchTellsCommit wants that who follows a branch is told which commit cannot be
-// used.
-func TestFetchTellsCommit(t *testing.T) {
+// TestFetchReportsCommit fetches a commit that cannot be used. Git polling must know
+// it.
+func TestFetchReportsCommit(t *testing.T) {
 	repository := t.TempDir()
 	git := func(args ...string) string {
 		t.Helper()
@@ -236,22 +254,23 @@ func TestFetchTellsCommit(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(repository, "sub"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	writeFile(t, filepath.Join(repository, "sub", "main.go"), []byte("package main"))
+	writeFile(t, filepath.Join(repository, "sub", "main.go"), []byte("package compose"))
 	git("add", ".")
 	git("commit", "-qm", "x")
 
-	result := filepath.Join(t.TempDir(), "result")
-	args, _ := fetching(t, nil, "--git="+repository, "--revision=main", "--origin-file="+result)
-	err := fetchSource(t.Context(), args)
+	step := newFetchStep(t, nil)
+	step.Git = fetch.Git{URL: repository, Revision: "main"}
+	err := step.Run(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "handler.js") || sources.ExitCode(err) != sources.ExitRefused {
-		t.Errorf("fetchSource() = %v (exit code %d)", err, sources.ExitCode(err))
+		t.Errorf("Run() = %v (exit code %d)", err, sources.ExitCode(err))
 	}
-	below, _ := fetching(t, nil, "--git="+repository, "--revision=main", "--folder=sub", "--source-file=Dockerfile")
-	const want = `its folder sub is no function: it must have the file Dockerfile at its top, where there is: "main.go"`
-	if err := fetchSource(t.Context(), below); err == nil || !strings.HasSuffix(err.Error(), want) || sources.ExitCode(err) != sources.ExitRefused {
-		t.Errorf("of a folder: fetchSource() = %v (exit code %d), want %q", err, sources.ExitCode(err), want)
+	below := newFetchStep(t, nil)
+	below.Git, below.SourceFile = fetch.Git{URL: repository, Revision: "main", Folder: "sub"}, "Dockerfile"
+	const want = `its folder sub is not a function: it must have the file Dockerfile at its top, where there is: "main.go"`
+	if err := below.Run(t.Context()); err == nil || !strings.HasSuffix(err.Error(), want) || sources.ExitCode(err) != sources.ExitRefused {
+		t.Errorf("of a folder: Run() = %v (exit code %d), want %q", err, sources.ExitCode(err), want)
 	}
-	if got, want := readFile(t, result), "sha1:"+git("rev-parse", "HEAD"); !strings.Contains(got, want) {
+	if got, want := readFile(t, step.OriginFile), "sha1:"+git("rev-parse", "HEAD"); !strings.Contains(got, want) {
 		t.Errorf("the result is %s, want %s", got, want)
 	}
 }
