@@ -19,14 +19,18 @@ package function
 import (
 	"context"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds"
 	"github.com/kiln-dev/kiln/pkg/builds/queue"
 	"github.com/kiln-dev/kiln/pkg/children"
+	"github.com/kiln-dev/kiln/pkg/sources/follow"
 )
 
-// builder builds images with objects of one kind.
-type builder interface {
+// Builder builds images with objects of one kind.
+type Builder interface {
 	// Kind returns the kind of the objects.
 	Kind() string
 
@@ -63,11 +67,38 @@ type builder interface {
 	InstallLog(ctx context.Context, run builds.Run) (string, error)
 }
 
-// server serves the image of a Function. It reports in the status of the Function.
-type server interface {
+// Server serves the image of a Function. It reports in the status of the Function.
+type Server interface {
 	// Apply serves the Function's image as its spec says.
 	Apply(ctx context.Context, fn *v1alpha1.Function) error
 
 	// Hold keeps the last deployed image serving while no newer image is available.
 	Hold(ctx context.Context, fn *v1alpha1.Function) error
+}
+
+// Secrets copies registry credentials to namespaces.
+type Secrets interface {
+	// Ensure returns the Secret of that name in the namespace, or nil where no
+	// credentials are configured.
+	Ensure(ctx context.Context, name, namespace string) (*corev1.Secret, error)
+
+	// Version returns a text that differs for each content of a Secret.
+	Version(*corev1.Secret) string
+}
+
+// Registry runs one request for each Function in the background. See images.Background.
+type Registry[Request, Answer any] interface {
+	Ask(types.NamespacedName, Request)
+	Answer(key types.NamespacedName, request Request, await bool) (Answer, bool)
+	Acknowledge(types.NamespacedName)
+	Forget(types.NamespacedName)
+	ForgetAll(isMeant func(types.NamespacedName) bool)
+}
+
+// Follower polls Git servers in the background. See follow.Follower.
+type Follower interface {
+	Follow(types.NamespacedName, follow.Branch)
+	Found(types.NamespacedName, follow.Branch) (follow.Found, bool)
+	Forget(types.NamespacedName)
+	ForgetAll(isMeant func(types.NamespacedName) bool)
 }

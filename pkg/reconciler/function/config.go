@@ -32,7 +32,7 @@ const reasonInvalidConfiguration = "InvalidConfiguration"
 
 // warnOfConfig emits an event on each ConfigMap that becomes invalid. The store keeps the
 // previous values. The webhook denies such a ConfigMap unless it is unavailable.
-func warnOfConfig(ctx context.Context, cmw configmap.Watcher, leader leader) {
+func warnOfConfig(ctx context.Context, cmw configmap.Watcher, leader Leader) {
 	recorder := controller.GetEventRecorder(ctx)
 	warn := func(cm *corev1.ConfigMap) {
 		err := config.Check(cm)

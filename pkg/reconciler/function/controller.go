@@ -81,21 +81,21 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 		})
 		store.WatchConfigs(cmw)
 		// ReconcileKind writes the status itself.
-		return controller.Options{ConfigStore: store, SkipStatusUpdates: true, DemoteFunc: r.demote}
+		return controller.Options{ConfigStore: store, SkipStatusUpdates: true, DemoteFunc: r.Demote}
 	})
 
 	follower := r.startBackground(ctx, images.NewClient(secrets.Keychain), fair.Add)
 	if err := metrics.Instrument(otel.GetMeterProvider(), impl, functions); err != nil {
 		logger.Panicw("Failed to set up metrics", "error", err)
 	}
-	fair.leader = &queueLeader{leader: impl.Reconciler.(leader), ctx: ctx, queue: r.queue, functions: functions.Lister(), builder: r.builder}
+	fair.Leader = NewLeader(ctx, impl.Reconciler.(Leader), r.queue, functions.Lister(), r.builder)
 	fair.start(ctx, impl.Concurrency)
 	impl.Reconciler = fair
 	warnOfConfig(ctx, cmw, fair)
 
 	ofChild := enqueueFunctionOf(fair.Add)
 	slim.Watch(ctx, functions.Informer(), slim.Function, controller.HandleAll(fair.AddObject))
-	slim.Watch(ctx, functions.Informer(), slim.Function, releaseDeleted(r.queue.Release, follower.Forget))
+	slim.Watch(ctx, functions.Informer(), slim.Function, ReleaseDeleted(r.queue.Release, follower.Forget))
 	slim.Watch(ctx, configMaps.Informer(), slim.ConfigMap, controller.HandleAll(ofChild))
 	slim.Watch(ctx, podInformer.Informer(), pods.Slim(knative.RevisionLabelKey), cache.FilteringResourceEventHandler{
 		FilterFunc: knative.IsRelevant(functions.Lister()),

@@ -19,22 +19,10 @@ package function
 import (
 	"context"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/children"
 )
-
-// credentialSecrets copies registry credentials to namespaces.
-type credentialSecrets interface {
-	// Ensure returns the Secret of that name in the namespace, or nil where no
-	// credentials are configured.
-	Ensure(ctx context.Context, name, namespace string) (*corev1.Secret, error)
-
-	// Version returns a text that differs for each content of a Secret.
-	Version(*corev1.Secret) string
-}
 
 // provideCredentials copies the registry credentials to the namespace, before a build or
 // a pod needs them. It returns the plan with them.

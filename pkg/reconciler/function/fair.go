@@ -44,7 +44,7 @@ const fairQueueName = "functions"
 // Functions wait here, those too that are to be tried again, and no more of them are
 // in that queue than there are workers.
 type fairQueue struct {
-	leader
+	Leader
 	keys    workqueue.TypedRateLimitingInterface[types.NamespacedName]
 	enqueue func(types.NamespacedName)
 
@@ -113,11 +113,11 @@ func (q *fairQueue) handOn(ctx context.Context, key types.NamespacedName) {
 func (q *fairQueue) Reconcile(ctx context.Context, key string) error {
 	namespace, name, err := cache.SplitMetaNamespaceKey(key)
 	if err != nil {
-		return q.leader.Reconcile(ctx, key) // No such key was handed on.
+		return q.Leader.Reconcile(ctx, key) // No such key was handed on.
 	}
 	k := types.NamespacedName{Namespace: namespace, Name: name}
 	defer q.done(k)
-	return q.tryAgain(k, q.leader.Reconcile(ctx, key))
+	return q.tryAgain(k, q.Leader.Reconcile(ctx, key))
 }
 
 // tryAgain has the Function looked at again where, and when, a controller.Impl would
@@ -157,9 +157,9 @@ func (q *fairQueue) done(key types.NamespacedName) {
 func (q *fairQueue) Promote(bucket pkgreconciler.Bucket, enqueue func(pkgreconciler.Bucket, types.NamespacedName)) error {
 	if enqueue == nil {
 		// Nothing is worked on yet, and all Functions are about to be told of.
-		return q.leader.Promote(bucket, nil)
+		return q.Leader.Promote(bucket, nil)
 	}
-	return q.leader.Promote(bucket, func(bucket pkgreconciler.Bucket, key types.NamespacedName) {
+	return q.Leader.Promote(bucket, func(bucket pkgreconciler.Bucket, key types.NamespacedName) {
 		if bucket.Has(key) {
 			q.Add(key)
 		}

@@ -55,7 +55,7 @@ func startWorker(t *testing.T) *worker {
 	t.Helper()
 	w := &worker{keys: workqueue.NewTyped[types.NamespacedName](), errs: map[string]error{}}
 	w.fair = newFairQueue(nil, w.keys.Add)
-	w.fair.leader = w
+	w.fair.Leader = w
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	w.fair.start(ctx, 1)
@@ -159,7 +159,7 @@ func startWatched(t *testing.T) (*watched, *controller.Impl) {
 	w := &watched{ctx: ctx, begins: make(chan string), ends: make(chan error)}
 	impl := controller.NewContext(ctx, nil, controller.ControllerOptions{Logger: logging.FromContext(ctx), Concurrency: 1})
 	w.fair = newFairQueue(nil, impl.EnqueueKey)
-	w.fair.leader, impl.Reconciler = w, w.fair
+	w.fair.Leader, impl.Reconciler = w, w.fair
 	w.fair.start(ctx, 1)
 	var running sync.WaitGroup
 	running.Go(func() { _ = impl.Run(ctx) })

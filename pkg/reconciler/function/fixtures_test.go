@@ -48,8 +48,10 @@ import (
 	"github.com/kiln-dev/kiln/pkg/builds/tekton"
 	functionreconciler "github.com/kiln-dev/kiln/pkg/client/injection/reconciler/serverless/v1alpha1/function"
 	"github.com/kiln-dev/kiln/pkg/images"
+	"github.com/kiln-dev/kiln/pkg/pods"
 	ktesting "github.com/kiln-dev/kiln/pkg/reconciler/testing"
 	"github.com/kiln-dev/kiln/pkg/serve/knative"
+	"github.com/kiln-dev/kiln/pkg/slim"
 	"github.com/kiln-dev/kiln/pkg/sources/follow"
 )
 
@@ -240,13 +242,14 @@ func factory() rtesting.Factory {
 		if !ok {
 			turns = openedQueue(queue.Limits{})
 		}
+		podLister := ktesting.TransformedPods{PodLister: w.PodLister, Transform: pods.Slim(knative.RevisionLabelKey)}
 		r := &Reconciler{
 			queue: turns,
 			kiln:  w.Kiln, kube: w.Kube,
-			configMapLister: cachedConfigMaps{w.ConfigMapLister},
+			configMapLister: ktesting.TransformedConfigMaps{ConfigMapLister: w.ConfigMapLister, Transform: slim.ConfigMap},
 			builder: &tekton.Builder{
-				Client: w.Tekton, TaskRuns: cachedTaskRuns{w.TaskRunLister},
-				Pods: cachedPods{w.PodLister}, MountEvents: w.EventLister, Logs: fakeLogs(log),
+				Client: w.Tekton, TaskRuns: ktesting.TransformedTaskRuns{TaskRunLister: w.TaskRunLister, Transform: tekton.Slim},
+				Pods: podLister, MountEvents: w.EventLister, Logs: fakeLogs(log),
 			},
 			secrets:  fakeSecrets{w.Row.OtherTestData[secretKey]},
 			lookups:  newFakeLookups(registry),
@@ -254,8 +257,8 @@ func factory() rtesting.Factory {
 			follower: fakeFollower{w.Row.OtherTestData[followKey]},
 		}
 		r.server = &knative.Server{
-			Client: w.Serving, Services: cachedServices{w.ServiceLister},
-			Pods: cachedPods{w.PodLister}, MountEvents: w.EventLister, CheckCurrent: r.checkCurrent,
+			Client: w.Serving, Services: ktesting.TransformedServices{ServiceLister: w.ServiceLister, Transform: knative.Slim},
+			Pods: podLister, MountEvents: w.EventLister, CheckCurrent: r.checkCurrent,
 		}
 		return functionreconciler.NewReconciler(ctx, logging.FromContext(ctx), w.Kiln, w.FunctionLister, edgeRecorder{w.Recorder}, r,
 			controller.Options{ConfigStore: fixedStore{cfg}, SkipStatusUpdates: true})

@@ -37,18 +37,18 @@ func (r *Reconciler) ObserveDeletion(_ context.Context, key types.NamespacedName
 	return nil
 }
 
-// demote forgets the Functions that another replica reconciles from now on. Only that
+// Demote forgets the Functions that another replica reconciles from now on. Only that
 // replica sees one of them deleted and created again.
-func (r *Reconciler) demote(bucket pkgreconciler.Bucket) {
+func (r *Reconciler) Demote(bucket pkgreconciler.Bucket) {
 	r.lookups.ForgetAll(bucket.Has)
 	r.taggings.ForgetAll(bucket.Has)
 	r.follower.ForgetAll(bucket.Has)
 	r.queue.Leave(bucket.Has)
 }
 
-// releaseDeleted returns a handler that forgets each Function that is deleted or being
+// ReleaseDeleted returns a handler that forgets each Function that is deleted or being
 // deleted. A Function that waits for a finalizer is no longer reconciled.
-func releaseDeleted(forget ...func(types.NamespacedName)) cache.ResourceEventHandler {
+func ReleaseDeleted(forget ...func(types.NamespacedName)) cache.ResourceEventHandler {
 	release := func(obj any) {
 		if fn, err := kmeta.DeletionHandlingAccessor(obj); err == nil {
 			for _, f := range forget {

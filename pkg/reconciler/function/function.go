@@ -45,14 +45,14 @@ type Reconciler struct {
 	// configMapLister lists the ConfigMaps with Kiln's label.
 	configMapLister corev1listers.ConfigMapLister
 
-	builder builder
-	server  server
-	secrets credentialSecrets
+	builder Builder
+	server  Server
+	secrets Secrets
 
 	queue    *queue.Queue
-	lookups  registry[images.Lookup, images.Found]
-	taggings registry[images.Tagging, struct{}]
-	follower follower
+	lookups  Registry[images.Lookup, images.Found]
+	taggings Registry[images.Tagging, struct{}]
+	follower Follower
 
 	replaced replaced
 }

@@ -450,17 +450,17 @@ func TestDemote(t *testing.T) {
 	lookups := &recorder[images.Lookup, images.Found]{asked: &images.Lookup{}}
 	taggings := &recorder[images.Tagging, struct{}]{asked: &images.Tagging{}}
 	r := &Reconciler{lookups: lookups, taggings: taggings, follower: fakeFollower{}, queue: openedQueue(queue.Limits{})}
-	r.demote(otherBucket{})
+	r.Demote(otherBucket{})
 	if lookups.asked == nil || taggings.asked == nil {
 		t.Error("requests of Functions that are still looked after are dropped")
 	}
-	r.demote(pkgreconciler.UniversalBucket())
+	r.Demote(pkgreconciler.UniversalBucket())
 	if lookups.asked != nil || taggings.asked != nil {
 		t.Error("requests of Functions that others look after are kept")
 	}
 
 	_, impl, _ := startController(t)
-	measured := reflect.ValueOf(impl.Reconciler.(*fairQueue).leader.(*queueLeader).leader).Elem()
+	measured := reflect.ValueOf(impl.Reconciler.(*fairQueue).Leader.(*queueLeader).Leader).Elem()
 	generated := measured.FieldByName("leader").Elem().Elem()
 	if generated.FieldByName("DemoteFunc").IsNil() {
 		t.Error("nobody tells the Reconciler that others lead")

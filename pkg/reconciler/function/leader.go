@@ -39,25 +39,30 @@ import (
 // openRetry is the delay between two tries to open the queue.
 const openRetry = time.Second
 
-// leader is a reconciler that knows which keys it leads. The generated ones do.
-type leader interface {
+// Leader is a reconciler that knows which keys it leads. The generated ones do.
+type Leader interface {
 	controller.Reconciler
 	pkgreconciler.LeaderAware
 	IsLeaderFor(types.NamespacedName) bool
 }
 
-// queueLeader opens the queue of builds before it leads. Reconciler.demote closes it.
+// queueLeader opens the queue of builds before it leads. Reconciler.Demote closes it.
 type queueLeader struct {
-	leader
+	Leader
 
 	ctx       context.Context
 	queue     *queue.Queue
 	functions listers.FunctionLister
-	builder   builder
+	builder   Builder
 
 	// promoting is held while the queue is being opened. abandon stops that.
 	promoting sync.Mutex
 	abandon   atomic.Pointer[context.CancelFunc]
+}
+
+// NewLeader returns the reconciler as one that opens the queue of builds before it leads.
+func NewLeader(ctx context.Context, reconciler Leader, q *queue.Queue, functions listers.FunctionLister, builder Builder) Leader {
+	return &queueLeader{Leader: reconciler, ctx: ctx, queue: q, functions: functions, builder: builder}
 }
 
 // Promote implements pkgreconciler.LeaderAware. No Function is reconciled before the
@@ -79,7 +84,7 @@ func (l *queueLeader) Promote(bucket pkgreconciler.Bucket, enqueue func(pkgrecon
 		// The process is ending, or another replica leads.
 		return nil
 	}
-	return l.leader.Promote(bucket, enqueue)
+	return l.Leader.Promote(bucket, enqueue)
 }
 
 // Demote implements pkgreconciler.LeaderAware. It stops a Promote that still opens the
@@ -90,7 +95,7 @@ func (l *queueLeader) Demote(bucket pkgreconciler.Bucket) {
 	}
 	l.promoting.Lock()
 	defer l.promoting.Unlock()
-	l.leader.Demote(bucket)
+	l.Leader.Demote(bucket)
 }
 
 // open fills the queue with the Functions that wait, in their order, and with all builds

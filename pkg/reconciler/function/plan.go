@@ -120,6 +120,13 @@ func makePlan(ctx context.Context, fn *v1alpha1.Function) (plan, bool) {
 	}, true
 }
 
+// DesiredTag returns the tag of the image that the Function asks for, or "" where the
+// Function or the configuration is not valid.
+func DesiredTag(ctx context.Context, fn *v1alpha1.Function) string {
+	want, _ := makePlan(ctx, fn.DeepCopy())
+	return want.request.Tag
+}
+
 // accept validates a new generation, because the webhook may have been unavailable when
 // the spec was stored. It reports whether the spec is valid.
 func accept(ctx context.Context, fn *v1alpha1.Function) bool {

@@ -19,22 +19,12 @@ package function
 import (
 	"context"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds"
 	"github.com/kiln-dev/kiln/pkg/children"
 	"github.com/kiln-dev/kiln/pkg/sources/follow"
 )
-
-// follower polls the Git servers in the background. See follow.Follower.
-type follower interface {
-	Follow(types.NamespacedName, follow.Branch)
-	Found(types.NamespacedName, follow.Branch) (follow.Found, bool)
-	Forget(types.NamespacedName)
-	ForgetAll(isMeant func(types.NamespacedName) bool)
-}
 
 // poll polls the branch of a Function that is built, and returns the plan with the
 // commit to build. moved reports that the branch has moved: the next build is then in

@@ -21,7 +21,6 @@ import (
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
@@ -29,15 +28,6 @@ import (
 	"github.com/kiln-dev/kiln/pkg/children"
 	"github.com/kiln-dev/kiln/pkg/images"
 )
-
-// registry runs one request for each Function in the background. See images.Background.
-type registry[Request, Answer any] interface {
-	Ask(types.NamespacedName, Request)
-	Answer(key types.NamespacedName, request Request, await bool) (Answer, bool)
-	Acknowledge(types.NamespacedName)
-	Forget(types.NamespacedName)
-	ForgetAll(isMeant func(types.NamespacedName) bool)
-}
 
 // lookAhead asks the registries what a build will need: its base image, and images that
 // may replace the build. They answer while Kiln writes the ConfigMap.

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package function
+package simulation
 
 import (
 	"maps"
@@ -33,6 +33,7 @@ import (
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/reconciler/function"
 	ktesting "github.com/kiln-dev/kiln/pkg/reconciler/testing"
 )
 
@@ -199,11 +200,7 @@ func (s *simulation) checkFunction(fn *v1alpha1.Function) {
 func (s *simulation) wantedTag(fn *v1alpha1.Function) string {
 	fn = fn.DeepCopy()
 	fn.Status = v1alpha1.FunctionStatus{}
-	want, ok := makePlan(fixedStore{s.config}.ToContext(unlogged), fn)
-	if !ok {
-		return ""
-	}
-	return want.request.Tag
+	return function.DesiredTag(fixedStore{s.config}.ToContext(unlogged), fn)
 }
 
 // wantEnd finds fault with what there is when nothing happens any more.

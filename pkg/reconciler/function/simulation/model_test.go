@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package function
+package simulation
 
 import (
 	"errors"
@@ -41,6 +41,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds/queue"
+	"github.com/kiln-dev/kiln/pkg/reconciler/function"
 	ktesting "github.com/kiln-dev/kiln/pkg/reconciler/testing"
 )
 
@@ -315,7 +316,7 @@ func (m *model) startAnew(t *rapid.T) {
 func (m *model) changeLeader(t *rapid.T) {
 	old := m.process
 	m.tracef("another leads")
-	old.reconciler.(leader).Demote(pkgreconciler.UniversalBucket())
+	old.reconciler.(function.Leader).Demote(pkgreconciler.UniversalBucket())
 	clear(old.woken)
 	clear(old.failed)
 	clear(old.asleep)
@@ -324,7 +325,7 @@ func (m *model) changeLeader(t *rapid.T) {
 	m.tracef("the first leads again")
 	m.process = old
 	m.starting = true
-	err := old.reconciler.(leader).Promote(pkgreconciler.UniversalBucket(), func(pkgreconciler.Bucket, types.NamespacedName) {})
+	err := old.reconciler.(function.Leader).Promote(pkgreconciler.UniversalBucket(), func(pkgreconciler.Bucket, types.NamespacedName) {})
 	m.starting = false
 	must(nil, err)
 	old.wakeAll("")

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package function
+package simulation
 
 import (
 	"context"
@@ -58,8 +58,10 @@ import (
 	"github.com/kiln-dev/kiln/pkg/children"
 	functionreconciler "github.com/kiln-dev/kiln/pkg/client/injection/reconciler/serverless/v1alpha1/function"
 	"github.com/kiln-dev/kiln/pkg/images"
+	"github.com/kiln-dev/kiln/pkg/reconciler/function"
 	ktesting "github.com/kiln-dev/kiln/pkg/reconciler/testing"
 	"github.com/kiln-dev/kiln/pkg/serve/knative"
+	"github.com/kiln-dev/kiln/pkg/slim"
 )
 
 // credentialsName is the name of the Secret with the credentials of the registry.
@@ -283,26 +285,32 @@ func (s *simulation) connect(p *process) {
 	p.lookups = &asked[images.Lookup, images.Found]{do: s.find, wake: p.wake}
 	p.taggings = &asked[images.Tagging, struct{}]{do: s.tag, wake: p.wake}
 	p.queue = queue.New(s.limits, p.wake)
-	r := &Reconciler{
-		kiln: clients.Kiln, kube: clients.Kube,
-		configMapLister: cachedConfigMaps{p.caches.ConfigMapLister()},
-		builder: &tekton.Builder{
-			Client: clients.Tekton, TaskRuns: cachedTaskRuns{p.caches.TaskRunLister()},
-			Pods: p.caches.PodLister(), MountEvents: p.caches.EventLister(), Logs: simulatedLogs{s},
+	mountEvents := p.caches.EventLister()
+	builder := &tekton.Builder{
+		Client:   clients.Tekton,
+		TaskRuns: ktesting.TransformedTaskRuns{TaskRunLister: p.caches.TaskRunLister(), Transform: tekton.Slim},
+		Pods:     p.caches.PodLister(), MountEvents: mountEvents, Logs: simulatedLogs{s},
+	}
+	r := function.New(function.Options{
+		Kiln: clients.Kiln, Kube: clients.Kube,
+		ConfigMaps: ktesting.TransformedConfigMaps{ConfigMapLister: p.caches.ConfigMapLister(), Transform: slim.ConfigMap},
+		Builder:    builder,
+		NewServer: func(checkCurrent func(context.Context, *v1alpha1.Function) error) function.Server {
+			return &knative.Server{
+				Client:   clients.Serving,
+				Services: ktesting.TransformedServices{ServiceLister: p.caches.ServiceLister(), Transform: knative.Slim},
+				Pods:     p.caches.PodLister(), MountEvents: mountEvents, CheckCurrent: checkCurrent,
+			}
 		},
-		secrets:  simulatedSecrets{p.caches},
-		lookups:  p.lookups,
-		taggings: p.taggings,
-		follower: fakeFollower{},
-		queue:    p.queue,
-	}
-	r.server = &knative.Server{
-		Client: clients.Serving, Services: cachedServices{p.caches.ServiceLister()},
-		Pods: p.caches.PodLister(), MountEvents: p.caches.EventLister(), CheckCurrent: r.checkCurrent,
-	}
+		Secrets:  simulatedSecrets{p.caches},
+		Lookups:  p.lookups,
+		Taggings: p.taggings,
+		Follower: noFollower{},
+		Queue:    p.queue,
+	})
 	generated := functionreconciler.NewReconciler(unlogged, zap.NewNop().Sugar(), clients.Kiln, p.caches.FunctionLister(),
-		&record.FakeRecorder{}, r, controller.Options{ConfigStore: fixedStore{s.config}, SkipStatusUpdates: true, DemoteFunc: r.demote})
-	leader := &queueLeader{leader: generated.(leader), ctx: unlogged, queue: p.queue, functions: p.caches.FunctionLister(), builder: r.builder}
+		&record.FakeRecorder{}, r, controller.Options{ConfigStore: fixedStore{s.config}, SkipStatusUpdates: true, DemoteFunc: r.Demote})
+	leader := function.NewLeader(unlogged, generated.(function.Leader), p.queue, p.caches.FunctionLister(), builder)
 	s.starting = true
 	defer func() { s.starting = false }()
 	if err := leader.Promote(pkgreconciler.UniversalBucket(), func(pkgreconciler.Bucket, types.NamespacedName) {}); err != nil {
@@ -431,7 +439,7 @@ func (p *process) hear(change ktesting.Change) {
 	switch object := change.Latest().(type) {
 	case *v1alpha1.Function:
 		p.wake(children.KeyOf(object))
-		handler = releaseDeleted(p.queue.Release)
+		handler = function.ReleaseDeleted(p.queue.Release)
 	case *corev1.Secret:
 		p.wakeAll(object.Namespace)
 	case *pipelinev1.TaskRun:

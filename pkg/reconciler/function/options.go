@@ -1,0 +1,72 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package function
+
+import (
+	"context"
+
+	"k8s.io/client-go/kubernetes"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/builds/queue"
+	clientset "github.com/kiln-dev/kiln/pkg/client/clientset/versioned"
+	"github.com/kiln-dev/kiln/pkg/images"
+)
+
+// Options are what a Reconciler works with. All are required.
+type Options struct {
+	// Kiln reads Functions and writes their status.
+	Kiln clientset.Interface
+
+	// Kube writes ConfigMaps.
+	Kube kubernetes.Interface
+
+	// ConfigMaps lists the ConfigMaps with Kiln's label, as slim.ConfigMap leaves them.
+	ConfigMaps corev1listers.ConfigMapLister
+
+	// Builder builds the images.
+	Builder Builder
+
+	// NewServer returns what serves the images. checkCurrent returns an error if the
+	// cached Function is stale.
+	NewServer func(checkCurrent func(context.Context, *v1alpha1.Function) error) Server
+
+	// Secrets provides registry credentials.
+	Secrets Secrets
+
+	// Queue limits concurrent builds.
+	Queue *queue.Queue
+
+	// Lookups and Taggings talk to registries.
+	Lookups  Registry[images.Lookup, images.Found]
+	Taggings Registry[images.Tagging, struct{}]
+
+	// Follower polls branches.
+	Follower Follower
+}
+
+// New returns a Reconciler.
+func New(o Options) *Reconciler {
+	r := &Reconciler{
+		kiln: o.Kiln, kube: o.Kube, configMapLister: o.ConfigMaps,
+		builder: o.Builder, secrets: o.Secrets,
+		queue: o.Queue, lookups: o.Lookups, taggings: o.Taggings, follower: o.Follower,
+	}
+	r.server = o.NewServer(r.checkCurrent)
+	return r
+}

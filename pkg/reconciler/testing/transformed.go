@@ -1,0 +1,113 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package testing
+
+import (
+	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
+	pipelinelisters "github.com/tektoncd/pipeline/pkg/client/listers/pipeline/v1"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
+	servinglisters "knative.dev/serving/pkg/client/listers/serving/v1"
+)
+
+// TransformedConfigMaps lists ConfigMaps as the transform leaves them.
+type TransformedConfigMaps struct {
+	corev1listers.ConfigMapLister
+	Transform cache.TransformFunc
+}
+
+// ConfigMaps implements corev1listers.ConfigMapLister.
+func (l TransformedConfigMaps) ConfigMaps(namespace string) corev1listers.ConfigMapNamespaceLister {
+	return transformedNamespace[*corev1.ConfigMap]{l.ConfigMapLister.ConfigMaps(namespace), l.Transform}
+}
+
+// TransformedTaskRuns lists TaskRuns as the transform leaves them.
+type TransformedTaskRuns struct {
+	pipelinelisters.TaskRunLister
+	Transform cache.TransformFunc
+}
+
+// TaskRuns implements pipelinelisters.TaskRunLister.
+func (l TransformedTaskRuns) TaskRuns(namespace string) pipelinelisters.TaskRunNamespaceLister {
+	return transformedNamespace[*pipelinev1.TaskRun]{l.TaskRunLister.TaskRuns(namespace), l.Transform}
+}
+
+// TransformedServices lists Services as the transform leaves them.
+type TransformedServices struct {
+	servinglisters.ServiceLister
+	Transform cache.TransformFunc
+}
+
+// Services implements servinglisters.ServiceLister.
+func (l TransformedServices) Services(namespace string) servinglisters.ServiceNamespaceLister {
+	return transformedNamespace[*servingv1.Service]{l.ServiceLister.Services(namespace), l.Transform}
+}
+
+// TransformedPods lists Pods as the transform leaves them.
+type TransformedPods struct {
+	corev1listers.PodLister
+	Transform cache.TransformFunc
+}
+
+// Pods implements corev1listers.PodLister.
+func (l TransformedPods) Pods(namespace string) corev1listers.PodNamespaceLister {
+	return transformedNamespace[*corev1.Pod]{l.PodLister.Pods(namespace), l.Transform}
+}
+
+// transformedNamespace lists the objects of a namespace as the transform leaves them.
+type transformedNamespace[T interface {
+	metav1.Object
+	DeepCopy() T
+}] struct {
+	objects interface {
+		List(labels.Selector) ([]T, error)
+		Get(string) (T, error)
+	}
+	transform cache.TransformFunc
+}
+
+// Get implements the lister of the kind.
+func (n transformedNamespace[T]) Get(name string) (T, error) {
+	object, err := n.objects.Get(name)
+	if err != nil {
+		return object, err
+	}
+	return transformed(object, n.transform), nil
+}
+
+// List implements the lister of the kind.
+func (n transformedNamespace[T]) List(selector labels.Selector) ([]T, error) {
+	all, err := n.objects.List(selector)
+	listed := make([]T, 0, len(all))
+	for _, object := range all {
+		listed = append(listed, transformed(object, n.transform))
+	}
+	return listed, err
+}
+
+func transformed[T interface{ DeepCopy() T }](object T, transform cache.TransformFunc) T {
+	kept, err := transform(object.DeepCopy())
+	if err != nil {
+		panic(err)
+	}
+	return kept.(T)
+}
