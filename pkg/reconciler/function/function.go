@@ -27,6 +27,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	corev1listers "k8s.io/client-go/listers/core/v1"
+	"knative.dev/pkg/controller"
 	pkgreconciler "knative.dev/pkg/reconciler"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
@@ -160,4 +161,19 @@ func (r *Reconciler) checkCurrent(ctx context.Context, fn *v1alpha1.Function) er
 		return errStale
 	}
 	return nil
+}
+
+// either returns the error that retries the Function the soonest. A permanent error, or
+// a later requeue, must not hide the other one.
+func either(first, second error) error {
+	switch later, _ := controller.IsRequeueKey(first); {
+	case first == nil:
+		return second
+	case second == nil, controller.IsPermanentError(second):
+		return first
+	case controller.IsPermanentError(first), later && !controller.IsSkipKey(second):
+		return second
+	default:
+		return errors.Join(first, second)
+	}
 }
