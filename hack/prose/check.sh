@@ -35,7 +35,7 @@ fi
 mkdir -p "${installed}"
 if ! cmp -s "${root}/hack/prose/package-lock.json" "${installed}/node_modules/of-package-lock.json"; then
   cp "${root}"/hack/prose/{package.json,package-lock.json,.npmrc} "${installed}"
-  npm ci --prefix "${installed}" --silent --no-audit --no-fund --ignore-scripts
+  npm ci --prefix "${installed}" --loglevel=error --no-audit --no-fund --ignore-scripts >/dev/null
   cp "${root}/hack/prose/package-lock.json" "${installed}/node_modules/of-package-lock.json"
 fi
 # The rules import packages, which Node looks for beside them.

@@ -47,7 +47,7 @@ function lint(rules, markdown) {
 test('each phrase is found, also across a line break', () => {
   const seeded = [
     'The status says whether it runs.', 'The page tells\nof every field.', 'See to it that it runs.',
-    'Label it so that it is found.', 'The image is to be pushed.', 'The source was not to be had.', 'It is not to run.', 'It is had by name.',
+    'Label it so that it is found.', 'The image is to be pushed.', 'The source was not to be had.', 'It is not to run.', 'It is had by name.', 'Have the pod be ready.',
     'Any edit, be it of a label.', 'The object as the API server has it.', 'A replica came to lead.',
     'Its patience ends.', 'The Service heals.', 'It follows its wish.', 'It finds out the commit.', 'It is built anew.',
     'It is built upon an image.', 'Whoever edits it.', 'A lease whose time is over.', 'It has a queue of its own.',

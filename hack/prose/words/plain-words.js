@@ -24,6 +24,7 @@ export const phrases = [
   [/\b(is|are|was|were) (not |nowhere )?to be\b/i, 'write "must be", "will be" or "is available"'],
   [/\b(is|are|was|were) not to\b(?! be\b)/i, 'write "must not"'],
   [/\b(be|is|are|was|were) had by\b/i, 'use an active verb'],
+  [/\b(have|has|having) (it|them|(the|a|an|its|their|your) \w+) be\b/i, 'write "make", "let" or "set"'],
   [/\bbe it\b/i, 'write "whether"'],
   [/\bas the API server has it\b/i, 'write "on the API server"'],
   [/\b(come|comes|came) to lead\b/i, 'write "becomes the leader"'],
