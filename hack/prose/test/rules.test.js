@@ -53,6 +53,7 @@ test('each phrase is found, also across a line break', () => {
     'It is built upon an image.', 'Whoever edits it.', 'A lease whose time is over.', 'It has a queue of its own.',
     'It is made of such.', 'It is that which runs.', 'It needs nothing but a key.', 'An edit mends it.', 'The log bears the name.',
     'It works without more ado.',
+    'It ends for want of memory.', 'It is what becomes of the pod.', 'The reason is told.', 'It shall serve.',
   ];
   const found = lint('words', seeded.join('\n\n'));
   let line = 1;

@@ -43,6 +43,10 @@ export const phrases = [
   [/\bmends?\b|\bmended\b/i, 'write "fix" or "correct"'],
   [/\bbears?\b(?! (in mind|with))/i, 'write "has" or "shows"'],
   [/\bwithout more ado\b/i, 'leave it out'],
+  [/\bfor want of\b/i, 'name what is missing'],
+  [/\bwhat becomes of\b/i, 'write "what happens to"'],
+  [/\b(is|are|was|were) told( apart)?\b/i, 'write "is reported" or "is distinguished"'],
+  [/\bshall\b/i, 'write "must" or "will"'],
 ];
 
 // Sentences that begin with one of these words as a relative clause: "What is pushed
