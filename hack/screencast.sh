@@ -14,10 +14,10 @@
 # See the License for the specific language governing permissions and
 # limitations under the License.
 
-# Plays, on the cluster that KUBECONFIG names, the session of README.md, and prints
-# it. What each run has its own of, such as digests, is printed the same each time,
-# and what depends on how fast the cluster is, the steps of a deployment and which
-# pods there are, is left out. TestScreencast compares it with README.md.
+# Plays the session of docs/guides/terminal.md on the cluster that KUBECONFIG names,
+# and prints it. It replaces what differs between runs, such as digests, and leaves
+# out what depends on the cluster's speed: the steps of a deployment, and pods.
+# TestScreencast compares the output with the page.
 #
 #   PATH="$PWD/build:$PATH" hack/screencast.sh [NAMESPACE]
 
@@ -36,7 +36,7 @@ normalise() {
     -e '/^(Initializing|Building|Deploying|Running|Failed): |^Kiln has not looked/d' \
     -e '/^(Pods|Last events)$/,/^$/d' \
     -e "s/${namespace}/default/g" \
-    -e 's#(upon base image ).*#\1node@sha256:0123…#' \
+    -e 's#(on base image ).*#\1node@sha256:0123…#' \
     -e 's#[^ ]+/greeter([:@])#registry.example.com/default/greeter\1#g' \
     -e 's/sha256:[0-9a-f]{64}/sha256:0123…/g' \
     -e 's/:[0-9a-f]{32}/:0123…/g' \

@@ -76,6 +76,16 @@ check_codegen() {
   hack/verify-codegen.sh
 }
 
+# The linter's rules first: a rule that finds nothing would pass all pages.
+check_prose() {
+  local output
+  if ! output=$(hack/prose/check.sh --test); then
+    echo "${output}"
+    return 1
+  fi
+  hack/prose/check.sh
+}
+
 failed=()
 # check runs one check, and skips it when the tool it needs is not installed.
 check() {
@@ -99,6 +109,7 @@ check shellcheck shellcheck
 check vet
 check lint golangci-lint
 check codegen
+check prose npm
 
 if [[ ${#failed[@]} -gt 0 ]]; then
   echo >&2 "verify failed: ${failed[*]}"

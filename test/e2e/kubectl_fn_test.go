@@ -430,19 +430,19 @@ func TestKubectlFnWords(t *testing.T) {
 	term.wantStatusWords("forbidden", "pending", "waiting")
 }
 
-// TestScreencast wants that what README.md shows of kubectl fn is what it prints.
+// TestScreencast compares the session in docs/guides/terminal.md with what kubectl fn prints.
 func TestScreencast(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
-	readme, err := os.ReadFile("../../README.md")
+	page, err := os.ReadFile("../../docs/guides/terminal.md")
 	if err != nil {
 		e.Fatal(err)
 	}
 	const begin, end = "<!-- hack/screencast.sh -->\n```console\n", "```\n<!-- end -->\n"
-	_, shown, found := strings.Cut(string(readme), begin)
+	_, shown, found := strings.Cut(string(page), begin)
 	shown, _, ended := strings.Cut(shown, end)
 	if !found || !ended {
-		e.Fatalf("README.md has nothing between %q and %q", begin, end)
+		e.Fatalf("docs/guides/terminal.md has nothing between %q and %q", begin, end)
 	}
 	play := exec.CommandContext(e.ctx, "../../hack/screencast.sh", e.namespace)
 	play.Env = newTerminal(e).environment()
@@ -451,7 +451,7 @@ func TestScreencast(t *testing.T) {
 		e.Fatalf("hack/screencast.sh: %v: %s", err, printed)
 	}
 	if diff := cmp.Diff(strings.Split(shown, "\n"), strings.Split(string(printed), "\n")); diff != "" {
-		e.Errorf("README.md shows something else than hack/screencast.sh prints (-shown, +printed):\n%s", diff)
+		e.Errorf("docs/guides/terminal.md shows something else than hack/screencast.sh prints (-shown, +printed):\n%s", diff)
 	}
 }
 
