@@ -20,9 +20,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
-	"knative.dev/pkg/depcheck"
 )
 
 const (
@@ -138,7 +135,7 @@ func TestDecide(t *testing.T) {
 			known:    Known{ImageTag: tagA, Last: new(of("b", Succeeded, "c2", "c3")), Existing: []Build{of("b", Succeeded, "c2", "c3")}},
 			decision: follow("b"),
 		},
-		"the build of a commit is done, and its TaskRun is gone": {
+		"the build of a commit is done, and the build is gone": {
 			want:     want(commit("c2")),
 			known:    Known{ImageTag: tagA, Last: new(of("b", Succeeded, "c2", ""))},
 			decision: use,
@@ -533,94 +530,6 @@ func TestDecide(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestRetryAt wants a back-off that ends.
-func TestRetryAt(t *testing.T) {
-	var delays []time.Duration
-	failed := Build{State: Failed, Transient: true, Ended: noon}
-	for failed.Attempt = 1; failed.Attempt < 100; failed.Attempt++ {
-		if at, ok := failed.RetryAt(); ok {
-			delays = append(delays, at.Sub(noon)/time.Second)
-		}
-	}
-	if diff := cmp.Diff([]time.Duration{10, 20, 40, 80, 160, 300}, delays); diff != "" {
-		t.Errorf("the delays in seconds (-want, +got):\n%s", diff)
-	}
-	for name, b := range map[string]Build{
-		"of the Function's fault": {State: Failed, Attempt: 1, Ended: noon},
-		"not failed":              {State: Running, Transient: true, Attempt: 1},
-	} {
-		if at, ok := b.RetryAt(); ok {
-			t.Errorf("%s: it is tried again at %v", name, at)
-		}
-	}
-}
-
-func TestObsolete(t *testing.T) {
-	existing := []Build{
-		build("a", Succeeded, want()),
-		build("b", Running, want(b)),
-		build("newer", Running, want(b, g2)),
-	}
-	names := func(builds []Build) (names []string) {
-		for _, b := range builds {
-			names = append(names, b.Name)
-		}
-		return names
-	}
-	got := names(Obsolete(want(), existing, Decision{Action: Follow, Build: "a"}, 1))
-	if diff := cmp.Diff([]string{"b"}, got); diff != "" {
-		t.Errorf("Obsolete() while one is followed (-want, +got):\n%s", diff)
-	}
-	got = names(Obsolete(want(g2), existing, Decision{Action: Start}, 1))
-	if diff := cmp.Diff([]string{"a", "b", "newer"}, got); diff != "" {
-		t.Errorf("Obsolete() before one starts (-want, +got):\n%s", diff)
-	}
-}
-
-// TestHistory wants that the last builds that have ended are kept, and none that
-// another attempt could be taken for.
-func TestHistory(t *testing.T) {
-	ended := func(name string, hour int, in Request) Build {
-		b := build(name, Succeeded, in)
-		b.Ended = time.Date(2026, 6, 1, hour, 0, 0, 0, time.UTC)
-		return b
-	}
-	existing := []Build{
-		ended("oldest", 1, want(b)), ended("newest", 3, want(b)), ended("middle", 2, want(b)),
-		ended("answers", 4, want()), build("runs", Running, want(b)),
-	}
-	for history, wanted := range [][]string{
-		0: {"answers", "runs", "newest", "middle", "oldest"},
-		1: {"answers", "runs", "newest", "middle", "oldest"},
-		2: {"answers", "runs", "middle", "oldest"},
-		3: {"answers", "runs", "oldest"},
-		4: {"answers", "runs"},
-		9: {"answers", "runs"},
-	} {
-		if wanted == nil {
-			continue
-		}
-		var got []string
-		for _, b := range Obsolete(want(), existing, Decision{Action: Start}, history) {
-			got = append(got, b.Name)
-		}
-		if diff := cmp.Diff(wanted, got); diff != "" {
-			t.Errorf("history %d (-want, +got):\n%s", history, diff)
-		}
-	}
-}
-
-// TestDependencies keeps the decisions apart from what runs builds and serves.
-func TestDependencies(t *testing.T) {
-	depcheck.AssertNoDependency(t, map[string][]string{
-		"github.com/kiln-dev/kiln/pkg/builds": {
-			"github.com/tektoncd/pipeline/pkg/apis/pipeline/v1",
-			"knative.dev/serving/pkg/apis/serving/v1",
-			"k8s.io/client-go/kubernetes",
-		},
-	})
 }
 
 // TestIsSettled wants that a branch that moves gives up no build that has begun, or is

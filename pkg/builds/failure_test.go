@@ -23,8 +23,6 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 )
 
@@ -431,15 +429,5 @@ func TestDescribeBounds(t *testing.T) {
 	oneLine := Failure{Cause: StepFailed, Log: strings.Repeat("é", maxLog)}.Describe(npmWords)
 	if !utf8.ValidString(oneLine.Log) || len(oneLine.Log) > maxLog || oneLine.Log == "" {
 		t.Errorf("log of one line: %d bytes", len(oneLine.Log))
-	}
-}
-
-func TestStateEnded(t *testing.T) {
-	got := map[State]bool{}
-	for _, s := range []State{Planned, Running, Succeeded, Failed} {
-		got[s] = s.Ended()
-	}
-	if diff := cmp.Diff(map[State]bool{Planned: false, Running: false, Succeeded: true, Failed: true}, got); diff != "" {
-		t.Errorf("Ended() (-want, +got):\n%s", diff)
 	}
 }

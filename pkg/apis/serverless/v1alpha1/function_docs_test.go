@@ -437,7 +437,7 @@ func TestPageHasEachConstant(t *testing.T) {
 	}{
 		{"Conditions", lifecycleFile, "FunctionCondition", "| `%s` | when it is True |", nil},
 		{"Phases", "pkg/apis/serverless/v1alpha1/function_types.go", "Function", "| `%s` | what it means |", nil},
-		{"Why a build ran", "pkg/builds/decide.go", "Reason", "| `%s` | what it means |", nil},
+		{"Why a build ran", "pkg/builds/reasons.go", "Reason", "| `%s` | what it means |", nil},
 		{
 			"Labels and annotations", "pkg/apis/serverless/register.go", "", "| `%s` | what it is on | Kiln | what it means |",
 			func(c constant) bool { return strings.HasSuffix(c.name, "Key") },
