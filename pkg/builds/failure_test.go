@@ -26,6 +26,9 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 )
 
+// generic is the builder's generic reason, as docs/builds.md shows it.
+const generic = v1alpha1.ReasonTaskRunFailed
+
 // npmWords stands for the package manager's own words, whichever it is.
 func npmWords(log string) string {
 	var words []string
@@ -110,10 +113,10 @@ func failureCases() map[string]failureCase {
 		},
 		"source that there is no room for": {
 			fetch(1, "failed to write source: no space left on device\n"),
-			v1alpha1.ReasonTaskRunFailed, true, []string{"The node has no room on its disk."},
+			generic, true, []string{"The node has no room on its disk."},
 		},
 		"source, and nobody knows why": {
-			fetch(2, "panic: oh\n"), v1alpha1.ReasonTaskRunFailed, false, []string{"panic: oh"},
+			fetch(2, "panic: oh\n"), generic, false, []string{"panic: oh"},
 		},
 		"out of memory, the step that fetches": {
 			Failure{Cause: OutOfMemory, Fetching: 137, Message: `"step-fetch" exited with code 137: OOMKilled`},
@@ -145,7 +148,7 @@ func failureCases() map[string]failureCase {
 		},
 		"not run": {
 			Failure{Cause: NotRun, Message: `failed to create task run pod "greeter-1": etcdserver: leader changed. Maybe invalid TaskSpec`},
-			v1alpha1.ReasonTaskRunFailed, true, []string{"What runs builds failed", "etcdserver: leader changed"},
+			generic, true, []string{"What runs builds failed", "etcdserver: leader changed"},
 		},
 		"executor not pulled": {
 			Failure{Cause: ImagePull, Message: `The step "build" in TaskRun "greeter-1" failed to pull the image "". The pod errored with the message: "Back-off pulling image "registry.example.com/kaniko"."`},
@@ -153,21 +156,21 @@ func failureCases() map[string]failureCase {
 		},
 		"something else": {
 			Failure{Cause: Other, Message: "Maybe invalid TaskSpec"},
-			v1alpha1.ReasonTaskRunFailed, false, []string{"Maybe invalid TaskSpec"},
+			generic, false, []string{"Maybe invalid TaskSpec"},
 		},
 		"npm does not find a package": {
 			install("\x1b[36mINFO\x1b[0m[0003] Running: [/bin/sh -c npm install]\n" +
 				"npm error code E404\nnpm error 404 Not Found - GET https://npm.example.com/no-such-package - Not found\nnpm error 404\n" +
 				"npm error 404  'no-such-package@1.0.0' is not in this registry.\n" + exited),
-			v1alpha1.ReasonTaskRunFailed, false, []string{"spec.deps", "404 Not Found - GET https://npm.example.com/no-such-package", "'no-such-package@1.0.0' is not in this registry."},
+			generic, false, []string{"spec.deps", "404 Not Found - GET https://npm.example.com/no-such-package", "'no-such-package@1.0.0' is not in this registry."},
 		},
 		"npm does not find a version": {
 			install("npm error code ETARGET\nnpm error notarget No matching version found for ms@99.0.0.\n" + exited),
-			v1alpha1.ReasonTaskRunFailed, false, []string{"spec.deps", "No matching version found for ms@99.0.0."},
+			generic, false, []string{"spec.deps", "No matching version found for ms@99.0.0."},
 		},
 		"npm's own 401 is not the registry's": {
 			install("npm error code E401\nnpm error Incorrect or missing password.\n" + exited),
-			v1alpha1.ReasonTaskRunFailed, false, []string{"spec.build.secretName", "Incorrect or missing password."},
+			generic, false, []string{"spec.build.secretName", "Incorrect or missing password."},
 		},
 		"npm does not reach the registry": {
 			install("npm error code ECONNREFUSED\nnpm error syscall connect\nnpm error errno ECONNREFUSED\nnpm error FetchError: request to https://npm.example.com/ms failed, reason: connect ECONNREFUSED 192.0.2.1:443\n" + exited),
@@ -175,7 +178,7 @@ func failureCases() map[string]failureCase {
 		},
 		"pip does not find a package": {
 			install("npm error Could not find a version that satisfies the requirement nope==1 (from versions: none)\nnpm error No matching distribution found for nope==1\n" + exited),
-			v1alpha1.ReasonTaskRunFailed, false, []string{"spec.deps", "nope==1"},
+			generic, false, []string{"spec.deps", "nope==1"},
 		},
 		"pip does not reach the index": {
 			install("npm error connection broken by 'NewConnectionError('Failed to establish a new connection: [Errno 111] Connection refused')': /simple/ms/\nnpm error No matching distribution found for ms\n" + exited),
@@ -183,7 +186,7 @@ func failureCases() map[string]failureCase {
 		},
 		"no room on the node's disk, pip": {
 			install("npm error Could not install packages due to an OSError: [Errno 28] No space left on device\n" + exited),
-			v1alpha1.ReasonTaskRunFailed, true, []string{"no room on its disk"},
+			generic, true, []string{"no room on its disk"},
 		},
 		"npm's registry fails": {
 			install("npm error code E503\nnpm error 503 Service Unavailable - GET https://npm.example.com/ms\n" + exited),
@@ -191,30 +194,30 @@ func failureCases() map[string]failureCase {
 		},
 		"no room on the node's disk, npm": {
 			install("npm error code ENOSPC\nnpm error syscall write\nnpm error nospc ENOSPC: no space left on device, write\n" + exited),
-			v1alpha1.ReasonTaskRunFailed, true, []string{"no room on its disk", "no space left on device"},
+			generic, true, []string{"no room on its disk", "no space left on device"},
 		},
 		"no room on the node's disk, the builder": {
 			install("error building image: error building stage: failed to get filesystem from image: write /usr/bin/node: no space left on device\n"),
-			v1alpha1.ReasonTaskRunFailed, true, []string{"no room on its disk", "/usr/bin/node"},
+			generic, true, []string{"no room on its disk", "/usr/bin/node"},
 		},
 		"a dependency of a source that is fetched is not found": {
 			Failure{
 				Cause: StepFailed, Message: stepMessage, DependencyFile: "package.json of the archive",
 				Log: "npm error code ETARGET\nnpm error notarget No matching version found for ms@99.0.0.\n" + exited,
 			},
-			v1alpha1.ReasonTaskRunFailed, false, []string{"Correct it in package.json of the archive.\ncode ETARGET", "ms@99.0.0"},
+			generic, false, []string{"Correct it in package.json of the archive.\ncode ETARGET", "ms@99.0.0"},
 		},
 		"a script of a dependency fails": {
 			install("npm error code 1\nnpm error path /function/node_modules/native\nnpm error command failed\nnpm error command sh -c node-gyp rebuild\n" + exited),
-			v1alpha1.ReasonTaskRunFailed, false, []string{"command sh -c node-gyp rebuild"},
+			generic, false, []string{"command sh -c node-gyp rebuild"},
 		},
 		"a Dockerfile that is none": {
 			install("error building image: parsing dockerfile: dockerfile parse error on line 3: unknown instruction: RUNN\n"),
-			v1alpha1.ReasonTaskRunFailed, false, []string{"unknown instruction: RUNN"},
+			generic, false, []string{"unknown instruction: RUNN"},
 		},
 		"step failed without a log": {
 			install(""),
-			v1alpha1.ReasonTaskRunFailed, true, []string{stepMessage, "could not be read"},
+			generic, true, []string{stepMessage, "could not be read"},
 		},
 		"base image that is not there": {
 			install("error building image: GET https://r.example.com/v2/node/manifests/99: MANIFEST_UNKNOWN: manifest unknown; unknown tag=99\n"),
@@ -238,11 +241,11 @@ func failureCases() map[string]failureCase {
 		},
 		"a dependency that a Dockerfile of the author's installs": {
 			own(install("npm error code E404\nnpm error 404 Not Found - GET https://npm.example.com/no-such-package - Not found\n" + exited)),
-			v1alpha1.ReasonTaskRunFailed, false, []string{"Correct it where the source lists it", "no-such-package"},
+			generic, false, []string{"Correct it where the source lists it", "no-such-package"},
 		},
 		"image that runs as root": {
 			own(push("the image runs as root, and functions must not: end the Dockerfile with a numeric user, such as USER 1000:1000\n")),
-			v1alpha1.ReasonTaskRunFailed, false, []string{"the image runs as root", "USER 1000:1000"},
+			generic, false, []string{"the image runs as root", "USER 1000:1000"},
 		},
 		"base image whose registry is not there": {
 			install("error building image: Get \"https://r.example.com/v2/\": dial tcp: lookup r.example.com on 10.96.0.10:53: no such host\n"),
@@ -320,9 +323,21 @@ func failureCases() map[string]failureCase {
 			push(pushed + "PUT https://r.example.com/v2/x/manifests/1: DENIED: adding 1.0 MiB of storage resource, which when updated to current usage of 9.5 MiB will exceed the configured upper limit of 10.0 MiB.\n"),
 			v1alpha1.ReasonRegistryFull, true, []string{"upper limit of 10.0 MiB"},
 		},
+		"push that fails for an unknown reason": {
+			push(pushed + "manifest has no config\n"),
+			generic, false, []string{"manifest has no config"},
+		},
+		"base image whose registry has an unknown certificate": {
+			install("error building image: Get \"https://r.example.com/v2/\": tls: failed to verify certificate: x509: certificate signed by unknown authority\n"),
+			v1alpha1.ReasonImagePullFailed, false, []string{"config-runtimes", "unknown authority"},
+		},
+		"image of the author's Dockerfile whose registry has an unknown certificate": {
+			own(install("error building image: Get \"https://r.example.com/v2/\": tls: failed to verify certificate: x509: certificate signed by unknown authority\n")),
+			v1alpha1.ReasonImagePullFailed, false, []string{"Correct its FROM", "unknown authority"},
+		},
 		"the step that pushes gets what is no layer": {
 			push("failed to read layer 0000.tar.gz: it is not a regular file\n"),
-			v1alpha1.ReasonTaskRunFailed, false, []string{"it is not a regular file"},
+			generic, false, []string{"it is not a regular file"},
 		},
 	}
 }
@@ -330,7 +345,7 @@ func failureCases() map[string]failureCase {
 func TestDescribe(t *testing.T) {
 	for name, tc := range failureCases() {
 		t.Run(name, func(t *testing.T) {
-			got := tc.failure.Describe(npmWords)
+			got := tc.failure.Describe(generic, npmWords)
 			if got.Reason != tc.reason {
 				t.Errorf("Reason = %s, want %s", got.Reason, tc.reason)
 			}
@@ -346,6 +361,20 @@ func TestDescribe(t *testing.T) {
 				t.Errorf("colours were left in: %q", []string{got.Message, got.Log})
 			}
 		})
+	}
+}
+
+func TestEachFailureRuleMatchesACase(t *testing.T) {
+	matched := map[string]bool{}
+	for _, tc := range failureCases() {
+		e := tc.failure.evidence(npmWords)
+		rule := e.match()
+		matched[rule.name] = true
+	}
+	for _, rule := range failureRules {
+		if !matched[rule.name] {
+			t.Errorf("no case matches the rule %q", rule.name)
+		}
 	}
 }
 
@@ -366,7 +395,7 @@ func TestPageHasEachFailure(t *testing.T) {
 	}
 	const other = "the words of the package manager, or the last line of the log"
 	for name, tc := range failureCases() {
-		got := tc.failure.Describe(npmWords)
+		got := tc.failure.Describe(generic, npmWords)
 		want := row{got.Reason, other, map[bool]string{true: "yes", false: "no"}[got.Transient]}
 		for there := range seen {
 			if strings.HasPrefix(got.Message, there.words) {
@@ -403,7 +432,7 @@ func TestDescribeHidesSecrets(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			failure.Secrets = []string{"hunter2"}
-			got := failure.Describe(npmWords)
+			got := failure.Describe(generic, npmWords)
 			for _, part := range []string{"hunt", "ter2"} {
 				if strings.Contains(got.Message, part) || strings.Contains(got.Log, part) {
 					t.Errorf("a secret is left in %q", []string{got.Message, got.Log})
@@ -415,7 +444,7 @@ func TestDescribeHidesSecrets(t *testing.T) {
 
 func TestDescribeBounds(t *testing.T) {
 	long := strings.Repeat("npm error é is not a package\n", 10_000)
-	got := Failure{Cause: StepFailed, Log: long + "error building image: exit status 1\n"}.Describe(npmWords)
+	got := Failure{Cause: StepFailed, Log: long + "error building image: exit status 1\n"}.Describe(generic, npmWords)
 	if len(got.Message) > maxMessage || len(got.Log) > maxLog {
 		t.Errorf("message of %d and log of %d bytes, want at most %d and %d", len(got.Message), len(got.Log), maxMessage, maxLog)
 	}
@@ -426,7 +455,7 @@ func TestDescribeBounds(t *testing.T) {
 		t.Errorf("Log = %q, want whole lines up to the last", got.Log)
 	}
 
-	oneLine := Failure{Cause: StepFailed, Log: strings.Repeat("é", maxLog)}.Describe(npmWords)
+	oneLine := Failure{Cause: StepFailed, Log: strings.Repeat("é", maxLog)}.Describe(generic, npmWords)
 	if !utf8.ValidString(oneLine.Log) || len(oneLine.Log) > maxLog || oneLine.Log == "" {
 		t.Errorf("log of one line: %d bytes", len(oneLine.Log))
 	}

@@ -41,7 +41,7 @@ func FuzzDescribe(f *testing.F) {
 		failure := Failure{Cause: Cause(cause), Pushing: pushing, Log: log, Message: message, Secrets: []string{secret}}
 		for _, language := range runtimes.Languages() {
 			runtime, _ := runtimes.For(language)
-			got := failure.Describe(runtime.ExplainBuildFailure)
+			got := failure.Describe(generic, runtime.ExplainBuildFailure)
 			if got.Reason == "" {
 				t.Errorf("%s: no reason", language)
 			}
@@ -67,12 +67,10 @@ func checkText(t *testing.T, what, text string, most int, secret string) {
 	}
 }
 
-// ownWords are those that Kiln itself puts into messages.
+// ownWords are the advice of all rules.
 var ownWords = func() (words []string) {
-	for cause := range uint8(16) {
-		for _, pushing := range []bool{false, true} {
-			words = append(words, Failure{Cause: Cause(cause), Pushing: pushing}.judge().advice)
-		}
+	for _, rule := range failureRules {
+		words = append(words, rule.verdict.advice)
 	}
 	return words
 }()
