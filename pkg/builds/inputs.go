@@ -22,60 +22,56 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kiln-dev/kiln/pkg/digest"
 	"github.com/kiln-dev/kiln/pkg/runtimes"
 )
 
 const (
-	// tagLength keeps 128 bits of the hash, which leaves a tag that is also a
-	// valid value of a label.
+	// tagLength keeps 128 bits of the digest. The tag is then also a valid label value.
 	tagLength = 32
 
-	// digestLength is enough to tell two versions of one input apart.
-	digestLength = 12
+	// partLength is the length of a digest in a fingerprint.
+	partLength = 12
 )
 
-// Inputs is all that decides what is in a Function's image, and where it is.
+// Inputs are what an image is built from, and its place.
 type Inputs struct {
-	// Repository is where the image is pushed to: an image that another
-	// registry holds cannot be run from this one.
+	// Repository is the repository of the image. Clusters cannot run an image from
+	// another registry, so it is an input.
 	Repository string
 
 	// Runtime is the name of the Function's runtime.
 	Runtime string
 
-	// BaseImage is the image that the Function's image is built upon.
+	// BaseImage is the base image of the runtime.
 	BaseImage string
 
-	// Dockerfile is the administrator's own template of the Dockerfile, if any.
+	// Dockerfile is the administrator's template of the Dockerfile, or "".
 	Dockerfile string
 
-	// SourceFile and DependencyFile tell which of Files are the author's.
+	// SourceFile and DependencyFile are the names of the author's Files.
 	SourceFile, DependencyFile string
 
 	// Files is the build context, by file name.
 	Files map[string]string
 
-	// Fetched tells which source the build fetches, and adds to Files; "" if it
-	// fetches none.
+	// Fetched identifies the source that the build fetches and adds to Files, or is "".
 	Fetched string
 }
 
-// Tag returns the tag of the image: a hash of the inputs.
+// Tag returns the tag of the image: a digest of the inputs.
 func (in Inputs) Tag() string {
-	values := slices.Concat([]string{in.Repository, in.Runtime, in.BaseImage, in.Dockerfile}, digest.List(in.Files))
+	values := slices.Concat([]string{in.Repository, in.Runtime, in.BaseImage, in.Dockerfile}, flatten(in.Files))
 	if in.Fetched != "" {
 		values = append(values, in.Fetched)
 	}
-	return digest.Of(values...)[:tagLength]
+	return digest(values...)[:tagLength]
 }
 
-// InstallFiles returns the files that a build may read while it runs something.
-// Where what it installs is put apart, for other builds to build upon, these are
-// no more than what that is known by.
+// InstallFiles returns the files that the install step may read. If its dependencies are
+// cached, these are only the files that their tag depends on.
 func (in Inputs) InstallFiles() map[string]string {
 	files := maps.Clone(in.Files)
-	if _, apart := in.Files[runtimes.LayoutName]; apart {
+	if in.hasLayout() {
 		maps.DeleteFunc(files, func(name, _ string) bool {
 			return name != runtimes.DockerfileName && name != in.DependencyFile
 		})
@@ -83,39 +79,47 @@ func (in Inputs) InstallFiles() map[string]string {
 	return files
 }
 
-// Dependencies returns a hash of all that decides what is installed upon the base
-// image, with the environment in which that is done, for other builds to build
-// upon. It is "" where nothing is installed, or not apart from all else. It tells
-// the base image by its name only, which may come to mean another one. Where the
-// dependencies are fetched, nobody knows them before.
+// Dependencies returns the tag of the dependencies image: a digest of the environment and
+// the inputs of the install step. It is "" if the build installs nothing, fetches its
+// dependencies or cannot cache them. A moved base image keeps the tag.
 func (in Inputs) Dependencies(environment ...string) string {
 	dockerfile, installs := in.Files[runtimes.DockerfileName]
-	if _, apart := in.Files[runtimes.LayoutName]; !installs || !apart || in.Fetched != "" {
+	if !installs || !in.hasLayout() || in.Fetched != "" {
 		return ""
 	}
 	values := append([]string{in.Repository, in.BaseImage, dockerfile, in.Files[in.DependencyFile]}, environment...)
-	return digest.Of(values...)[:tagLength]
+	return digest(values...)[:tagLength]
 }
 
-// Fingerprint returns a digest of each input by itself, so that a later build
-// can tell which of them has changed.
+// hasLayout reports whether dependencies have a layer of their own, which can be cached.
+func (in Inputs) hasLayout() bool {
+	_, ok := in.Files[runtimes.LayoutName]
+	return ok
+}
+
+// Fingerprint returns a digest of each kind of input. Comparing two fingerprints shows
+// which kind changed.
 func (in Inputs) Fingerprint() string {
 	runtime := maps.Clone(in.Files)
 	delete(runtime, in.SourceFile)
 	delete(runtime, in.DependencyFile)
-	// It is rendered from what is hashed below, and from the dependencies.
+	// The Dockerfile is rendered from inputs that are hashed below.
 	delete(runtime, runtimes.DockerfileName)
 
 	parts := []string{
-		"source=" + short(cmp.Or(in.Fetched, in.Files[in.SourceFile])),
-		"deps=" + short(in.Files[in.DependencyFile]),
-		"runtime=" + short(append([]string{in.Runtime, in.BaseImage, in.Dockerfile}, digest.List(runtime)...)...),
-		"registry=" + short(in.Repository),
+		"source=" + part(cmp.Or(in.Fetched, in.Files[in.SourceFile])),
+		"deps=" + part(in.Files[in.DependencyFile]),
+		"runtime=" + part(append([]string{in.Runtime, in.BaseImage, in.Dockerfile}, flatten(runtime)...)...),
+		"registry=" + part(in.Repository),
 	}
 	return strings.Join(parts, ",")
 }
 
-// changeReasons maps the parts of a fingerprint to the reason of a build.
+func part(values ...string) string {
+	return digest(values...)[:partLength]
+}
+
+// changeReasons maps the keys of a fingerprint to reasons.
 var changeReasons = map[string]string{
 	"source":   ReasonSourceChanged,
 	"deps":     ReasonDepsChanged,
@@ -123,8 +127,7 @@ var changeReasons = map[string]string{
 	"registry": ReasonRegistryChanged,
 }
 
-// changeReason tells what has changed from one fingerprint to another, where
-// that is one thing and is known.
+// changeReason returns the reason of a build after a change of the fingerprint.
 func changeReason(from, to string) string {
 	old := map[string]string{}
 	for part := range strings.SplitSeq(from, ",") {
@@ -146,9 +149,4 @@ func changeReason(from, to string) string {
 		return reason
 	}
 	return ReasonInputsChanged
-}
-
-// short returns a digest of one part of a fingerprint.
-func short(values ...string) string {
-	return digest.Of(values...)[:digestLength]
 }

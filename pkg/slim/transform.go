@@ -20,7 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
-	"github.com/kiln-dev/kiln/pkg/digest"
+	"github.com/kiln-dev/kiln/pkg/builds"
 )
 
 // contentLabel is the label of a cached ConfigMap that holds the digest of its
@@ -50,7 +50,7 @@ func ContentDigest(cm *corev1.ConfigMap) string {
 	if content, ok := cm.Labels[contentLabel]; ok {
 		return content
 	}
-	return digest.Of(digest.List(cm.Data)...)
+	return builds.ContextDigest(cm.Data)
 }
 
 // Function drops the annotation of kubectl apply, which repeats the source. The

@@ -17,8 +17,6 @@ limitations under the License.
 package tekton
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"maps"
 	"path"
 	"slices"
@@ -191,8 +189,7 @@ func imageLabels(fn *v1alpha1.Function, build builds.Spec) []string {
 	if fn.Spec.IsFetched() {
 		return labels // The fetch step adds the hash of the source.
 	}
-	source := sha256.Sum256([]byte(fn.Spec.Source))
-	return append(labels, serverless.SourceHashLabelKey+"=sha256:"+hex.EncodeToString(source[:]))
+	return append(labels, serverless.SourceHashLabelKey+"="+builds.SourceHash(fn.Spec.Source))
 }
 
 func insecureRegistries(cfg *config.Config) []string {

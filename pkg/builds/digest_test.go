@@ -1,0 +1,80 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package builds
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestDigest(t *testing.T) {
+	// Another program made this digest. It is part of image tags, so another digest
+	// would build each Function again.
+	const want = "5431e586240e438f26f934199ea915d95b20ae972e47e8a9749347ab71883a35"
+	if got := digest("", "a", strings.Repeat("bc", 5000)); got != want {
+		t.Errorf("digest() = %s, want %s", got, want)
+	}
+	seen := map[string][]string{}
+	for _, values := range [][]string{nil, {""}, {"", ""}, {"ab"}, {"a", "b"}, {"", "ab"}, {"b", "a"}} {
+		got := digest(values...)
+		if other, dup := seen[got]; dup {
+			t.Errorf("digest(%q) is the same as of %q", values, other)
+		}
+		seen[got] = values
+	}
+}
+
+func TestDigestCopiesNoWholeString(t *testing.T) {
+	large := strings.Repeat("x", 1<<20)
+	result := testing.Benchmark(func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			digest(large)
+		}
+	})
+	if got := result.AllocedBytesPerOp(); got > 8<<10 {
+		t.Errorf("digest() of 1 MiB allocates %d bytes", got)
+	}
+}
+
+func TestFlatten(t *testing.T) {
+	got := flatten(map[string]string{"b": "2", "a": "1", "c": "a"})
+	if diff := cmp.Diff([]string{"a", "1", "b", "2", "c", "a"}, got); diff != "" {
+		t.Error("flatten() (-want, +got):", diff)
+	}
+}
+
+func TestContextDigest(t *testing.T) {
+	files := map[string]string{"b": "2", "a": "1"}
+	if got, want := ContextDigest(files), digest("a", "1", "b", "2"); got != want {
+		t.Errorf("ContextDigest() = %s, want %s", got, want)
+	}
+}
+
+func TestSourceHash(t *testing.T) {
+	large := strings.Repeat("exports.main = () => 1\n", 1000)
+	for _, source := range []string{"", "a", large} {
+		sum := sha256.Sum256([]byte(source))
+		if got, want := SourceHash(source), "sha256:"+hex.EncodeToString(sum[:]); got != want {
+			t.Errorf("SourceHash() of %d bytes = %s, want %s", len(source), got, want)
+		}
+	}
+}
