@@ -147,60 +147,60 @@ var (
 	timedOut = verdict{v1alpha1.ReasonBuildTimeout,
 		"The build took too long. Raise spec.build.timeout, up to the max-timeout in config-build.", false}
 	heldUp = verdict{v1alpha1.ReasonBuildTimeout,
-		"The build took too long, since something held it up. See to that, or raise spec.build.timeout, up to the max-timeout in config-build.", true}
+		"The build was held up and took too long. Fix the cause, or raise spec.build.timeout, up to the max-timeout in config-build.", true}
 	outOfMemory = verdict{v1alpha1.ReasonBuildOutOfMemory,
 		"The build needs more memory than its limit. Raise spec.build.resources.limits.memory, up to the max-memory in config-build.", false}
 	outOfMemoryPushing = verdict{v1alpha1.ReasonBuildOutOfMemory,
-		"The step that pushes the image was killed for want of memory. It needs little, whatever the Function: the node may be short of memory.", true}
+		"The step that pushes the image ran out of memory. It needs little memory, so the node may be short of memory.", true}
 	outOfMemoryFetching = verdict{v1alpha1.ReasonBuildOutOfMemory,
-		"The step that fetches the source was killed for want of memory. For an archive it needs little, for a repository some times its largest files: have these elsewhere, or see to the memory of the node.", true}
+		"The step that fetches the source ran out of memory. Remove large files from the Git repository, or check the memory of the node.", true}
 	cancelled = verdict{v1alpha1.ReasonBuildCancelled,
 		"Somebody cancelled the build. Edit the Function, or set its annotation serverless.kiln.dev/rebuild, to build again.", false}
 	evicted = verdict{v1alpha1.ReasonPodEvicted,
 		"The build's pod was evicted from its node.", true}
 	tooMuchStorage = verdict{v1alpha1.ReasonPodEvicted,
-		"The build needs more room on the node's disk than its limit. Raise spec.build.resources.limits.ephemeral-storage.", false}
+		"The build needs more disk space than its limit. Raise spec.build.resources.limits.ephemeral-storage.", false}
 	deleted = verdict{v1alpha1.ReasonPodDeleted,
-		"The build's pod was deleted, or went with its node, before it was known how the build ends.", true}
+		"The build's pod was deleted, or lost with its node, before Kiln read the result.", true}
 
 	toolMissing = verdict{v1alpha1.ReasonImagePullFailed,
-		"The image that builds run with could not be pulled. See kaniko-image and compose-image in config-build.", true}
+		"The image of a build step could not be pulled. Check kaniko-image and compose-image in config-build.", true}
 	baseMissing = verdict{v1alpha1.ReasonImagePullFailed,
-		"The runtime's base image could not be pulled. See baseImage in config-runtimes, and whether builds reach its registry.", false}
+		"The runtime's base image could not be pulled. Check baseImage in config-runtimes, and that builds can reach its registry.", false}
 	baseUnavailable = verdict{v1alpha1.ReasonImagePullFailed,
-		"The registry of the runtime's base image was not reached, or failed. See whether builds reach it.", true}
+		"The registry of the runtime's base image could not be reached, or failed. Check that builds can reach it.", true}
 	ownBaseMissing = verdict{v1alpha1.ReasonImagePullFailed,
-		"An image that the Dockerfile builds upon could not be pulled. Correct its FROM; builds pull without credentials.", false}
+		"A base image in the Dockerfile could not be pulled. Correct its FROM line; builds pull without credentials.", false}
 	ownBaseUnavailable = verdict{v1alpha1.ReasonImagePullFailed,
-		"The registry of an image that the Dockerfile builds upon was not reached, or failed. See its FROM, and whether builds reach it.", true}
+		"The registry of a base image in the Dockerfile could not be reached, or failed. Check its FROM line, and that builds can reach the registry.", true}
 	dependenciesMissing = verdict{v1alpha1.ReasonImagePullFailed,
-		"The image with the Function's dependencies, which an earlier build had pushed, could not be pulled.", true}
+		"The dependencies image of an earlier build could not be pulled.", true}
 
 	unauthorized = verdict{v1alpha1.ReasonRegistryUnauthorized,
-		"The registry refused to take the image. See the registry's credentials, and the prefix in config-registry.", false}
+		"The registry refused the image. Check the registry's credentials, and the prefix in config-registry.", false}
 	registryFull = verdict{v1alpha1.ReasonRegistryFull,
 		"The registry has no room for the image. Ask its administrator to make room.", true}
 	registryUnavailable = verdict{v1alpha1.ReasonRegistryUnavailable,
-		"The registry to push the image to was not reached, or failed. See push in config-registry, and whether builds reach it.", true}
+		"The registry to push to could not be reached, or failed. Check push in config-registry, and that builds can reach it.", true}
 	registryMistaken = verdict{v1alpha1.ReasonRegistryUnavailable,
-		"The registry to push the image to cannot be talked to. See push and insecure in config-registry.", false}
+		"The registry to push to uses plain HTTP or an unknown certificate. Check push and insecure in config-registry.", false}
 	packagesUnavailable = verdict{v1alpha1.ReasonPackageRegistryUnavailable,
-		"The package registry was not reached, or failed.", true}
+		"The package registry could not be reached, or failed.", true}
 
 	sourceRefused = verdict{v1alpha1.ReasonSourceUpdateFailed,
 		"The source cannot be built.", false}
 	sourceUnavailable = verdict{v1alpha1.ReasonSourceUpdateFailed,
-		"The source was not to be had.", true}
+		"The source could not be downloaded.", true}
 
 	dependencyMissing = verdict{"",
 		"A dependency was not found. Correct it " + dependenciesPlace + ".", false}
 	packagesRefused = verdict{"",
 		"The package registry refused the build. Name a Secret with credentials for it in spec.build.secretName.", false}
 	diskFull = verdict{"",
-		"The node has no room on its disk.", true}
+		"The node's disk is full.", true}
 	logUnread = verdict{"",
 		"The build's log could not be read.", true}
 	notRun = verdict{"",
-		"What runs builds failed, not the build.", true}
+		"The builder failed, not the build.", true}
 	failed = verdict{"", "", false}
 )

@@ -73,11 +73,11 @@ func failureCases() map[string]failureCase {
 		},
 		"timeout of what could not even start": {
 			Failure{Cause: TimedOut, Message: "TaskRun \"greeter-1\" failed to finish within \"15m0s\"\nPrevious status: [ExceededNodeResources] TaskRun Pod exceeded available resources"},
-			v1alpha1.ReasonBuildTimeout, true, []string{"held it up", "exceeded available resources"},
+			v1alpha1.ReasonBuildTimeout, true, []string{"held up", "exceeded available resources"},
 		},
 		"timeout of what no node would have": {
 			Failure{Cause: TimedOut, Unscheduled: true, Message: `TaskRun "greeter-1" failed to finish within "15m0s"`},
-			v1alpha1.ReasonBuildTimeout, true, []string{"held it up", `"15m0s"`},
+			v1alpha1.ReasonBuildTimeout, true, []string{"held up", `"15m0s"`},
 		},
 		"out of memory, the builder itself": {
 			Failure{Cause: OutOfMemory, Message: `"step-install" exited with code 137: OOMKilled`, Log: "INFO RUN npm install\n"},
@@ -109,11 +109,11 @@ func failureCases() map[string]failureCase {
 		},
 		"source that is not to be had": {
 			fetch(75, "the archive https://example.com/a.zip cannot be used: its server answered 503 Service Unavailable\n"),
-			v1alpha1.ReasonSourceUpdateFailed, true, []string{"The source was not to be had.", "503"},
+			v1alpha1.ReasonSourceUpdateFailed, true, []string{"The source could not be downloaded.", "503"},
 		},
 		"source that there is no room for": {
 			fetch(1, "failed to write source: no space left on device\n"),
-			generic, true, []string{"The node has no room on its disk."},
+			generic, true, []string{"The node's disk is full."},
 		},
 		"source, and nobody knows why": {
 			fetch(2, "panic: oh\n"), generic, false, []string{"panic: oh"},
@@ -148,7 +148,7 @@ func failureCases() map[string]failureCase {
 		},
 		"not run": {
 			Failure{Cause: NotRun, Message: `failed to create task run pod "greeter-1": etcdserver: leader changed. Maybe invalid TaskSpec`},
-			generic, true, []string{"What runs builds failed", "etcdserver: leader changed"},
+			generic, true, []string{"The builder failed", "etcdserver: leader changed"},
 		},
 		"executor not pulled": {
 			Failure{Cause: ImagePull, Message: `The step "build" in TaskRun "greeter-1" failed to pull the image "". The pod errored with the message: "Back-off pulling image "registry.example.com/kaniko"."`},
@@ -174,7 +174,7 @@ func failureCases() map[string]failureCase {
 		},
 		"npm does not reach the registry": {
 			install("npm error code ECONNREFUSED\nnpm error syscall connect\nnpm error errno ECONNREFUSED\nnpm error FetchError: request to https://npm.example.com/ms failed, reason: connect ECONNREFUSED 192.0.2.1:443\n" + exited),
-			v1alpha1.ReasonPackageRegistryUnavailable, true, []string{"was not reached", "connect ECONNREFUSED 192.0.2.1:443"},
+			v1alpha1.ReasonPackageRegistryUnavailable, true, []string{"could not be reached", "connect ECONNREFUSED 192.0.2.1:443"},
 		},
 		"pip does not find a package": {
 			install("npm error Could not find a version that satisfies the requirement nope==1 (from versions: none)\nnpm error No matching distribution found for nope==1\n" + exited),
@@ -186,7 +186,7 @@ func failureCases() map[string]failureCase {
 		},
 		"no room on the node's disk, pip": {
 			install("npm error Could not install packages due to an OSError: [Errno 28] No space left on device\n" + exited),
-			generic, true, []string{"no room on its disk"},
+			generic, true, []string{"disk is full"},
 		},
 		"npm's registry fails": {
 			install("npm error code E503\nnpm error 503 Service Unavailable - GET https://npm.example.com/ms\n" + exited),
@@ -194,11 +194,11 @@ func failureCases() map[string]failureCase {
 		},
 		"no room on the node's disk, npm": {
 			install("npm error code ENOSPC\nnpm error syscall write\nnpm error nospc ENOSPC: no space left on device, write\n" + exited),
-			generic, true, []string{"no room on its disk", "no space left on device"},
+			generic, true, []string{"disk is full", "no space left on device"},
 		},
 		"no room on the node's disk, the builder": {
 			install("error building image: error building stage: failed to get filesystem from image: write /usr/bin/node: no space left on device\n"),
-			generic, true, []string{"no room on its disk", "/usr/bin/node"},
+			generic, true, []string{"disk is full", "/usr/bin/node"},
 		},
 		"a dependency of a source that is fetched is not found": {
 			Failure{
@@ -237,7 +237,7 @@ func failureCases() map[string]failureCase {
 		},
 		"registry that a Dockerfile of the author's names": {
 			own(install("error building image: Get \"https://r.example.com/v2/\": dial tcp: lookup r.example.com on 10.96.0.10:53: no such host\n")),
-			v1alpha1.ReasonImagePullFailed, true, []string{"See its FROM", "no such host"},
+			v1alpha1.ReasonImagePullFailed, true, []string{"Check its FROM", "no such host"},
 		},
 		"a dependency that a Dockerfile of the author's installs": {
 			own(install("npm error code E404\nnpm error 404 Not Found - GET https://npm.example.com/no-such-package - Not found\n" + exited)),
@@ -249,7 +249,7 @@ func failureCases() map[string]failureCase {
 		},
 		"base image whose registry is not there": {
 			install("error building image: Get \"https://r.example.com/v2/\": dial tcp: lookup r.example.com on 10.96.0.10:53: no such host\n"),
-			v1alpha1.ReasonImagePullFailed, true, []string{"base image was not reached", "no such host"},
+			v1alpha1.ReasonImagePullFailed, true, []string{"base image could not be reached", "no such host"},
 		},
 		"base image whose registry fails": {
 			install("error building image: failed to pull base image r.example.com/node:99: GET https://r.example.com/v2/node/manifests/99: unexpected status code 503 Service Unavailable\n"),
@@ -265,7 +265,7 @@ func failureCases() map[string]failureCase {
 		},
 		"layer of the base image that the step that pushes does not get": {
 			push("failed to pull base image r.example.com/node:99: GET https://r.example.com/v2/node/blobs/sha256:0: unexpected status code 502 Bad Gateway\n"),
-			v1alpha1.ReasonImagePullFailed, true, []string{"base image was not reached", "r.example.com/node:99"},
+			v1alpha1.ReasonImagePullFailed, true, []string{"base image could not be reached", "r.example.com/node:99"},
 		},
 		"dependencies that somebody has deleted": {
 			push("failed to pull dependencies image r.example.com/x@sha256:0: GET https://r.example.com/v2/x/manifests/sha256:0: MANIFEST_UNKNOWN: manifest unknown\n"),
@@ -303,7 +303,7 @@ func failureCases() map[string]failureCase {
 			push(pushed + "Get \"https://r.example.com/v2/\": tls: failed to verify certificate: x509: certificate signed by unknown authority\n"),
 			v1alpha1.ReasonRegistryUnavailable, false, []string{"config-registry", "unknown authority"},
 		},
-		"registry that speaks plain HTTP": {
+		"registry that uses plain HTTP": {
 			push(pushed + "Get \"https://r.example.com/v2/\": http: server gave HTTP response to HTTPS client\n"),
 			v1alpha1.ReasonRegistryUnavailable, false, []string{"insecure in config-registry"},
 		},
