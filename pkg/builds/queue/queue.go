@@ -14,14 +14,12 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package queue decides which builds run and which wait, so that never more run
-// at once than a cluster, and a namespace, are to bear. It knows nothing of what
-// runs builds: who uses it tells it what runs, and is told whose turn it is.
+// Package queue limits how many builds run at once, in the cluster and in each namespace.
+// Its user reports builds that run and end, and asks whether a Function may start one.
 package queue
 
 import (
 	"cmp"
-	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -31,67 +29,19 @@ import (
 )
 
 const (
-	// unseenPatience is how long a build that was started counts as running when
-	// nobody has seen it: it was gone before anyone could.
-	unseenPatience = 5 * time.Minute
+	// unseenTimeout is how long a started build counts as running without being seen.
+	// It may have been deleted before the cache showed it.
+	unseenTimeout = 5 * time.Minute
 
-	// yieldPatience is how long a build lets others go first.
-	yieldPatience = time.Hour
+	// yieldTimeout is how long a build yields to others.
+	yieldTimeout = time.Hour
 )
 
-// Limits says how many builds may run at once; 0 is no limit.
-type Limits struct {
-	// Cluster is for all builds together.
-	Cluster int32
-
-	// Namespace is for those of each namespace.
-	Namespace int32
-}
-
-// perNamespace returns how many builds of a namespace may run at once.
-func (l Limits) perNamespace() int32 {
-	if l.Namespace == 0 || l.Cluster != 0 && l.Cluster < l.Namespace {
-		return l.Cluster
-	}
-	return l.Namespace
-}
-
-// Ticket says what place a Function's build is to have.
-type Ticket struct {
-	// Since is when the build was first asked for. Zero is now.
-	Since time.Time
-
-	// Yields says that nobody waits for the build: all others go first, in all
-	// namespaces, for an hour.
-	Yields bool
-
-	// UID is the Function's.
-	UID types.UID
-}
-
-// Build is a build that there is.
-type Build struct {
-	// Name is its own.
-	Name types.NamespacedName
-
-	// Function is whose it is.
-	Function types.NamespacedName
-
-	// UID is that Function's. The build of one that was deleted goes on for a moment
-	// in which there may be another of its name.
-	UID types.UID
-
-	// Stalled builds were started and may not run for now, by a quota of their
-	// namespace. They take nothing from other namespaces.
-	Stalled bool
-}
-
-// Queue knows what runs and what waits. Functions of a namespace are served in
-// the order in which they came. Between namespaces the one goes first that has
-// the fewest builds running, then the one that was served the longest ago, then
-// the one that came first: many Functions of one do not keep another's waiting.
+// Queue knows which builds run and which Functions wait. Within a namespace, the first
+// to come is the first served. Between namespaces, the one with the fewest running builds
+// goes first, then the one served longest ago. One namespace cannot hold up the others.
 //
-// A Function has one build at a time. It may be called by many at once.
+// A Function has one build at a time. All methods are safe for concurrent use.
 type Queue struct {
 	wake func(types.NamespacedName)
 	now  func() time.Time
@@ -99,36 +49,36 @@ type Queue struct {
 	mu     sync.Mutex
 	limits Limits
 
-	// opened counts how often the queue was opened and not left since.
+	// opened counts the calls of Open less those of Leave.
 	opened int
 
-	// lines are who waits, first come first; by function finds them.
+	// lines hold the waiting Functions in their order, and waiting finds them by name.
 	lines   map[lane][]*waiting
 	waiting map[types.NamespacedName]*waiting
 
-	// granted may start a build and have not yet.
+	// granted are the Functions that may start a build and have not yet.
 	granted map[types.NamespacedName]struct{}
 
-	// running are the builds that there are, by name.
+	// running are the builds that run or may run, by name.
 	running map[types.NamespacedName]running
 
-	// served tells the turn in which a namespace was served last. It is forgotten
-	// when nobody waits.
+	// served is the turn in which each namespace was served last. It is cleared when
+	// nobody waits.
 	served map[string]int64
 	turn   int64
 }
 
-// lane is where a Function waits.
+// lane identifies a line.
 type lane struct {
 	namespace string
 	yields    bool
 }
 
-// waiting is a Function that waits.
+// waiting is a Function in a line.
 type waiting struct {
 	function types.NamespacedName
 	Ticket
-	// told is the place that the Function knows of.
+	// told is the last reported place, or 0.
 	told int
 }
 
@@ -138,25 +88,24 @@ func (w *waiting) compare(other *waiting) int {
 	return cmp.Or(w.Since.Compare(other.Since), strings.Compare(w.function.Name, other.function.Name))
 }
 
-// running is a build that counts.
+// running is a build that runs or may run.
 type running struct {
 	function types.NamespacedName
 	uid      types.UID
 	stalled  bool
-	// unseen is when the build was started, until it is seen.
+	// unseen is when the build was started. It is zero once the build was seen.
 	unseen time.Time
-	// doubtful builds may not exist. They do not count.
+	// doubtful reports whether the build may not exist. It does not count then.
 	doubtful bool
 }
 
-// seen returns how a build counts that was seen.
 func (b Build) seen() running {
 	return running{function: b.Function, uid: b.UID, stalled: b.Stalled}
 }
 
-// New returns a Queue that lets nobody start until it is opened. It calls wake,
-// which must not wait, for each Function whose turn it is, and for each whose
-// place has become so much better that it is worth telling.
+// New returns a Queue that grants nothing until it is opened. It calls wake for each
+// Function that may start, and for each whose reported place has improved. wake must not
+// block.
 func New(limits Limits, wake func(types.NamespacedName)) *Queue {
 	return &Queue{
 		wake:    wake,
@@ -170,41 +119,9 @@ func New(limits Limits, wake func(types.NamespacedName)) *Queue {
 	}
 }
 
-// Place is where a Function is.
-type Place struct {
-	// Granted says that it is the Function's turn.
-	Granted bool
-
-	// Number counts from 1, which is next. From 5 on it is rounded up to a power of
-	// two: the Function is among so many that are next. It grows when others come
-	// that are to go first, but that is not told.
-	Number int
-
-	// Since is when the Function's build was first asked for.
-	Since time.Time
-}
-
-// exact is the last place that is told as it is.
-const exact = 4
-
-// round returns the number that is told of a place.
-func round(number int) int {
-	if number <= exact {
-		return number
-	}
-	rounded := 2 * exact
-	for rounded < number {
-		rounded *= 2
-	}
-	return rounded
-}
-
-// IsExact says whether the number is not rounded.
-func (p Place) IsExact() bool { return p.Number <= exact }
-
-// Open lets Functions start builds. It asks for all builds that there are, and
-// keeps everybody waiting meanwhile: what is told of a build that ends must not
-// be overtaken by a list that still has it. Those waiting keep their order.
+// Open starts to grant builds. list returns all running builds, and waiting are the
+// Functions that keep their place. The queue is locked meanwhile: a build that ends must
+// not be added again from an older list.
 func (q *Queue) Open(waiting map[types.NamespacedName]Ticket, list func() ([]Build, error)) error {
 	q.mu.Lock()
 	builds, err := list()
@@ -217,7 +134,7 @@ func (q *Queue) Open(waiting map[types.NamespacedName]Ticket, list func() ([]Bui
 			q.see(b)
 			continue
 		}
-		// One that has ended since, and that no watch tells of, must not count for ever.
+		// The build may end before a watch reports it. It must not count forever then.
 		listed := b.seen()
 		listed.unseen = q.now()
 		q.running[b.Name] = listed
@@ -230,8 +147,8 @@ func (q *Queue) Open(waiting map[types.NamespacedName]Ticket, list func() ([]Bui
 	return nil
 }
 
-// Leave forgets those who are somebody else's to serve from now on. Each call
-// undoes one of Open, if there was one.
+// Leave removes the Functions that another replica serves from now on. It undoes one call
+// of Open.
 func (q *Queue) Leave(isTheirs func(types.NamespacedName) bool) {
 	q.mu.Lock()
 	for function := range q.granted {
@@ -248,17 +165,16 @@ func (q *Queue) Leave(isTheirs func(types.NamespacedName) bool) {
 	q.advance()
 }
 
-// SetLimits changes the limits. What runs goes on.
+// SetLimits changes the limits. Running builds continue.
 func (q *Queue) SetLimits(limits Limits) {
 	q.mu.Lock()
 	q.limits = limits
 	q.advance()
 }
 
-// Ask returns whether a Function may start a build, and else has it wait for its
-// turn. To ask again changes nothing, unless to let others go first has become
-// wrong, or right. A Function that is thought to have a build is granted, for it
-// to look: see Start.
+// Ask returns the place of a Function, and adds it to the queue. Asking again changes
+// only Ticket.Yields. A Function with a running build is granted, so that its user can
+// check that build and call Start.
 func (q *Queue) Ask(function types.NamespacedName, ticket Ticket) Place {
 	q.mu.Lock()
 	for _, b := range q.running {
@@ -273,8 +189,8 @@ func (q *Queue) Ask(function types.NamespacedName, ticket Ticket) Place {
 	return place
 }
 
-// Start is Ask for a Function of which it is known that it has no build now. Where
-// it is granted, the build of that name counts as running, until End is called.
+// Start is Ask for a Function that certainly has no running build. If it is granted, the
+// build of that name counts as running until End.
 func (q *Queue) Start(function types.NamespacedName, ticket Ticket, build types.NamespacedName) Place {
 	q.mu.Lock()
 	for name, b := range q.running {
@@ -292,7 +208,7 @@ func (q *Queue) Start(function types.NamespacedName, ticket Ticket, build types.
 	return place
 }
 
-// ask returns the place of a Function, and who is to be woken besides.
+// ask returns the place of a Function, and the other Functions to wake.
 func (q *Queue) ask(function types.NamespacedName, ticket Ticket) (Place, []types.NamespacedName) {
 	if _, ok := q.granted[function]; !ok {
 		q.enter(function, ticket)
@@ -308,8 +224,7 @@ func (q *Queue) ask(function types.NamespacedName, ticket Ticket) (Place, []type
 	return Place{Number: w.told, Since: w.Since}, woken
 }
 
-// Doubt tells of a build that was started, but may not exist: it takes nobody's
-// place until it is seen.
+// Doubt reports that a started build may not exist. It does not count until it is seen.
 func (q *Queue) Doubt(build types.NamespacedName) {
 	q.mu.Lock()
 	b, ok := q.running[build]
@@ -322,9 +237,8 @@ func (q *Queue) Doubt(build types.NamespacedName) {
 	q.advance()
 }
 
-// Running returns the builds of a Function that are known to run, or may: those
-// that were seen and have not ended, and those that were started and are not seen
-// yet. Whoever has opened the queue, and started all builds since, hears of all.
+// Running returns the builds of a Function that run or may run. That is complete after
+// Open, if all later builds call Start.
 func (q *Queue) Running(function types.NamespacedName, uid types.UID) (builds []types.NamespacedName) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -336,7 +250,7 @@ func (q *Queue) Running(function types.NamespacedName, uid types.UID) (builds []
 	return builds
 }
 
-// Release gives back what a Function was granted and has not used, or its place.
+// Release gives up the place of a Function, or its grant if it has not been used.
 func (q *Queue) Release(function types.NamespacedName) {
 	q.mu.Lock()
 	_, granted := q.granted[function]
@@ -352,7 +266,7 @@ func (q *Queue) Release(function types.NamespacedName) {
 	q.advance()
 }
 
-// See tells of a build that runs.
+// See reports that a build runs.
 func (q *Queue) See(b Build) {
 	q.mu.Lock()
 	if !q.see(b) {
@@ -362,7 +276,7 @@ func (q *Queue) See(b Build) {
 	q.advance()
 }
 
-// see says whether there is news.
+// see reports whether the build is new or has changed.
 func (q *Queue) see(b Build) bool {
 	now := b.seen()
 	if was, ok := q.running[b.Name]; ok && was == now {
@@ -372,7 +286,7 @@ func (q *Queue) see(b Build) bool {
 	return true
 }
 
-// End tells of a build that does not run any more, or has never.
+// End reports that a build does not run.
 func (q *Queue) End(build types.NamespacedName) {
 	q.mu.Lock()
 	if _, ok := q.running[build]; !ok {
@@ -383,7 +297,7 @@ func (q *Queue) End(build types.NamespacedName) {
 	q.advance()
 }
 
-// advance serves who can be, and unlocks the queue.
+// advance serves waiting Functions, and unlocks the queue.
 func (q *Queue) advance() {
 	woken := q.serve()
 	woken = append(woken, q.news()...)
@@ -397,7 +311,7 @@ func (q *Queue) wakeAll(functions []types.NamespacedName) {
 	}
 }
 
-// enter has a Function wait, at the place of its ticket.
+// enter adds a Function at the place of its ticket.
 func (q *Queue) enter(function types.NamespacedName, ticket Ticket) {
 	if w := q.waiting[function]; w != nil {
 		if w.Yields == ticket.Yields {
@@ -416,7 +330,6 @@ func (q *Queue) enter(function types.NamespacedName, ticket Ticket) {
 	q.waiting[function] = w
 }
 
-// remove has a Function not wait any more.
 func (q *Queue) remove(w *waiting) {
 	delete(q.waiting, w.function)
 	line := q.lines[w.lane()]
@@ -426,175 +339,4 @@ func (q *Queue) remove(w *waiting) {
 	} else {
 		delete(q.lines, w.lane())
 	}
-}
-
-// load is what runs, or is about to.
-type load struct {
-	total int32
-	by    map[string]int32
-}
-
-func (q *Queue) load() load {
-	l := load{by: map[string]int32{}}
-	for function := range q.granted {
-		l.total++
-		l.by[function.Namespace]++
-	}
-	for name, b := range q.running {
-		if b.doubtful || !b.unseen.IsZero() && q.now().Sub(b.unseen) > unseenPatience {
-			continue
-		}
-		l.by[name.Namespace]++
-		if !b.stalled {
-			l.total++
-		}
-	}
-	return l
-}
-
-// serve grants what the limits leave, and returns whose turn it is.
-func (q *Queue) serve() (woken []types.NamespacedName) {
-	if len(q.waiting) == 0 {
-		clear(q.served)
-		return nil
-	}
-	l := q.load()
-	for q.opened > 0 && (q.limits.Cluster == 0 || l.total < q.limits.Cluster) {
-		w := q.next(l)
-		if w == nil {
-			break
-		}
-		q.remove(w)
-		q.granted[w.function] = struct{}{}
-		l.total++
-		l.by[w.function.Namespace]++
-		q.turn++
-		q.served[w.function.Namespace] = q.turn
-		woken = append(woken, w.function)
-	}
-	return woken
-}
-
-// next returns who is next among those whose namespace has not reached its limit.
-func (q *Queue) next(l load) *waiting {
-	var first *waiting
-	most := q.limits.perNamespace()
-	for lane, line := range q.lines {
-		if most != 0 && l.by[lane.namespace] >= most {
-			continue
-		}
-		if first == nil || q.compare(line[0], first, l) < 0 {
-			first = line[0]
-		}
-	}
-	return first
-}
-
-// compare says which of the heads of two lines goes first.
-func (q *Queue) compare(a, b *waiting, l load) int {
-	if x, y := q.yields(a), q.yields(b); x != y {
-		if x {
-			return 1
-		}
-		return -1
-	}
-	m, n := a.function.Namespace, b.function.Namespace
-	return cmp.Or(
-		cmp.Compare(l.by[m], l.by[n]),
-		cmp.Compare(q.served[m], q.served[n]),
-		a.compare(b),
-		strings.Compare(m, n),
-	)
-}
-
-// yields says whether others go first. Nobody is kept waiting for ever.
-func (q *Queue) yields(w *waiting) bool {
-	return w.Yields && q.now().Sub(w.Since) < yieldPatience
-}
-
-// surveyed is a line, and how many builds of its namespace run.
-type surveyed struct {
-	line    []*waiting
-	running int
-}
-
-// survey returns the lines in the order in which ties between them are broken, and
-// apart from them those that let all others go first.
-func (q *Queue) survey() (lines, yielding []surveyed) {
-	l := q.load()
-	for lane, line := range q.lines {
-		if s := (surveyed{line: line, running: int(l.by[lane.namespace])}); lane.yields {
-			yielding = append(yielding, s)
-		} else {
-			lines = append(lines, s)
-		}
-	}
-	// Among namespaces that have come to the same number of builds, the one goes
-	// first that began with more: it has waited for the others.
-	before := func(a, b surveyed) int {
-		return cmp.Or(cmp.Compare(b.running, a.running), q.compare(a.line[0], b.line[0], l))
-	}
-	slices.SortFunc(lines, before)
-	slices.SortFunc(yielding, before)
-	return lines, yielding
-}
-
-// places returns who waits, and how many go before each if all namespaces go on as
-// they do. It counts each once, since thousands may wait in as many namespaces.
-func (q *Queue) places() iter.Seq2[*waiting, int] {
-	return func(yield func(*waiting, int) bool) {
-		lines, yielding := q.survey()
-		before := 0
-		for _, alike := range [][]surveyed{lines, yielding} {
-			next := firsts(alike, before)
-			for _, line := range alike {
-				for i, w := range line.line {
-					if !yield(w, next[line.running+i]) {
-						return
-					}
-					next[line.running+i]++
-					before++
-				}
-			}
-		}
-	}
-}
-
-// firsts returns the place of the first one whose namespace has no build when it is
-// its turn, of the first whose has one, and so on: the fewest go first.
-func firsts(lines []surveyed, before int) []int {
-	var places []int
-	for _, line := range lines {
-		places = append(places, make([]int, max(0, line.running+len(line.line)-len(places)))...)
-		for i := range line.line {
-			places[line.running+i]++
-		}
-	}
-	for running, n := range places {
-		places[running] = before
-		before += n
-	}
-	return places
-}
-
-// place returns the number to tell to a Function that waits.
-func (q *Queue) place(w *waiting) int {
-	for other, ahead := range q.places() {
-		if other == w {
-			return round(ahead + 1)
-		}
-	}
-	return 0 // It waits.
-}
-
-// news notes who has got so much nearer that it is worth telling, and returns
-// them. That happens to each a few times at most, however long the queue is.
-func (q *Queue) news() (functions []types.NamespacedName) {
-	for w, ahead := range q.places() {
-		if number := round(ahead + 1); w.told == 0 || w.told > number {
-			w.told = number
-			functions = append(functions, w.function)
-		}
-	}
-	return functions
 }

@@ -78,7 +78,7 @@ func buildOf(function types.NamespacedName) types.NamespacedName {
 	return types.NamespacedName{Namespace: function.Namespace, Name: function.Name + "-1"}
 }
 
-// start has a Function ask and, where it may, start.
+// start asks for a Function, and starts its build if that is granted.
 func (w *world) start(namespace, name string, tickets ...Ticket) Place {
 	w.Helper()
 	function := key(namespace, name)
@@ -96,7 +96,7 @@ func (w *world) end(namespace, name string) {
 	w.End(buildOf(key(namespace, name)))
 }
 
-// wantWoken wants that these were woken since the last time.
+// wantWoken checks which Functions were woken since the last call.
 func (w *world) wantWoken(want ...string) {
 	w.Helper()
 	got := slices.Sorted(slices.Values(w.woken))
@@ -128,7 +128,7 @@ func TestFirstComeFirstServed(t *testing.T) {
 	w.wantWaiting(1, "a", "4")
 	w.wantWaiting(2, "a", "3")
 	w.wantWaiting(3, "a", "5")
-	w.wantWaiting(2, "a", "3") // to ask again changes nothing
+	w.wantWaiting(2, "a", "3") // asking again changes nothing
 	w.wantWoken()
 	w.end("a", "1")
 	w.wantWoken("a/4", "a/3", "a/5") // the others have moved up
@@ -204,7 +204,7 @@ func TestServedLongestAgo(t *testing.T) {
 	}
 }
 
-// TestPositions wants that what is told grows no longer than the logarithm.
+// Each Function is told its place at most a logarithmic number of times.
 func TestPositions(t *testing.T) {
 	w := newWorld(t, Limits{Cluster: 1})
 	w.wantStarted("a", "0000")
@@ -236,8 +236,7 @@ func TestPositions(t *testing.T) {
 	}
 }
 
-// TestPositionsAreTurns wants that positions are the order in which Functions of
-// many namespaces are served, where one build runs at a time.
+// With one build at a time, places are the order in which Functions are served.
 func TestPositionsAreTurns(t *testing.T) {
 	w := newWorld(t, Limits{Cluster: 1})
 	w.wantStarted("z", "0")
@@ -267,17 +266,17 @@ func TestYields(t *testing.T) {
 	w.wantWaiting(2, "b", "auto-2", Ticket{Yields: true})
 	w.wantWaiting(1, "a", "edit")
 	w.wantWaiting(4, "b", "auto-3", Ticket{Yields: true})
-	w.wantWaiting(1, "a", "auto-1", Ticket{Yields: true}) // worse is not told
+	w.wantWaiting(1, "a", "auto-1", Ticket{Yields: true}) // a worse place is not reported
 	w.end("z", "1")
 	w.wantWoken("a/edit", "b/auto-2", "b/auto-3")
 	w.wantStarted("a", "edit")
-	// Somebody edits a Function that was to be rebuilt.
+	// Somebody edits a Function that waits for an automatic rebuild.
 	w.wantWaiting(1, "b", "auto-3")
 	w.end("a", "edit")
 	w.wantWoken("b/auto-3")
 	w.wantStarted("b", "auto-3")
-	// Nobody waits for ever.
-	w.time = w.time.Add(yieldPatience)
+	// Nobody waits forever.
+	w.time = w.time.Add(yieldTimeout)
 	w.wantWaiting(1, "a", "edit-2")
 	w.end("b", "auto-3")
 	w.wantWoken("a/auto-1")
@@ -293,7 +292,7 @@ func TestRelease(t *testing.T) {
 	w.wantWoken("a/4") // has moved up
 	w.end("a", "1")
 	w.wantWoken("a/2", "a/4")
-	w.Release(key("a", "2")) // does not want it any more
+	w.Release(key("a", "2")) // no longer needs a build
 	w.wantWoken("a/4")
 	w.Release(key("a", "4"))
 	w.Release(key("a", "4"))
@@ -320,7 +319,7 @@ func TestLimitsAreLive(t *testing.T) {
 	w.wantWoken("a/4")
 }
 
-// TestSeen wants that builds count whoever has started them, once.
+// Each build counts once, whoever started it.
 func TestSeen(t *testing.T) {
 	w := newWorld(t, Limits{Cluster: 2})
 	other := Build{Name: key("a", "other"), Function: key("a", "1")}
@@ -333,8 +332,7 @@ func TestSeen(t *testing.T) {
 	w.wantWoken("c/1")
 }
 
-// TestStalled wants that a namespace whose quota keeps builds from running has
-// its share, and no more than that.
+// Stalled builds count in the limit of their namespace only.
 func TestStalled(t *testing.T) {
 	for name, limits := range map[string]Limits{"both": {Cluster: 2, Namespace: 2}, "cluster's": {Cluster: 2}} {
 		t.Run(name, func(t *testing.T) {
@@ -351,8 +349,7 @@ func TestStalled(t *testing.T) {
 	}
 }
 
-// TestOwnBuild wants that a Function whose build may be gone is to look, and that
-// a build which is gone makes place for whose turn it is.
+// A Function may check on its own build. A deleted build frees its slot.
 func TestOwnBuild(t *testing.T) {
 	w := newWorld(t, Limits{Cluster: 1})
 	w.wantStarted("a", "1")
@@ -367,8 +364,8 @@ func TestOwnBuild(t *testing.T) {
 	w.wantWoken("b/1")
 }
 
-// TestPredecessor wants that the build of a Function which was deleted counts for
-// as long as it runs, though another Function has its name.
+// The build of a deleted Function counts while it runs, although another Function has the
+// same name.
 func TestPredecessor(t *testing.T) {
 	w := newWorld(t, Limits{Cluster: 1})
 	before, after := Ticket{UID: "before"}, Ticket{UID: "after"}
@@ -409,9 +406,9 @@ func TestOpen(t *testing.T) {
 	if err := open(); err != nil {
 		t.Fatal(err)
 	}
-	w.wantWoken("a/first", "a/second") // its turn; and is told
+	w.wantWoken("a/first", "a/second") // one is served, one moves up
 	w.wantWaiting(1, "a", "second")
-	w.wantWaiting(1, "a", "late") // what was told stays
+	w.wantWaiting(1, "a", "late") // the reported place stays
 	if place := w.Ask(key("a", "second"), Ticket{}); !place.Since.Equal(noon.Add(-time.Minute)) {
 		t.Errorf("waits since %s", place.Since)
 	}
@@ -427,21 +424,19 @@ func TestOpen(t *testing.T) {
 	w.wantWoken("a/first", "a/second")
 }
 
-// TestNeverSeen wants that a build that was gone before anyone could see it does
-// not count for ever.
+// A build that was deleted before it was seen does not count forever.
 func TestNeverSeen(t *testing.T) {
 	w := newWorld(t, Limits{Cluster: 1})
 	w.wantStarted("a", "1")
 	w.wantWaiting(1, "b", "1")
-	w.time = w.time.Add(unseenPatience)
+	w.time = w.time.Add(unseenTimeout)
 	w.wantStarted("b", "1")
 	w.See(Build{Name: buildOf(key("b", "1")), Function: key("b", "1")})
-	w.time = w.time.Add(unseenPatience)
+	w.time = w.time.Add(unseenTimeout)
 	w.wantWaiting(1, "c", "1")
 }
 
-// TestNeverSeenAgain wants the same of a build that was there when the queue was
-// opened, and that no watch tells of.
+// The same holds for a listed build that no watch reports.
 func TestNeverSeenAgain(t *testing.T) {
 	w := closedWorld(t, Limits{Cluster: 2})
 	builds := []Build{{Name: key("a", "gone"), Function: key("a", "gone")}, {Name: key("a", "seen"), Function: key("a", "seen")}}
@@ -450,14 +445,13 @@ func TestNeverSeenAgain(t *testing.T) {
 	}
 	w.See(builds[1])
 	w.wantWaiting(1, "b", "1")
-	w.time = w.time.Add(unseenPatience)
+	w.time = w.time.Add(unseenTimeout)
 	w.wantStarted("b", "1")
 	w.wantWaiting(1, "b", "2")
 }
 
-// TestInvariants has Functions and builds do what they may, in any order, and
-// wants that the limits hold at each step, that nobody waits while there is
-// room, and that in the end everybody has had a turn.
+// TestInvariants plays random steps. The limits hold at each step, nobody waits for a free
+// slot, and in the end everybody is served.
 func TestInvariants(t *testing.T) {
 	for seed := range uint64(200) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) { playAny(t, rand.New(rand.NewPCG(seed, 0))) })
@@ -479,7 +473,7 @@ func playAny(t *testing.T, random *rand.Rand) {
 			return
 		}
 		switch random.IntN(10) {
-		case 0: // Something has failed. It is tried again.
+		case 0: // A failed step is retried.
 			w.Release(function)
 			w.woken = append(w.woken, function.String())
 		default:
@@ -504,7 +498,7 @@ func playAny(t *testing.T, random *rand.Rand) {
 		case 0, 1, 2, 3:
 			wanting[function] = Ticket{Yields: random.IntN(4) == 0}
 			try(function)
-		case 4: // It is deleted, or edited back.
+		case 4: // The Function is deleted, or edited back.
 			delete(wanting, function)
 			w.Release(function)
 		case 5, 6:
@@ -524,7 +518,7 @@ func playAny(t *testing.T, random *rand.Rand) {
 			drain()
 		}
 	}
-	// Those that are there are served, whoever comes after them.
+	// Waiting Functions are served, whoever comes later.
 	for rounds := 0; len(wanting) > 0; rounds++ {
 		if rounds > 1000 {
 			t.Fatalf("%d are never served: %v", len(wanting), wanting)
@@ -547,8 +541,8 @@ func playAny(t *testing.T, random *rand.Rand) {
 	}
 }
 
-// checkInvariants checks what is true at any time. More may run than the limits
-// say only when these have come down, and then there are never more than before.
+// checkInvariants checks each step. More builds than the limits run only after the limits
+// were lowered, and then no further build starts.
 func checkInvariants(w *world, limits Limits, building map[types.NamespacedName]bool) {
 	w.Helper()
 	l := w.load()
@@ -584,7 +578,7 @@ func checkInvariants(w *world, limits Limits, building map[types.NamespacedName]
 	}
 }
 
-// TestStarvation wants that one of a namespace is served soon, whatever others do.
+// A Function is served soon, whatever other namespaces do.
 func TestStarvation(t *testing.T) {
 	w := newWorld(t, Limits{Cluster: 2})
 	const flood = 5000
@@ -602,8 +596,8 @@ func TestStarvation(t *testing.T) {
 	}
 }
 
-// BenchmarkEnd is what the end of a build costs while 10,000 wait in as many as 1,000
-// namespaces: all others who ask wait for that.
+// BenchmarkEnd measures the end of a build while 10,000 Functions wait in 1,000
+// namespaces. The queue is locked meanwhile.
 func BenchmarkEnd(b *testing.B) {
 	q := New(Limits{Cluster: 10}, func(types.NamespacedName) {})
 	if err := q.Open(nil, func() ([]Build, error) { return nil, nil }); err != nil {
@@ -625,7 +619,7 @@ func BenchmarkEnd(b *testing.B) {
 	}
 }
 
-// TestConcurrency is for the race detector.
+// TestConcurrency finds races when the race detector is on.
 func TestConcurrency(t *testing.T) {
 	const functions, limit = 200, 3
 	work := make(chan types.NamespacedName, 100*functions)
