@@ -141,7 +141,8 @@ type Progress struct {
 	Message string
 }
 
-// Reasons are the reasons of the condition BuildReady that name a kind of object.
+// Reasons are the reasons of the condition BuildReady that name a kind of object. Each
+// starts with the kind, and NotCreated and Deleted end in "NotCreated" and "sDeleted".
 type Reasons struct {
 	// Created: the object exists, and its pod has not started.
 	Created string
@@ -151,7 +152,7 @@ type Reasons struct {
 	Running string
 	// Succeeded: the build has pushed the image.
 	Succeeded string
-	// Failed: the build failed for a reason without a name of its own.
+	// Failed: the build failed, and no other reason is more specific.
 	Failed string
 	// Deleted: the build waits until earlier ones were deleted.
 	Deleted string

@@ -14,86 +14,80 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package observe says how a Function is in the two words that people write
-// scripts against: one of its image, and one of the function itself. It is pure,
-// and knows neither Tekton nor Serving.
+// Package observe summarizes a Function in two words for scripts: the status of its image
+// and the status of the running function. It depends on no builder and no server.
 package observe
 
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 )
 
-// ImageStatus says in a word how the image of a Function is.
+// ImageStatus is the status of the image of a Function.
 type ImageStatus string
 
 const (
-	// ImageInProgress says that the image is being built.
+	// ImageInProgress means that the image is being built.
 	ImageInProgress ImageStatus = "in_progress"
-	// ImageError says that no image could be built, and what is wrong is to be mended.
+	// ImageError means that the build failed, and somebody must fix the cause.
 	ImageError ImageStatus = "error"
-	// ImageCompleted says that the image was built, and what built it is still there
-	// to be looked at.
+	// ImageCompleted means that the image was built, and the object of the build exists.
 	ImageCompleted ImageStatus = "completed"
-	// ImageNotFound says that there is nothing to look at: the image was built and
-	// what built it is gone, or it was reused, or there is no Function.
+	// ImageNotFound means that there is no build to inspect: it was deleted, its image was
+	// reused, or the Function does not exist.
 	ImageNotFound ImageStatus = "not_found"
-	// ImagePending says that the build waits for something, such as its turn or a
-	// node with room.
+	// ImagePending means that the build waits, for example in the queue or for a node.
 	ImagePending ImageStatus = "pending"
 )
 
-// FunctionStatus says in a word how a function, or one of its pods, is.
+// FunctionStatus is the status of a function, or of one of its pods.
 type FunctionStatus string
 
 const (
-	// FunctionRunning says that at least one pod takes requests, or would be started
-	// by one.
+	// FunctionRunning means that a pod serves requests, or that a request would start one.
 	FunctionRunning FunctionStatus = "running"
-	// FunctionWaiting says that the function is about to start: its image is being
-	// built, or its pods are starting.
+	// FunctionWaiting means that the image is being built, or that pods are starting.
 	FunctionWaiting FunctionStatus = "waiting"
-	// FunctionTerminated says that the function has stopped: it crashes, or cannot
-	// start. Where there is no log, see whether nodes can pull its image.
+	// FunctionTerminated means that the function crashes or cannot start. Without a log,
+	// check that nodes can pull its image.
 	FunctionTerminated FunctionStatus = "terminated"
-	// FunctionNotFound says that there is no Function, or that nothing of it was ever
-	// started and nothing will be before it is mended.
+	// FunctionNotFound means that the Function does not exist, or that it never started
+	// and must be fixed first.
 	FunctionNotFound FunctionStatus = "not_found"
-	// FunctionPending says that no node can have the function's pods, as they are.
+	// FunctionPending means that no node accepts the pods.
 	FunctionPending FunctionStatus = "pending"
 )
 
-// Build is what is left of the build of a Function's newest image.
+// Build is the build of a Function's newest image.
 type Build struct {
-	// Exists says that what runs, or ran, the build is there: in its words, the
-	// object that the Function's status names.
+	// Exists reports whether the object that status.build.ref names exists.
 	Exists bool
 
-	// Pod is the pod that runs, or ran, the build; nil if there is none.
+	// Pod is the pod of the build, or nil.
 	Pod *corev1.Pod
 }
 
-// Observed is what is seen of a Function at one time.
+// Observed is a Function with its build and pods.
 type Observed struct {
-	// Function is nil if there is none.
+	// Function is nil if it does not exist.
 	Function *v1alpha1.Function
 
-	// Build is its last build.
+	// Build is the last build of the Function.
 	Build Build
 
-	// Pods are those that run the function, of any revision. Those of builds are not
-	// among them.
+	// Pods run the function, in any revision.
 	Pods []*corev1.Pod
 
-	// Container is the name of the container of Pods that runs the function.
+	// Container is the name of the function's container in Pods.
 	Container string
 }
 
-// Image says how the image is, and in a sentence why.
+// Image returns the status of the image, and a sentence that explains it.
 func Image(o Observed) (status ImageStatus, why string) {
 	fn := o.Function
 	switch {
@@ -111,30 +105,30 @@ func Image(o Observed) (status ImageStatus, why string) {
 		return ImageCompleted, built.GetMessage()
 	case built.IsTrue():
 		return ImageNotFound, built.GetMessage()
-	case waitsForConditions(built.GetReason()):
+	case isWaiting(built.GetReason()):
 		return ImagePending, built.GetMessage()
 	case built.IsFalse():
 		return ImageError, built.GetMessage()
 	}
-	if held := holdsUp(o.Build.Pod); held != "" {
-		return ImagePending, held
+	if reason := blockedBy(o.Build.Pod); reason != "" {
+		return ImagePending, reason
 	}
 	return ImageInProgress, built.GetMessage()
 }
 
-// waitsForConditions says whether a build that is not done for this reason waits
-// for something else to happen first.
-func waitsForConditions(reason string) bool {
+// isWaiting reports whether a build with this reason waits for something else.
+func isWaiting(reason string) bool {
 	switch reason {
 	case v1alpha1.ReasonWaitingForConfiguration, v1alpha1.ReasonWaitingForDeletion, v1alpha1.ReasonBuildQueued,
-		v1alpha1.ReasonTaskRunsDeleted, v1alpha1.ReasonTaskRunNotCreated, v1alpha1.ReasonBuildRetrying, v1alpha1.ReasonQuotaExceeded:
+		v1alpha1.ReasonBuildRetrying, v1alpha1.ReasonQuotaExceeded:
 		return true
 	}
-	return false
+	// Each builder puts its kind in front: see builds.Reasons.
+	return strings.HasSuffix(reason, "NotCreated") || strings.HasSuffix(reason, "sDeleted")
 }
 
-// holdsUp says why the pod of a build cannot start, or "".
-func holdsUp(pod *corev1.Pod) string {
+// blockedBy returns why the pod of a build cannot start, or "".
+func blockedBy(pod *corev1.Pod) string {
 	if pod == nil {
 		return ""
 	}
@@ -149,12 +143,12 @@ func holdsUp(pod *corev1.Pod) string {
 	return ""
 }
 
-// Function says how the function is, and in a sentence why.
+// Function returns the status of the function, and a sentence that explains it.
 func Function(o Observed) (status FunctionStatus, why string) {
 	if o.Function == nil {
 		return FunctionNotFound, "There is no Function."
 	}
-	// One that runs makes the function run; the others have to tell why none does.
+	// One running pod is enough. Otherwise the worst pod explains why none runs.
 	worst := map[FunctionStatus]int{FunctionRunning: 4, FunctionTerminated: 3, FunctionPending: 2, FunctionWaiting: 1}
 	for _, pod := range o.Pods {
 		if pod.DeletionTimestamp != nil {
@@ -175,7 +169,7 @@ func Function(o Observed) (status FunctionStatus, why string) {
 	}
 }
 
-// withoutPods is Function of one that has no pods.
+// withoutPods is Function without pods.
 func withoutPods(fn *v1alpha1.Function) (FunctionStatus, string) {
 	ready := fn.Status.GetCondition(v1alpha1.FunctionConditionReady)
 	running := fn.Status.GetCondition(v1alpha1.FunctionConditionRunning)
@@ -188,15 +182,15 @@ func withoutPods(fn *v1alpha1.Function) (FunctionStatus, string) {
 		return FunctionPending, running.GetMessage()
 	case running.IsFalse():
 		return FunctionTerminated, running.GetMessage()
-	case isCurrent(fn) && ready.IsFalse() && !waitsForConditions(ready.GetReason()):
+	case isCurrent(fn) && ready.IsFalse() && !isWaiting(ready.GetReason()):
 		return FunctionNotFound, ready.GetMessage()
 	default:
 		return FunctionWaiting, cmp.Or(ready.GetMessage(), "Kiln has not looked at the Function yet.")
 	}
 }
 
-// Pod says how a pod that runs a function is, and why unless it is well.
-// container is the one of the function.
+// Pod returns the status of a pod of a function, and why it does not run. container is the
+// name of the function's container.
 func Pod(pod *corev1.Pod, container string) (status FunctionStatus, why string) {
 	if PodCondition(pod, corev1.PodReady).Status == corev1.ConditionTrue {
 		return FunctionRunning, ""
@@ -214,7 +208,6 @@ func Pod(pod *corev1.Pod, container string) (status FunctionStatus, why string) 
 	return FunctionWaiting, ""
 }
 
-// isCurrent says whether the status is of the newest generation.
 func isCurrent(fn *v1alpha1.Function) bool {
 	return fn.Status.ObservedGeneration == fn.Generation
 }

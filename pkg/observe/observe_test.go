@@ -25,7 +25,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 )
 
-// function returns a Function after what the marks tell of it.
+// function returns a Function with the marks in its status.
 func function(marks ...func(*v1alpha1.FunctionStatus)) *v1alpha1.Function {
 	fn := &v1alpha1.Function{ObjectMeta: metav1.ObjectMeta{Name: "fn", Generation: 2}}
 	fn.Status.ObservedGeneration = 2
@@ -111,13 +111,16 @@ func TestImage(t *testing.T) {
 		"registry is asked":       {function(builds(v1alpha1.ReasonCheckingRegistry)), Build{}, ImageInProgress, "CheckingRegistry"},
 		"waits for its turn":      {function(builds(v1alpha1.ReasonBuildQueued)), Build{}, ImagePending, "BuildQueued"},
 		"waits for earlier ones":  {function(builds(v1alpha1.ReasonTaskRunsDeleted)), Build{}, ImagePending, "TaskRunsDeleted"},
+		"waits, other builder":    {function(builds("JobsDeleted")), Build{}, ImagePending, "JobsDeleted"},
+		"not created, other":      {function(builds("JobNotCreated")), Build{}, ImagePending, "JobNotCreated"},
+		"pod was deleted":         {function(buildFails(v1alpha1.ReasonPodDeleted)), Build{}, ImageError, "PodDeleted"},
 		"waits to try again":      {function(builds(v1alpha1.ReasonBuildRetrying)), Build{Exists: true}, ImagePending, "BuildRetrying"},
 		"cannot be created yet":   {function(builds(v1alpha1.ReasonTaskRunNotCreated)), Build{}, ImagePending, "TaskRunNotCreated"},
 		"quota":                   {function(buildFails(v1alpha1.ReasonQuotaExceeded)), Build{Exists: true}, ImagePending, "QuotaExceeded"},
 		"created":                 {function(builds(v1alpha1.ReasonTaskRunCreated)), Build{Exists: true}, ImageInProgress, "TaskRunCreated"},
 		"runs":                    {function(builds(v1alpha1.ReasonTaskRunRunning)), Build{Exists: true, Pod: starting()}, ImageInProgress, "TaskRunRunning"},
 		"no node":                 {function(builds(v1alpha1.ReasonTaskRunRunning)), Build{Exists: true, Pod: homeless()}, ImagePending, "no node has nvidia.com/gpu"},
-		"builder cannot be had":   {function(builds(v1alpha1.ReasonTaskRunRunning)), Build{Exists: true, Pod: stuck("ImagePullBackOff")}, ImagePending, "ImagePullBackOff: why"},
+		"builder is not pulled":   {function(builds(v1alpha1.ReasonTaskRunRunning)), Build{Exists: true, Pod: stuck("ImagePullBackOff")}, ImagePending, "ImagePullBackOff: why"},
 		"failed":                  {function(buildFails(v1alpha1.ReasonTaskRunFailed)), Build{Exists: true}, ImageError, "TaskRunFailed"},
 		"failed, and cleaned up":  {function(buildFails(v1alpha1.ReasonTaskRunFailed)), Build{}, ImageError, "TaskRunFailed"},
 		"built":                   {function(built), Build{Exists: true}, ImageCompleted, "built"},
@@ -148,7 +151,7 @@ func TestFunction(t *testing.T) {
 		"is being built":             {function(builds(v1alpha1.ReasonTaskRunRunning)), nil, FunctionWaiting, "TaskRunRunning"},
 		"build waits for a quota":    {function(buildFails(v1alpha1.ReasonQuotaExceeded)), nil, FunctionWaiting, "QuotaExceeded"},
 		"was never built":            {function(buildFails(v1alpha1.ReasonTaskRunFailed)), nil, FunctionNotFound, "TaskRunFailed"},
-		"is built anew":              {function(serves, builds(v1alpha1.ReasonTaskRunRunning)), []*corev1.Pod{ready()}, FunctionRunning, "The service waits for BuildReady; revision fn-00001 serves."},
+		"is built again":             {function(serves, builds(v1alpha1.ReasonTaskRunRunning)), []*corev1.Pod{ready()}, FunctionRunning, "The service waits for BuildReady; revision fn-00001 serves."},
 		"newer one was not built":    {replaced, []*corev1.Pod{ready()}, FunctionRunning, "The service waits for BuildReady; revision fn-00001 serves."},
 		"the same, scaled to zero":   {replaced, nil, FunctionRunning, "It has no pods while nobody calls it; the next request starts one."},
 		"serves":                     {function(serves), []*corev1.Pod{ready()}, FunctionRunning, "Revision fn-00001 serves."},
@@ -181,7 +184,7 @@ func TestFunction(t *testing.T) {
 	}
 }
 
-// What is said must not depend on the order of a list.
+// The explanation must not depend on the order of the pods.
 func TestFunctionIgnoresOrder(t *testing.T) {
 	one, other := homeless(), homeless()
 	other.Status.Conditions[0].Message = "another reason"

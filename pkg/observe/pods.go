@@ -23,9 +23,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Trouble says why the container of that name does not start in the pod, or "".
-// Serving tells of that too, but only when it happens to look at the pod, and that
-// can be as late as its progress deadline.
+// Trouble returns why the container of that name does not start in the pod, or "". A
+// server may report that only at its progress deadline.
 func Trouble(pod *corev1.Pod, container string) string {
 	for i := range pod.Status.ContainerStatuses {
 		status := &pod.Status.ContainerStatuses[i]
@@ -36,14 +35,13 @@ func Trouble(pod *corev1.Pod, container string) string {
 			return fmt.Sprintf("%s: %s", waiting.Reason, waiting.Message)
 		}
 		if crash := crashOf(status); crash != nil {
-			return "Container failed with: " + wordsOf(crash)
+			return "Container failed with: " + describe(crash)
 		}
 	}
 	return ""
 }
 
-// isStuck says whether a container that waits for this reason waits for somebody
-// to do something about it.
+// isStuck reports whether somebody must act before the container can start.
 func isStuck(reason string) bool {
 	switch reason {
 	case "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
@@ -52,10 +50,9 @@ func isStuck(reason string) bool {
 	return false
 }
 
-// crashOf returns the last crash of a container that has crashed at least
-// twice: the first may have been an accident. From then on a crash counts until
-// Serving finds the revision ready, as a container in a crash loop runs for a
-// moment every now and then.
+// crashOf returns the last crash of a container, or nil if it crashed less than twice. A
+// first crash may be an accident. A running container counts as crashed too, because
+// containers in a crash loop run for a moment now and then.
 func crashOf(status *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 	now, last := status.State.Terminated, status.LastTerminationState.Terminated
 	switch {
@@ -70,14 +67,14 @@ func crashOf(status *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 	}
 }
 
-func wordsOf(crash *corev1.ContainerStateTerminated) string {
+func describe(crash *corev1.ContainerStateTerminated) string {
 	if crash.Message != "" {
 		return crash.Message
 	}
 	return fmt.Sprintf("%s (exit code %d)", crash.Reason, crash.ExitCode)
 }
 
-// Unscheduled says why no node takes the pod, or "".
+// Unscheduled returns why no node accepts the pod, or "".
 func Unscheduled(pod *corev1.Pod) string {
 	if c := PodCondition(pod, corev1.PodScheduled); c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
 		return cmp.Or(c.Message, c.Reason)
@@ -85,7 +82,7 @@ func Unscheduled(pod *corev1.Pod) string {
 	return ""
 }
 
-// PodCondition returns the condition of that type, or an empty one.
+// PodCondition returns the condition of that type, or an empty condition.
 func PodCondition(pod *corev1.Pod, t corev1.PodConditionType) corev1.PodCondition {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == t {
