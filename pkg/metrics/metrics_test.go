@@ -224,8 +224,7 @@ func TestReconciles(t *testing.T) {
 	}
 }
 
-// TestStaysLeaderAware: a controller whose reconciler is not, runs without
-// leader election.
+// A controller runs without leader election if its reconciler is not LeaderAware.
 func TestStaysLeaderAware(t *testing.T) {
 	w := newWorld(t)
 	promoted := false
@@ -252,10 +251,10 @@ func (plainReconciler) Reconcile(context.Context, string) error { return nil }
 
 var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 
-// build makes a status.build of a TaskRun.
+// build sets status.build to a running build.
 func build(name, reason string, options ...func(*v1alpha1.BuildStatus)) func(*v1alpha1.Function) {
 	return func(fn *v1alpha1.Function) {
-		fn.Status.Build = &v1alpha1.BuildStatus{Ref: &v1alpha1.BuildReference{APIVersion: "tekton.dev/v1", Kind: "TaskRun", Name: name}, Reason: reason, ImageTag: "tag"}
+		fn.Status.Build = &v1alpha1.BuildStatus{Ref: &v1alpha1.BuildReference{APIVersion: "example.com/v1", Kind: "Builder", Name: name}, Reason: reason, ImageTag: "tag"}
 		for _, option := range options {
 			option(fn.Status.Build)
 		}
@@ -283,7 +282,7 @@ func TestBuilds(t *testing.T) {
 	done := build("b1", builds.ReasonFirstBuild, ran(8*time.Second))
 	reused := build("", builds.ReasonImageReused, tagged("A"))
 	tests := map[string]struct {
-		// states are what the status says in turn.
+		// states are the consecutive statuses.
 		states    []func(*v1alpha1.Function)
 		namespace string
 		started   []string
@@ -327,7 +326,7 @@ func TestBuilds(t *testing.T) {
 		},
 		"images that are reused": {
 			states: []func(*v1alpha1.Function){done, reused, reused, build("", builds.ReasonImageReused, tagged("B")), done},
-			// The last state is of a build that has run before.
+			// The last state is of an earlier build.
 			started: []string{"reason=FirstBuild,runtime=nodejs24 1", "reason=ImageReused,runtime=nodejs24 2"},
 			ended:   []string{"outcome=Succeeded,runtime=nodejs24 1 8"},
 		},
@@ -356,7 +355,6 @@ func TestBuilds(t *testing.T) {
 	}
 }
 
-// TestQueue wants the number of builds that wait, and how long they have waited.
 func TestQueue(t *testing.T) {
 	w := newWorld(t)
 	waits := func(fn *v1alpha1.Function) {
@@ -376,7 +374,7 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// TestInstrument tells what a Function goes through by way of the informer.
+// TestInstrument sends the states of a Function through the informer.
 func TestInstrument(t *testing.T) {
 	w := newWorld(t)
 	stop, err := rtesting.RunAndSyncInformers(w.ctx, functioninformer.Get(w.ctx).Informer())
@@ -401,7 +399,7 @@ func TestInstrument(t *testing.T) {
 	}
 }
 
-// TestDocumentation compares docs/metrics.md with what is exported.
+// TestDocumentation compares docs/metrics.md with the exported metrics.
 func TestDocumentation(t *testing.T) {
 	w := newWorld(t)
 	w.have(function("a"))
@@ -442,8 +440,8 @@ func describe(m metricdata.Metrics) string {
 	return fmt.Sprintf("%s %s %v", name, kind, slices.Sorted(maps.Keys(keys)))
 }
 
-// documented reads the first table of docs/metrics.md: a row tells the name in
-// Prometheus, the name in OpenTelemetry, the kind, and the attributes.
+// documented reads the first table of docs/metrics.md. A row has the name in Prometheus,
+// the name in OpenTelemetry, the kind and the attributes.
 func documented(t *testing.T) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/metrics.md")
