@@ -36,11 +36,11 @@ func TestRetryAt(t *testing.T) {
 		t.Errorf("the delays in seconds (-want, +got):\n%s", diff)
 	}
 	for name, b := range map[string]Build{
-		"of the Function's fault": {State: Failed, Attempt: 1, Ended: noon},
-		"not failed":              {State: Running, Transient: true, Attempt: 1},
+		"not transient": {State: Failed, Attempt: 1, Ended: noon},
+		"not failed":    {State: Running, Transient: true, Attempt: 1},
 	} {
 		if at, ok := b.RetryAt(); ok {
-			t.Errorf("%s: it is tried again at %v", name, at)
+			t.Errorf("%s: it is retried at %v", name, at)
 		}
 	}
 }

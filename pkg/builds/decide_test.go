@@ -32,7 +32,7 @@ const (
 
 var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 
-// want returns a request for A by generation 1, and the changes to it.
+// want returns a request for A in generation 1, with changes.
 func want(changes ...func(*Request)) Request {
 	r := Request{Tag: tagA, Fingerprint: inputsA, Generation: 1}
 	for _, change := range changes {
@@ -46,14 +46,14 @@ func x(r *Request)  { r.Rebuild = "x" }
 func y(r *Request)  { r.Rebuild = "y" }
 func g2(r *Request) { r.Generation = 2 }
 
-// lost is a fingerprint that an earlier Kiln has not written down.
+// lost removes the fingerprint, which an early version of Kiln did not store.
 func lost(r *Request) { r.Fingerprint = "" }
 
 func build(name string, state State, request Request) Build {
 	return Build{Name: name, State: state, Request: request, Reason: ReasonFirstBuild}
 }
 
-// requested makes it a build that the annotation has asked for.
+// requested sets the reason of a rebuild.
 func requested(b Build) Build {
 	b.Reason = ReasonRebuildRequested
 	return b
@@ -64,12 +64,12 @@ func credentials(version string) func(*Request) {
 	return func(r *Request) { r.CredentialsVersion = version }
 }
 
-// commit sets the commit that a branch was found at.
+// commit sets the newest commit of the branch.
 func commit(hash string) func(*Request) {
 	return func(r *Request) { r.Commit = hash }
 }
 
-// of returns a build that was started for a commit, and has fetched another.
+// of returns a build that was started for one commit and fetched another.
 func of(name string, state State, asked, fetched string) Build {
 	b := build(name, state, want(commit(asked)))
 	b.Fetched = fetched
@@ -92,7 +92,7 @@ func TestDecide(t *testing.T) {
 	done := build("b", Succeeded, want(g2))
 	done.Attempt = 1
 	start := func(reason string) Decision { return Decision{Action: Start, Reason: reason} }
-	// unlessThere starts a build where the registry does not hold the image.
+	// unlessThere starts a build if the registry lacks the image.
 	unlessThere := func(reason string) Decision { return Decision{Action: Start, Reason: reason, Reuse: true} }
 	follow := func(name string) Decision { return Decision{Action: Follow, Build: name} }
 	use := Decision{Action: Use, Reason: ReasonFirstBuild}
@@ -100,7 +100,7 @@ func TestDecide(t *testing.T) {
 		d.Again = true
 		return d
 	}
-	// transient has failed at noon for the n-th time.
+	// transient returns the n-th attempt, which failed at noon.
 	transient := func(n int32, request Request) Build {
 		b := build("a", Failed, request)
 		b.Attempt, b.Transient, b.Ended = n, true, noon
@@ -115,17 +115,16 @@ func TestDecide(t *testing.T) {
 	replanned.Attempt = 1
 
 	tests := map[string]struct {
-		want  Request
-		known Known
-		// decision is what is expected.
+		want     Request
+		known    Known
 		decision Decision
 	}{
-		"a commit was found, and its build is planned": {
+		"the build of a new commit is planned": {
 			want:     want(commit("c2")),
 			known:    Known{ImageTag: tagA, Last: new(of("", Planned, "c2", "")), Existing: []Build{of("a", Succeeded, "", "c1")}},
 			decision: again(unlessThere(ReasonFirstBuild)),
 		},
-		"the build of a commit that was found runs": {
+		"the build of a new commit runs": {
 			want:     want(commit("c2")),
 			known:    Known{ImageTag: tagA, Last: new(of("", Planned, "c2", "")), Existing: []Build{of("a", Succeeded, "", "c1"), of("b", Running, "c2", "")}},
 			decision: follow("b"),
@@ -150,12 +149,12 @@ func TestDecide(t *testing.T) {
 			known:    Known{ImageTag: tagA, Last: new(of("b", Succeeded, "c2", "c2")), Existing: []Build{of("b", Succeeded, "c2", "c2")}},
 			decision: follow("b"),
 		},
-		"a failed attempt is still seen, and the next one is not yet": {
+		"the cache shows a failed attempt and not yet the next one": {
 			want:     want(credentials("2")),
 			known:    Known{Last: &retrying, Existing: []Build{refused}},
 			decision: again(unlessThere(ReasonFirstBuild)),
 		},
-		"and that it has failed, too, is known": {
+		"the next attempt has failed too, and only the status shows it": {
 			want:     want(credentials("2")),
 			known:    Known{Last: new(retried), Existing: []Build{refused}},
 			decision: Decision{Action: Stay},
@@ -165,7 +164,7 @@ func TestDecide(t *testing.T) {
 			known:    Known{Last: new(refused), Existing: []Build{refused}},
 			decision: start(ReasonCredentialsChanged),
 		},
-		"refused, and there are credentials no more": {
+		"refused, and the credentials were removed": {
 			want:     want(),
 			known:    Known{Last: new(refused), Existing: []Build{refused}},
 			decision: start(ReasonCredentialsChanged),
@@ -258,7 +257,7 @@ func TestDecide(t *testing.T) {
 			known:    Known{ImageTag: tagA, Last: new(build("a", Succeeded, want()))},
 			decision: use,
 		},
-		"the build has succeeded and is about to be gone": {
+		"the build has succeeded and is being deleted": {
 			want:     want(),
 			known:    Known{Last: new(build("a", Running, want())), Existing: []Build{{Name: "a", State: Succeeded, Request: want(), Deleting: true}}},
 			decision: follow("a"),
@@ -273,17 +272,17 @@ func TestDecide(t *testing.T) {
 			known:    Known{Last: new(build("a", Running, want()))},
 			decision: again(unlessThere(ReasonFirstBuild)),
 		},
-		"the build was deleted while it ran, for the last time but one": {
+		"the build was deleted while it ran, before its last attempt": {
 			want:     want(),
 			known:    Known{Last: deleted(MaxAttempts - 1)},
 			decision: again(unlessThere(ReasonFirstBuild)),
 		},
-		"the build was deleted each time that it ran": {
+		"the build was deleted at each attempt": {
 			want:     want(),
 			known:    Known{Last: deleted(MaxAttempts)},
 			decision: Decision{Action: GiveUp},
 		},
-		"the build was deleted each time that it ran, the Function was updated": {
+		"the build was deleted at each attempt, the Function was updated": {
 			want:     want(b, g2),
 			known:    Known{Last: deleted(MaxAttempts)},
 			decision: unlessThere(ReasonSourceChanged),
@@ -298,57 +297,57 @@ func TestDecide(t *testing.T) {
 			known:    Known{ImageTag: tagA, Last: new(Build{State: Planned, Request: want(b), Reason: ReasonSourceChanged}), Existing: []Build{build("a", Succeeded, want())}},
 			decision: again(unlessThere(ReasonSourceChanged)),
 		},
-		"it may pass why the build has failed: wait": {
+		"transient failure: wait": {
 			want:     want(),
 			known:    Known{Last: new(transient(1, want())), Existing: []Build{transient(1, want())}, Now: noon.Add(9 * time.Second)},
 			decision: follow("a"),
 		},
-		"it may pass why the build has failed: try again": {
+		"transient failure: try again": {
 			want:     want(),
 			known:    Known{Last: new(transient(1, want())), Existing: []Build{transient(1, want())}, Now: noon.Add(10 * time.Second)},
 			decision: again(unlessThere(ReasonFirstBuild)),
 		},
-		"it may pass why the build has failed, which is gone: wait": {
+		"transient failure, the build is gone: wait": {
 			want:     want(),
 			known:    Known{Last: new(transient(2, want())), Now: noon.Add(19 * time.Second)},
 			decision: Decision{Action: Stay},
 		},
-		"it may pass why the build has failed, which is gone: try again": {
+		"transient failure, the build is gone: try again": {
 			want:     want(),
 			known:    Known{Last: new(transient(2, want())), Now: noon.Add(20 * time.Second)},
 			decision: again(unlessThere(ReasonFirstBuild)),
 		},
-		"it may pass why a build has failed that was asked for": {
+		"transient failure of a rebuild": {
 			want:     want(x),
 			known:    Known{ImageTag: tagA, Last: new(requested(transient(1, want(x)))), Now: noon.Add(time.Hour)},
 			decision: again(start(ReasonRebuildRequested)),
 		},
-		"it may pass why the build has failed, and was tried often enough": {
+		"transient failure, all attempts used": {
 			want:     want(),
 			known:    Known{Last: new(transient(MaxAttempts, want())), Existing: []Build{transient(MaxAttempts, want())}, Now: noon.Add(time.Hour)},
 			decision: follow("a"),
 		},
-		"it may pass why the build has failed, which is gone and was tried often enough": {
+		"transient failure, the build is gone, all attempts used": {
 			want:     want(),
 			known:    Known{Last: new(transient(MaxAttempts, want())), Now: noon.Add(time.Hour)},
 			decision: Decision{Action: Stay},
 		},
-		"it may pass why the build has failed, the Function was updated": {
+		"transient failure, the Function was updated": {
 			want:     want(g2),
 			known:    Known{Last: new(transient(3, want())), Existing: []Build{transient(3, want())}, Now: noon},
 			decision: start(ReasonPreviousBuildFailed),
 		},
-		"it may pass why the build has failed, the source was edited": {
+		"transient failure, the source was edited": {
 			want:     want(b, g2),
 			known:    Known{Last: new(transient(3, want())), Existing: []Build{transient(3, want())}, Now: noon},
 			decision: unlessThere(ReasonSourceChanged),
 		},
-		"to try again is planned, and the failed build is not gone": {
+		"a retry is planned, and the failed build is not gone": {
 			want:     want(),
 			known:    Known{Last: new(replanned), Existing: []Build{transient(1, want())}, Now: noon},
 			decision: again(unlessThere(ReasonFirstBuild)),
 		},
-		"to try again is planned, and runs already": {
+		"a retry is planned, and runs already": {
 			want:     want(),
 			known:    Known{Last: new(replanned), Existing: []Build{build("b", Running, want())}, Now: noon},
 			decision: follow("b"),
@@ -383,7 +382,7 @@ func TestDecide(t *testing.T) {
 			known:    Known{ImageTag: tagA, Last: new(build("a", Succeeded, want())), Existing: []Build{build("a", Succeeded, want())}},
 			decision: unlessThere(ReasonSourceChanged),
 		},
-		"the source was edited, and nobody knows any more what was built": {
+		"the source was edited, and the old fingerprint is unknown": {
 			want:     want(b, g2),
 			known:    Known{ImageTag: tagA, Last: new(build("a", Succeeded, want(lost)))},
 			decision: unlessThere(ReasonInputsChanged),
@@ -413,42 +412,42 @@ func TestDecide(t *testing.T) {
 			known:    Known{ImageTag: tagA, Last: &Build{State: Succeeded, Request: want(), Reason: ReasonImageReused}},
 			decision: Decision{Action: Use, Reason: ReasonImageReused},
 		},
-		"a build again was asked for": {
+		"a rebuild is requested": {
 			want:     want(x),
 			known:    Known{ImageTag: tagA, Last: new(build("a", Succeeded, want())), Existing: []Build{build("a", Succeeded, want())}},
 			decision: start(ReasonRebuildRequested),
 		},
-		"a build again was asked for once more": {
+		"a rebuild is requested once more": {
 			want:     want(y),
 			known:    Known{ImageTag: tagA, Last: new(build("a", Succeeded, want(x)))},
 			decision: start(ReasonRebuildRequested),
 		},
-		"a build again was asked for while the first runs": {
+		"a rebuild is requested while the first runs": {
 			want:     want(x),
 			known:    Known{Last: new(build("a", Running, want())), Existing: []Build{build("a", Running, want())}},
 			decision: start(ReasonRebuildRequested),
 		},
-		"a build again was answered": {
+		"a rebuild has succeeded": {
 			want:     want(x),
 			known:    Known{ImageTag: tagA, Last: new(build("a", Succeeded, want(x)))},
 			decision: use,
 		},
-		"a build again has failed: the image there was does not count": {
+		"a rebuild has failed: the earlier image does not count": {
 			want:     want(x),
 			known:    Known{ImageTag: tagA, Last: new(build("a", Failed, want(x)))},
 			decision: Decision{Action: Stay},
 		},
-		"a build again was deleted while it ran": {
+		"a rebuild was deleted while it ran": {
 			want:     want(x),
 			known:    Known{ImageTag: tagA, Last: new(build("a", Running, want(x)))},
 			decision: again(unlessThere(ReasonFirstBuild)),
 		},
-		"the annotation was taken away after it was answered": {
+		"the annotation is removed after its build": {
 			want:     want(),
 			known:    Known{ImageTag: tagA, Last: new(build("a", Succeeded, want(x)))},
 			decision: use,
 		},
-		"the annotation was taken away while its build runs": {
+		"the annotation is removed while its build runs": {
 			want:     want(),
 			known:    Known{Last: new(build("a", Running, want(x))), Existing: []Build{build("a", Running, want(x))}},
 			decision: follow("a"),
@@ -458,46 +457,46 @@ func TestDecide(t *testing.T) {
 			known:    Known{ImageTag: tagA, Last: new(build("a", Succeeded, want(x))), Existing: []Build{build("a", Succeeded, want(x))}},
 			decision: unlessThere(ReasonSourceChanged),
 		},
-		"a build again was asked for together with an edit": {
+		"a rebuild is requested together with an edit": {
 			want:     want(b, x, g2),
 			known:    Known{ImageTag: tagA, Last: new(build("a", Succeeded, want())), Existing: []Build{build("a", Succeeded, want())}},
 			decision: start(ReasonRebuildRequested),
 		},
-		"a build again was asked for of a Function that is new": {
+		"a rebuild is requested of a new Function": {
 			want:     want(x),
 			decision: start(ReasonRebuildRequested),
 		},
-		"a build again was asked for, and the source edited before it was done": {
+		"a rebuild is requested, and the source is edited before it ends": {
 			want:     want(b, x, g2),
 			known:    Known{ImageTag: tagA, Last: new(requested(build("a", Running, want(x)))), Existing: []Build{requested(build("a", Running, want(x)))}},
 			decision: start(ReasonRebuildRequested),
 		},
-		"a build again was asked for, and the source edited before the status knew that it was done": {
+		"a rebuild is requested, and the source is edited before the status shows its end": {
 			want:     want(b, x, g2),
 			known:    Known{ImageTag: tagA, Last: new(requested(build("a", Running, want(x)))), Existing: []Build{requested(build("a", Succeeded, want(x)))}},
 			decision: unlessThere(ReasonSourceChanged),
 		},
-		"a build again was asked for together with an edit, which was undone before it was done": {
+		"a rebuild is requested with an edit that is undone before it ends": {
 			want:     want(x),
 			known:    Known{ImageTag: tagA, Last: new(requested(build("b", Running, want(b, x)))), Existing: []Build{requested(build("b", Running, want(b, x)))}},
 			decision: start(ReasonRebuildRequested),
 		},
-		"a build again has failed, the Function was updated": {
+		"a rebuild has failed, the Function was updated": {
 			want:     want(x, g2),
 			known:    Known{ImageTag: tagA, Last: new(requested(build("a", Failed, want(x)))), Existing: []Build{requested(build("a", Failed, want(x)))}},
 			decision: start(ReasonRebuildRequested),
 		},
-		"a build again has failed and is gone, the source was edited": {
+		"a rebuild has failed and is gone, the source was edited": {
 			want:     want(b, x, g2),
 			known:    Known{ImageTag: tagA, Last: new(requested(build("a", Failed, want(x))))},
 			decision: start(ReasonRebuildRequested),
 		},
-		"a build that was asked for was deleted while it ran": {
+		"a requested rebuild was deleted while it ran": {
 			want:     want(x),
 			known:    Known{ImageTag: tagA, Last: new(requested(build("a", Running, want(x))))},
 			decision: again(start(ReasonRebuildRequested)),
 		},
-		"a second try was deleted while it ran": {
+		"a second attempt was deleted while it ran": {
 			want:     want(),
 			known:    Known{Last: &Build{Name: "a", State: Running, Request: want(), Reason: ReasonPreviousBuildFailed}},
 			decision: again(start(ReasonPreviousBuildFailed)),
@@ -507,7 +506,7 @@ func TestDecide(t *testing.T) {
 			known:    Known{Last: new(build("a2", Running, want())), Existing: []Build{build("a1", Succeeded, want()), build("a2", Running, want())}},
 			decision: follow("a2"),
 		},
-		"two builds answer: the one that has come further counts": {
+		"two builds answer: the furthest counts": {
 			want:     want(),
 			known:    Known{Existing: []Build{build("a1", Running, want()), build("a2", Succeeded, want()), build("a3", Failed, want())}},
 			decision: follow("a2"),
@@ -532,8 +531,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestIsSettled wants that a branch that moves gives up no build that has begun, or is
-// to be tried again.
+// A new commit must not replace a build that runs or is retried.
 func TestIsSettled(t *testing.T) {
 	transient := build("a", Failed, want())
 	transient.Attempt, transient.Transient, transient.Ended = 1, true, noon

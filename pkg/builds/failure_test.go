@@ -29,7 +29,7 @@ import (
 // generic is the builder's generic reason, as docs/builds.md shows it.
 const generic = v1alpha1.ReasonTaskRunFailed
 
-// npmWords stands for the package manager's own words, whichever it is.
+// npmWords stands for any package manager.
 func npmWords(log string) string {
 	var words []string
 	for line := range strings.Lines(log) {
@@ -40,15 +40,15 @@ func npmWords(log string) string {
 	return strings.Join(words, "\n")
 }
 
-// exited is how the builder ends when a command of the Dockerfile has failed.
+// exited is the last line of the log when a command of the Dockerfile failed.
 const exited = "error building image: error building stage: failed to execute command: waiting for process to exit: exit status 1\n"
 
-// failureCase is a failure, and what is to be said of it.
+// failureCase is a failure and its description.
 type failureCase struct {
 	failure   Failure
 	reason    string
 	transient bool
-	// words are what the message must say, among others.
+	// words must be in the message.
 	words []string
 }
 
@@ -71,27 +71,27 @@ func failureCases() map[string]failureCase {
 			Failure{Cause: TimedOut, Message: `TaskRun "greeter-1" failed to finish within "15m0s"`},
 			v1alpha1.ReasonBuildTimeout, false, []string{"spec.build.timeout", "max-timeout in config-build", `"15m0s"`},
 		},
-		"timeout of what could not even start": {
+		"timeout of a pod that never started": {
 			Failure{Cause: TimedOut, Message: "TaskRun \"greeter-1\" failed to finish within \"15m0s\"\nPrevious status: [ExceededNodeResources] TaskRun Pod exceeded available resources"},
 			v1alpha1.ReasonBuildTimeout, true, []string{"held up", "exceeded available resources"},
 		},
-		"timeout of what no node would have": {
+		"timeout of a pod without a node": {
 			Failure{Cause: TimedOut, Unscheduled: true, Message: `TaskRun "greeter-1" failed to finish within "15m0s"`},
 			v1alpha1.ReasonBuildTimeout, true, []string{"held up", `"15m0s"`},
 		},
-		"out of memory, the builder itself": {
+		"out of memory, the install step": {
 			Failure{Cause: OutOfMemory, Message: `"step-install" exited with code 137: OOMKilled`, Log: "INFO RUN npm install\n"},
 			v1alpha1.ReasonBuildOutOfMemory, false, []string{"spec.build.resources", "max-memory in config-build", "OOMKilled"},
 		},
-		"out of memory, the step that pushes": {
+		"out of memory, the push step": {
 			Failure{Cause: OutOfMemory, Pushing: true, Message: `"step-push" exited with code 137: OOMKilled`},
 			v1alpha1.ReasonBuildOutOfMemory, true, []string{"the node may be short of memory", "OOMKilled"},
 		},
-		"out of memory, a command that the builder ran": {
+		"out of memory, a command of the Dockerfile": {
 			install("error building image: error building stage: failed to execute command: waiting for process to exit: signal: killed\n"),
 			v1alpha1.ReasonBuildOutOfMemory, false, []string{"spec.build.resources", "waiting for process to exit: signal: killed"},
 		},
-		"out of memory, a command of the shell that the builder ran": {
+		"out of memory, a shell command of the Dockerfile": {
 			install("Killed\nerror building image: error building stage: failed to execute command: waiting for process to exit: exit status 137\n"),
 			v1alpha1.ReasonBuildOutOfMemory, false, []string{"exit status 137"},
 		},
@@ -103,22 +103,22 @@ func failureCases() map[string]failureCase {
 			install("<--- Last few GCs --->\n[12:0x1] 1001 ms: Mark-Compact 250.1 (258.3) -> 249.9 (258.6) MB\nFATAL ERROR: Reached heap limit Allocation failed - JavaScript heap out of memory\n----- Native stack trace -----\nAborted\nerror building image: error building stage: failed to execute command: waiting for process to exit: exit status 134\n"),
 			v1alpha1.ReasonBuildOutOfMemory, false, []string{"spec.build.resources"},
 		},
-		"source that is refused": {
+		"invalid source": {
 			fetch(65, "the archive https://example.com/a.zip cannot be used: it is no .zip or .tar.gz\n"),
 			v1alpha1.ReasonSourceUpdateFailed, false, []string{"The source cannot be built.", "it is no .zip or .tar.gz"},
 		},
-		"source that is not to be had": {
+		"source whose server fails": {
 			fetch(75, "the archive https://example.com/a.zip cannot be used: its server answered 503 Service Unavailable\n"),
 			v1alpha1.ReasonSourceUpdateFailed, true, []string{"The source could not be downloaded.", "503"},
 		},
-		"source that there is no room for": {
+		"source that exceeds the disk": {
 			fetch(1, "failed to write source: no space left on device\n"),
 			generic, true, []string{"The node's disk is full."},
 		},
-		"source, and nobody knows why": {
+		"fetch step with an unknown error": {
 			fetch(2, "panic: oh\n"), generic, false, []string{"panic: oh"},
 		},
-		"out of memory, the step that fetches": {
+		"out of memory, the fetch step": {
 			Failure{Cause: OutOfMemory, Fetching: 137, Message: `"step-fetch" exited with code 137: OOMKilled`},
 			v1alpha1.ReasonBuildOutOfMemory, true, []string{"The step that fetches the source", "OOMKilled"},
 		},
@@ -130,7 +130,7 @@ func failureCases() map[string]failureCase {
 			Failure{Cause: Evicted, Message: "The node was low on resource: ephemeral-storage. Threshold quantity: 10Gi, available: 9Gi."},
 			v1alpha1.ReasonPodEvicted, true, []string{"low on resource: ephemeral-storage"},
 		},
-		"evicted by who drains the node": {
+		"evicted by a drain": {
 			Failure{Cause: Evicted, Message: "Eviction API: evicting"},
 			v1alpha1.ReasonPodEvicted, true, []string{"Eviction API: evicting"},
 		},
@@ -146,11 +146,11 @@ func failureCases() map[string]failureCase {
 			Failure{Cause: Deleted, Message: `"step-install" exited with code 2: Error`, Log: "INFO RUN npm install\n"},
 			v1alpha1.ReasonPodDeleted, true, []string{"was deleted", "exited with code 2"},
 		},
-		"not run": {
+		"builder failed": {
 			Failure{Cause: NotRun, Message: `failed to create task run pod "greeter-1": etcdserver: leader changed. Maybe invalid TaskSpec`},
 			generic, true, []string{"The builder failed", "etcdserver: leader changed"},
 		},
-		"executor not pulled": {
+		"image of a step not pulled": {
 			Failure{Cause: ImagePull, Message: `The step "build" in TaskRun "greeter-1" failed to pull the image "". The pod errored with the message: "Back-off pulling image "registry.example.com/kaniko"."`},
 			v1alpha1.ReasonImagePullFailed, true, []string{"kaniko-image and compose-image in config-build", "Back-off pulling image"},
 		},
@@ -184,7 +184,7 @@ func failureCases() map[string]failureCase {
 			install("npm error connection broken by 'NewConnectionError('Failed to establish a new connection: [Errno 111] Connection refused')': /simple/ms/\nnpm error No matching distribution found for ms\n" + exited),
 			v1alpha1.ReasonPackageRegistryUnavailable, true, []string{"Connection refused"},
 		},
-		"no room on the node's disk, pip": {
+		"disk full, pip": {
 			install("npm error Could not install packages due to an OSError: [Errno 28] No space left on device\n" + exited),
 			generic, true, []string{"disk is full"},
 		},
@@ -192,15 +192,15 @@ func failureCases() map[string]failureCase {
 			install("npm error code E503\nnpm error 503 Service Unavailable - GET https://npm.example.com/ms\n" + exited),
 			v1alpha1.ReasonPackageRegistryUnavailable, true, []string{"503 Service Unavailable"},
 		},
-		"no room on the node's disk, npm": {
+		"disk full, npm": {
 			install("npm error code ENOSPC\nnpm error syscall write\nnpm error nospc ENOSPC: no space left on device, write\n" + exited),
 			generic, true, []string{"disk is full", "no space left on device"},
 		},
-		"no room on the node's disk, the builder": {
+		"disk full, base image": {
 			install("error building image: error building stage: failed to get filesystem from image: write /usr/bin/node: no space left on device\n"),
 			generic, true, []string{"disk is full", "/usr/bin/node"},
 		},
-		"a dependency of a source that is fetched is not found": {
+		"a dependency of a fetched source is not found": {
 			Failure{
 				Cause: StepFailed, Message: stepMessage, DependencyFile: "package.json of the archive",
 				Log: "npm error code ETARGET\nnpm error notarget No matching version found for ms@99.0.0.\n" + exited,
@@ -211,7 +211,7 @@ func failureCases() map[string]failureCase {
 			install("npm error code 1\nnpm error path /function/node_modules/native\nnpm error command failed\nnpm error command sh -c node-gyp rebuild\n" + exited),
 			generic, false, []string{"command sh -c node-gyp rebuild"},
 		},
-		"a Dockerfile that is none": {
+		"an invalid Dockerfile": {
 			install("error building image: parsing dockerfile: dockerfile parse error on line 3: unknown instruction: RUNN\n"),
 			generic, false, []string{"unknown instruction: RUNN"},
 		},
@@ -219,27 +219,27 @@ func failureCases() map[string]failureCase {
 			install(""),
 			generic, true, []string{stepMessage, "could not be read"},
 		},
-		"base image that is not there": {
+		"missing base image": {
 			install("error building image: GET https://r.example.com/v2/node/manifests/99: MANIFEST_UNKNOWN: manifest unknown; unknown tag=99\n"),
 			v1alpha1.ReasonImagePullFailed, false, []string{"config-runtimes", "node/manifests/99: MANIFEST_UNKNOWN"},
 		},
-		"base image that the registry shows to nobody": {
+		"base image that needs credentials": {
 			install("error building image: GET https://index.docker.io/v2/library/nodee/manifests/24: UNAUTHORIZED: authentication required; [map[Action:pull Class: Name:library/nodee Type:repository]]\n"),
 			v1alpha1.ReasonImagePullFailed, false, []string{"config-runtimes", "library/nodee"},
 		},
-		"layer of the base image that the registry shows to nobody": {
+		"layer of the base image that needs credentials": {
 			install("error building image: error building stage: failed to get filesystem from image: GET https://r.example.com/v2/node/blobs/sha256:0: unexpected status code 401 Unauthorized\n"),
 			v1alpha1.ReasonImagePullFailed, false, []string{"config-runtimes", "401"},
 		},
-		"image that a Dockerfile of the author's names": {
+		"missing base image of the author's Dockerfile": {
 			own(install("error building image: GET https://r.example.com/v2/golang/manifests/99: MANIFEST_UNKNOWN: manifest unknown; unknown tag=99\n")),
 			v1alpha1.ReasonImagePullFailed, false, []string{"Correct its FROM", "without credentials", "golang/manifests/99: MANIFEST_UNKNOWN"},
 		},
-		"registry that a Dockerfile of the author's names": {
+		"missing registry of the author's Dockerfile": {
 			own(install("error building image: Get \"https://r.example.com/v2/\": dial tcp: lookup r.example.com on 10.96.0.10:53: no such host\n")),
 			v1alpha1.ReasonImagePullFailed, true, []string{"Check its FROM", "no such host"},
 		},
-		"a dependency that a Dockerfile of the author's installs": {
+		"missing dependency of the author's Dockerfile": {
 			own(install("npm error code E404\nnpm error 404 Not Found - GET https://npm.example.com/no-such-package - Not found\n" + exited)),
 			generic, false, []string{"Correct it where the source lists it", "no-such-package"},
 		},
@@ -247,7 +247,7 @@ func failureCases() map[string]failureCase {
 			own(push("the image runs as root, and functions must not: end the Dockerfile with a numeric user, such as USER 1000:1000\n")),
 			generic, false, []string{"the image runs as root", "USER 1000:1000"},
 		},
-		"base image whose registry is not there": {
+		"base image whose registry is missing": {
 			install("error building image: Get \"https://r.example.com/v2/\": dial tcp: lookup r.example.com on 10.96.0.10:53: no such host\n"),
 			v1alpha1.ReasonImagePullFailed, true, []string{"base image could not be reached", "no such host"},
 		},
@@ -255,31 +255,31 @@ func failureCases() map[string]failureCase {
 			install("error building image: failed to pull base image r.example.com/node:99: GET https://r.example.com/v2/node/manifests/99: unexpected status code 503 Service Unavailable\n"),
 			v1alpha1.ReasonImagePullFailed, true, []string{"503 Service Unavailable"},
 		},
-		"base image that the step that pushes does not find": {
+		"push step: missing base image": {
 			push("failed to pull base image r.example.com/node:99: GET https://r.example.com/v2/node/manifests/99: MANIFEST_UNKNOWN: manifest unknown; unknown tag=99\n"),
 			v1alpha1.ReasonImagePullFailed, false, []string{"config-runtimes", "r.example.com/node:99"},
 		},
-		"base image that the step that pushes may not see": {
+		"push step: base image that needs credentials": {
 			push("failed to pull base image r.example.com/node:99: unexpected status code 401 Unauthorized\n"),
 			v1alpha1.ReasonImagePullFailed, false, []string{"config-runtimes", "r.example.com/node:99"},
 		},
-		"layer of the base image that the step that pushes does not get": {
+		"push step: base image whose registry fails": {
 			push("failed to pull base image r.example.com/node:99: GET https://r.example.com/v2/node/blobs/sha256:0: unexpected status code 502 Bad Gateway\n"),
 			v1alpha1.ReasonImagePullFailed, true, []string{"base image could not be reached", "r.example.com/node:99"},
 		},
-		"dependencies that somebody has deleted": {
+		"deleted dependencies image": {
 			push("failed to pull dependencies image r.example.com/x@sha256:0: GET https://r.example.com/v2/x/manifests/sha256:0: MANIFEST_UNKNOWN: manifest unknown\n"),
 			v1alpha1.ReasonImagePullFailed, true, []string{"dependencies", "MANIFEST_UNKNOWN"},
 		},
-		"push refused, since nobody has logged in": {
+		"push refused without credentials": {
 			push(pushed + "POST https://r.example.com/v2/x/blobs/uploads/: UNAUTHORIZED: authentication required; [map[Action:push Class: Name:x Type:repository]]\n"),
 			v1alpha1.ReasonRegistryUnauthorized, false, []string{"config-registry", "UNAUTHORIZED: authentication required"},
 		},
-		"push refused, since the password is wrong": {
+		"push refused with a wrong password": {
 			push("failed to push dependencies image r.example.com/x:1: POST https://r.example.com/v2/x/blobs/uploads/: unexpected status code 401 Unauthorized\n"),
 			v1alpha1.ReasonRegistryUnauthorized, false, []string{"config-registry", "401 Unauthorized"},
 		},
-		"push refused to that user": {
+		"push refused for the user": {
 			push(pushed + "POST https://r.example.com/v2/x/blobs/uploads/: DENIED: requested access to the resource is denied\n"),
 			v1alpha1.ReasonRegistryUnauthorized, false, []string{"DENIED"},
 		},
@@ -307,15 +307,15 @@ func failureCases() map[string]failureCase {
 			push(pushed + "Get \"https://r.example.com/v2/\": http: server gave HTTP response to HTTPS client\n"),
 			v1alpha1.ReasonRegistryUnavailable, false, []string{"insecure in config-registry"},
 		},
-		"registry is full, and says so": {
+		"registry is full, HTTP status": {
 			push(pushed + "PATCH https://r.example.com/v2/x/blobs/uploads/1: unexpected status code 507 Insufficient Storage\n"),
 			v1alpha1.ReasonRegistryFull, true, []string{"make room", "507 Insufficient Storage"},
 		},
-		"registry is full, and gives the number of the error": {
+		"registry is full, errno": {
 			push(pushed + "POST https://r.example.com/v2/x/blobs/uploads/: UNKNOWN: unknown error; map[DriverName:filesystem Enclosed:map[Err:28 Op:mkdir Path:/var/lib/registry]]\n"),
 			v1alpha1.ReasonRegistryFull, true, []string{"Err:28"},
 		},
-		"registry is full, and gives the error": {
+		"registry is full, error text": {
 			push(pushed + "PATCH https://r.example.com/v2/x/blobs/uploads/1: unexpected status code 500 Internal Server Error: write /data/1: no space left on device\n"),
 			v1alpha1.ReasonRegistryFull, true, []string{"no space left on device"},
 		},
@@ -331,11 +331,11 @@ func failureCases() map[string]failureCase {
 			install("error building image: Get \"https://r.example.com/v2/\": tls: failed to verify certificate: x509: certificate signed by unknown authority\n"),
 			v1alpha1.ReasonImagePullFailed, false, []string{"config-runtimes", "unknown authority"},
 		},
-		"image of the author's Dockerfile whose registry has an unknown certificate": {
+		"author's Dockerfile whose registry has an unknown certificate": {
 			own(install("error building image: Get \"https://r.example.com/v2/\": tls: failed to verify certificate: x509: certificate signed by unknown authority\n")),
 			v1alpha1.ReasonImagePullFailed, false, []string{"Correct its FROM", "unknown authority"},
 		},
-		"the step that pushes gets what is no layer": {
+		"push step: invalid layer": {
 			push("failed to read layer 0000.tar.gz: it is not a regular file\n"),
 			generic, false, []string{"it is not a regular file"},
 		},
@@ -354,11 +354,11 @@ func TestDescribe(t *testing.T) {
 			}
 			for _, words := range tc.words {
 				if !strings.Contains(got.Message, words) {
-					t.Errorf("Message = %q, want it to say %q", got.Message, words)
+					t.Errorf("Message = %q, want it to contain %q", got.Message, words)
 				}
 			}
 			if strings.Contains(got.Message+got.Log, "\x1b") {
-				t.Errorf("colours were left in: %q", []string{got.Message, got.Log})
+				t.Errorf("colours are left: %q", []string{got.Message, got.Log})
 			}
 		})
 	}
@@ -378,9 +378,7 @@ func TestEachFailureRuleMatchesACase(t *testing.T) {
 	}
 }
 
-// TestPageHasEachFailure keeps the table in docs/builds.md, which people read, in
-// step with the code: it has the reason and the words of each failure, and
-// whether it is tried again.
+// TestPageHasEachFailure compares the table in docs/builds.md with the code.
 func TestPageHasEachFailure(t *testing.T) {
 	text, err := os.ReadFile("../../docs/builds.md")
 	if err != nil {
@@ -425,7 +423,7 @@ func TestDescribeHidesSecrets(t *testing.T) {
 		"in the last line":         {Cause: StepFailed, Log: "error building image: hunter2\n"},
 		"in colours":               {Cause: StepFailed, Log: "error building image: hun\x1b[0mter2\n"},
 		"in the message":           {Cause: Other, Message: "invalid value hunter2"},
-		"at the edge of what is kept": {
+		"at the edge of the log": {
 			Cause: StepFailed, Log: strings.Repeat("x", 10) + "hunter2" + strings.Repeat("y", maxLog-4),
 		},
 		"at the edge of the message": {Cause: Other, Message: strings.Repeat("x", maxMessage-8) + "hunter2" + "y"},
@@ -449,7 +447,7 @@ func TestDescribeBounds(t *testing.T) {
 		t.Errorf("message of %d and log of %d bytes, want at most %d and %d", len(got.Message), len(got.Log), maxMessage, maxLog)
 	}
 	if !utf8.ValidString(got.Message) || !utf8.ValidString(got.Log) {
-		t.Error("a letter was cut in two")
+		t.Error("a letter is cut in two")
 	}
 	if !strings.HasSuffix(got.Log, "exit status 1") || !strings.HasPrefix(got.Log, "npm error ") {
 		t.Errorf("Log = %q, want whole lines up to the last", got.Log)

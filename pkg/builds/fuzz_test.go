@@ -29,8 +29,8 @@ import (
 	"github.com/kiln-dev/kiln/pkg/runtimes"
 )
 
-// FuzzDescribe wants that whatever a build prints becomes a status: bounded, in
-// UTF-8, without secrets and with a reason.
+// FuzzDescribe checks that any output of a build becomes a valid status: bounded, UTF-8,
+// without secrets and with a reason.
 func FuzzDescribe(f *testing.F) {
 	f.Add(uint8(StepFailed), false, "npm error code ETARGET\nnpm error notarget No matching version found for ms@99.99.99.", "", "hunter2")
 	f.Add(uint8(StepFailed), true, "\x1b[31mdenied\x1b[0m: token hun\x1b[1mter2 refused", "exit code 1", "hunter2")
@@ -52,10 +52,10 @@ func FuzzDescribe(f *testing.F) {
 	})
 }
 
-// checkText wants that a text may be shown to everybody who sees the status.
+// checkText checks that a text may be in a status.
 func checkText(t *testing.T, what, text string, most int, secret string) {
 	t.Helper()
-	// What is shorter is not hidden, and what is in advice is not from the build.
+	// Shorter secrets may stay, and advice is not the output of a build.
 	const leastSecret = 12
 	switch {
 	case len(text) > most:
@@ -75,10 +75,10 @@ var ownWords = func() (words []string) {
 	return words
 }()
 
-// dice makes small values of the bytes that a fuzzer finds.
+// dice makes small values from the bytes of a fuzzer.
 type dice []byte
 
-// roll returns a number below n.
+// roll returns a number from 0 up to n-1.
 func (d *dice) roll(n int) int {
 	if len(*d) == 0 {
 		return 0
@@ -104,9 +104,8 @@ func (d *dice) build(name string) Build {
 	}
 }
 
-// FuzzDecide wants of every decision what must hold whatever there is: that none
-// depends on the order of a list, that a build which does what is wanted is not
-// started twice, nor deleted, and that what is decided can be done.
+// FuzzDecide checks invariants of decisions: the order of a list does not matter, the
+// desired build is neither started twice nor deleted, and each decision is feasible.
 func FuzzDecide(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte("a Function with a build that runs, and one that has ended"))
@@ -165,7 +164,7 @@ func checkDecision(t *testing.T, want Request, known Known, decision Decision) {
 	}
 }
 
-// checkStart wants that a build which is started is followed from then on.
+// checkStart checks that a started build is followed.
 func checkStart(t *testing.T, want Request, known Known, decision Decision) {
 	t.Helper()
 	if decision.Reason == "" {
@@ -175,7 +174,7 @@ func checkStart(t *testing.T, want Request, known Known, decision Decision) {
 	if known.Last != nil && (decision.Again || decision.Reason == ReasonCredentialsChanged) {
 		started.Attempt = known.Last.Attempt + 1
 	}
-	// No build is started before the others are gone.
+	// A build starts only when no other exists.
 	after := Decide(want, Known{ImageTag: known.ImageTag, Last: &started, Existing: []Build{started}, Now: known.Now})
 	if after.Action != Follow || after.Build != started.Name {
 		t.Errorf("it has started %+v, and then decides %+v", started, after)

@@ -96,8 +96,7 @@ func TestTag(t *testing.T) {
 	if problems := validation.IsValidLabelValue(inputs().Tag()); len(problems) > 0 {
 		t.Errorf("Tag() is no value of a label: %v", problems)
 	}
-	// A file name and a content that run into each other are not the same as
-	// others that do.
+	// Names and contents must not run into each other.
 	one := inputs(func(in *Inputs) { in.Files = map[string]string{"a": "bc"} })
 	two := inputs(func(in *Inputs) { in.Files = map[string]string{"ab": "c"} })
 	if one.Tag() == two.Tag() {

@@ -14,9 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package redact takes secrets out of text that people get to see: logs of
-// builds and the last words of functions. It knows the values that it is told,
-// and the forms in which programs print secrets. It cannot know all of them.
+// Package redact removes secrets from logs and error messages. It finds the values that
+// its caller passes, and common forms in which programs print secrets. It cannot find all.
 package redact
 
 import (
@@ -28,35 +27,34 @@ import (
 )
 
 const (
-	// Mark stands where a secret was.
+	// Mark replaces a secret.
 	Mark = "[redacted]"
 
-	// leastSecret is how many bytes a value must have to be hidden. Shorter ones
-	// are everywhere.
+	// leastSecret is the length in bytes from which values are redacted. Shorter values
+	// occur by chance.
 	leastSecret = 4
 
-	// mostFragment bounds, in bytes, the part of a secret that is looked for where
-	// the text was cut.
+	// mostFragment bounds the part of a secret, in bytes, that is searched for at the
+	// start and the end of a text.
 	mostFragment = 1 << 10
 )
 
-// secretWord finds, among the words of a variable's name, the one that tells of a
-// secret. Most also end longer words, such as PGPASSWORD and APIKEY.
+// secretWord matches a word in the name of a variable that holds a secret. Most also match
+// the end of longer words, such as PGPASSWORD and APIKEY.
 var secretWord = regexp.MustCompile(`^(?:.*(?:TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL)S?(?:VALUE)?|.*KEYS?|.*AUTH|AUTHORIZATION|PASS|PWD)[0-9]*$`)
 
-// otherWord finds words that only look so.
+// otherWord matches words that secretWord matches by mistake.
 var otherWord = regexp.MustCompile(`^(?:MONKEY|DONKEY|TURKEY|HOCKEY|JOCKEY|WHISKEY|HOTKEY)S?$`)
 
-// aboutSecret finds the last word of names such as AUTH_ENABLED and TOKEN_TTL,
-// which tell of a secret without holding one.
+// aboutSecret matches the last word of names such as AUTH_ENABLED and TOKEN_TTL, which hold
+// no secret.
 var aboutSecret = regexp.MustCompile(`^(?:ENABLED|DISABLED|REQUIRED|TYPE|MODE|METHOD|TTL|TIMEOUT|EXPIRY|LENGTH|FILE|PATH|DIR)$`)
 
-// wordEnd finds where a word of a name ends without a sign in between, as in
-// clientSecret.
+// wordEnd matches the end of a word in camel case, as in clientSecret.
 var wordEnd = regexp.MustCompile(`([a-z0-9])([A-Z])`)
 
-// IsSecret says whether the value of a variable of that name is a secret, by the
-// words of the name. A switch is none, however it is called.
+// IsSecret reports whether the name of a variable suggests that its value is a secret. A
+// boolean value is none.
 func IsSecret(name, value string) bool {
 	if _, err := strconv.ParseBool(value); err == nil {
 		return false
@@ -64,40 +62,40 @@ func IsSecret(name, value string) bool {
 	words := strings.FieldsFunc(strings.ToUpper(wordEnd.ReplaceAllString(name, "${1}_${2}")), func(r rune) bool {
 		return !unicode.IsLetter(r) && !unicode.IsDigit(r)
 	})
-	// PWD by itself is the working directory.
+	// PWD alone is the working directory.
 	if len(words) == 0 || name == "PWD" || aboutSecret.MatchString(words[len(words)-1]) {
 		return false
 	}
 	return slices.ContainsFunc(words, func(word string) bool { return secretWord.MatchString(word) && !otherWord.MatchString(word) })
 }
 
-// forms are how secrets are printed; the last group is what to hide. None looks
-// at what is beside a match, so that to hide one makes no other.
+// forms match printed secrets. The last group is the secret. No form looks beyond its
+// match, so a redaction never makes another form match.
 var forms = []*regexp.Regexp{
 	// https://user:password@host, and https://token@host.
 	regexp.MustCompile(`://[^\s/:@]*:([^\s/]+)@`),
 	regexp.MustCompile(`(?i)https?://([^\s/:@]{8,})@`),
-	// Authorization: Bearer …, in whatever spelling, and its value by itself.
+	// Authorization: Bearer …, in any spelling, and its value alone.
 	regexp.MustCompile(`(?i)authorization["']?\s*[:=]\s*["']?(?:basic|bearer|digest|token)\s+([^\s"',]+)`),
 	regexp.MustCompile(`(?i)(?:basic|bearer)\s+([\w.~+/-]{16,}=*)`),
 	// .npmrc: //registry.example.com/:_authToken=…
 	regexp.MustCompile(`(?i)_(?:auth|authToken|password)["']?\s*[:=]\s*["']?([^\s"']+)`),
-	// An environment that is printed: by a shell, as JSON, by node's inspect.
+	// A printed environment: by a shell, as JSON, or by node's inspect.
 	regexp.MustCompile(environment + `["']?\s*=\s*["']?([^\s"']{4,})`),
 	regexp.MustCompile(environment + `["']?\s*:\s*["']([^"'\n]{4,})`),
-	// A private key as PEM, which may have been cut.
+	// A private key as PEM, also if it was cut.
 	regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY-----([^-]+)`),
 }
 
-// environment is the end of the name of a variable that holds a secret.
+// environment matches the end of the name of a variable that holds a secret.
 const environment = `(?:TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|API_?KEY|ACCESS_KEY|PRIVATE_KEY)[A-Z0-9_]*`
 
-// Text returns the text with Mark in the place of each secret: of the values of
-// at least 4 bytes, also where the text begins or ends in the midst of one, and
-// of what looks like a secret. To redact a text twice is to redact it once.
+// Text replaces each secret in the text by Mark: values of at least 4 bytes, also if the
+// text starts or ends inside one, and text that looks like a secret. Redacting twice has
+// the same result.
 func Text(text string, values ...string) string {
 	values = slices.DeleteFunc(slices.Clone(values), func(value string) bool { return len(value) < leastSecret })
-	// What was hidden before is no place to look for secrets in.
+	// A Mark in the text is never part of a secret.
 	pieces := strings.Split(text, Mark)
 	var hidden []span
 	for i, piece := range pieces {
@@ -113,10 +111,10 @@ func Text(text string, values ...string) string {
 	return strings.Join(pieces, Mark)
 }
 
-// span is a part of a text, from and up to a byte.
+// span is a range of bytes in a text.
 type span struct{ from, to int }
 
-// find appends where the secrets are. They may overlap.
+// find appends the spans of the secrets, which may overlap.
 func find(spans []span, text string, values []string) []span {
 	for _, value := range values {
 		for from := 0; ; from++ {
@@ -136,7 +134,7 @@ func find(spans []span, text string, values []string) []span {
 	return spans
 }
 
-// cutAtStart returns the longest end of a secret that the text begins with.
+// cutAtStart returns the longest end of a value at the start of the text.
 func cutAtStart(text string, values []string) span {
 	longest := 0
 	for _, value := range values {
@@ -149,7 +147,7 @@ func cutAtStart(text string, values []string) span {
 	return span{0, longest}
 }
 
-// cutAtEnd returns the longest beginning of a secret that the text ends with.
+// cutAtEnd returns the longest start of a value at the end of the text.
 func cutAtEnd(text string, values []string) span {
 	longest := 0
 	for _, value := range values {
@@ -162,11 +160,11 @@ func cutAtEnd(text string, values []string) span {
 	return span{len(text) - longest, len(text)}
 }
 
-// hide puts one Mark in the place of spans that overlap or touch.
+// hide replaces spans by Mark, and adjoining spans by one Mark.
 func hide(text string, spans []span) string {
 	slices.SortFunc(spans, func(a, b span) int { return a.from - b.from })
 	var out strings.Builder
-	shown := 0 // up to here the text is dealt with
+	shown := 0 // The text before it is done.
 	for _, s := range spans {
 		if s.to <= s.from || s.to <= shown {
 			continue

@@ -102,9 +102,8 @@ func TestText(t *testing.T) {
 	}
 }
 
-// FuzzText wants that no value is left, that nothing panics or takes long, and
-// that to redact twice is to redact once: a status that is written again and
-// again with the same words must not change.
+// Redacting twice must have the same result, because a status that is written again with
+// the same text must not change.
 func FuzzText(f *testing.F) {
 	f.Add("login with hunter2 failed", "hunter2", "")
 	f.Add("xaaaaaax", "aaaa", "aaax")
