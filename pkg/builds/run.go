@@ -24,7 +24,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/runtimes"
 )
 
-// Spec is a build to start, whatever runs it.
+// Spec is a build to start, with any builder.
 type Spec struct {
 	// Request is the image to build.
 	Request
@@ -35,29 +35,29 @@ type Spec struct {
 	// Attempt counts the starts of this build, from 1.
 	Attempt int32
 
-	// BaseImage is the base image, by digest where that is known. It is "" where the
-	// author's own Dockerfile names one.
+	// BaseImage is the base image, by digest if that is known. It is "" if the author's
+	// own Dockerfile names one.
 	BaseImage string
 
 	// Files is the build context, by file name.
 	Files map[string]string
 
-	// InstallFiles are the Files that a step may read while it runs the author's code.
+	// InstallFiles are the Files that the install step may read.
 	InstallFiles map[string]string
 
 	// Runtime is the runtime of the Function.
 	Runtime runtimes.Runtime
 
-	// Dependencies is the image that holds only the dependencies of the Function.
+	// Dependencies is the dependencies image of the Function.
 	Dependencies Dependencies
 
 	// Credentials is the Secret with the namespace's registry credentials, or nil.
 	Credentials *corev1.Secret
 }
 
-// Dependencies is an image in the Function's repository.
+// Dependencies is an image with only a Function's dependencies, in its repository.
 type Dependencies struct {
-	// Tag is the tag that the image has or gets, or "" for no tag.
+	// Tag is the tag of the image, or "" for no tag.
 	Tag string
 
 	// Digest is the digest of the image, or "" if it does not exist yet.
@@ -71,7 +71,7 @@ func (s *Spec) Installs() bool {
 	return s.Runtime.IsOwnDockerfile() || ok && s.Dependencies.Digest == ""
 }
 
-// Run is a build as the object that runs it reports it.
+// Run is a build as its object reports it.
 type Run struct {
 	// Request is the image that the build was started for. Its Generation is that of
 	// the Function when the build started.
@@ -80,7 +80,7 @@ type Run struct {
 	// Ref names the object.
 	Ref v1alpha1.BuildReference
 
-	// Object is the object. Only its builder reads more of it than its metadata.
+	// Object is that object. Only its builder reads more than its metadata.
 	Object metav1.Object
 
 	// Reason is why the build was started.
@@ -92,8 +92,8 @@ type Run struct {
 	// State is Running, Succeeded or Failed.
 	State State
 
-	// StartTime is when the object was created, and CompletionTime when the build
-	// ended. They are nil until then.
+	// StartTime is when the object was created, and CompletionTime is when the build ended.
+	// Both are nil until then.
 	StartTime, CompletionTime *metav1.Time
 
 	// Digest is the digest of the image. It is "" unless the build has Succeeded.
@@ -120,11 +120,11 @@ func (d SourceDigest) Commit() string {
 	return ""
 }
 
-// Stage is how far a build is that has not ended.
+// Stage is how far a running build is.
 type Stage int
 
 const (
-	// Created builds have an object whose pod has not started.
+	// Created builds have an object, and their pod has not started.
 	Created Stage = iota
 	// Started builds run, or wait for a node or a volume.
 	Started
@@ -132,12 +132,12 @@ const (
 	OverQuota
 )
 
-// Progress is what a build that has not ended reports.
+// Progress is what a running build reports.
 type Progress struct {
 	// Stage is how far the build is.
 	Stage Stage
 
-	// Message describes that in a sentence.
+	// Message describes the stage in a sentence.
 	Message string
 }
 
@@ -154,6 +154,6 @@ type Reasons struct {
 	Succeeded string
 	// Failed: the build failed, and no other reason is more specific.
 	Failed string
-	// Deleted: the build waits until earlier ones were deleted.
+	// Deleted: the build waits until earlier builds are deleted.
 	Deleted string
 }
