@@ -70,7 +70,7 @@ func checkText(t *testing.T, what, text string, most int, secret string) {
 // ownWords are the advice of all rules.
 var ownWords = func() (words []string) {
 	for _, rule := range failureRules {
-		words = append(words, rule.verdict.advice)
+		words = append(words, Failure{}.placeDependencies(rule.verdict.advice))
 	}
 	return words
 }()
