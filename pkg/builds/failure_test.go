@@ -407,7 +407,7 @@ func TestPageHasEachFailure(t *testing.T) {
 	}
 	for there, ok := range seen {
 		if !ok {
-			t.Errorf("no failure is as the table says: %+v", there)
+			t.Errorf("no failure has this row of the table: %+v", there)
 		}
 	}
 	for _, bound := range []string{fmt.Sprintf("%d attempts in all", MaxAttempts), fmt.Sprintf("deleted %d times", MaxAttempts)} {

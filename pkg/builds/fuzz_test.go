@@ -149,7 +149,7 @@ func checkDecision(t *testing.T, want Request, known Known, decision Decision) {
 	case Follow:
 		i := slices.IndexFunc(known.Existing, func(b Build) bool { return b.Name == decision.Build })
 		if i < 0 || !known.Existing[i].answers(want) {
-			t.Errorf("it follows %q, which is none of %+v that is wanted", decision.Build, known.Existing)
+			t.Errorf("it follows %q, which is no desired build of %+v", decision.Build, known.Existing)
 		}
 	case Use:
 		if known.ImageTag != want.Tag {

@@ -103,8 +103,8 @@ func (q *Queue) place(w *waiting) int {
 // few times for each, however long the queue is.
 func (q *Queue) news() (functions []types.NamespacedName) {
 	for w, ahead := range q.places() {
-		if number := round(ahead + 1); w.told == 0 || w.told > number {
-			w.told = number
+		if number := round(ahead + 1); w.reported == 0 || w.reported > number {
+			w.reported = number
 			functions = append(functions, w.function)
 		}
 	}

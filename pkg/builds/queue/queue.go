@@ -78,8 +78,8 @@ type lane struct {
 type waiting struct {
 	function types.NamespacedName
 	Ticket
-	// told is the last reported place, or 0.
-	told int
+	// reported is the last reported place, or 0.
+	reported int
 }
 
 func (w *waiting) lane() lane { return lane{namespace: w.function.Namespace, yields: w.Yields} }
@@ -172,7 +172,7 @@ func (q *Queue) SetLimits(limits Limits) {
 	q.advance()
 }
 
-// Ask returns the place of a Function, and adds it to the queue. Asking again changes
+// Ask returns the place of a Function, and adds it to the queue. Another call can change
 // only Ticket.Yields. A Function with a running build is granted, so that its user can
 // check that build and call Start.
 func (q *Queue) Ask(function types.NamespacedName, ticket Ticket) Place {
@@ -218,10 +218,10 @@ func (q *Queue) ask(function types.NamespacedName, ticket Ticket) (Place, []type
 	if w == nil {
 		return Place{Granted: true}, woken
 	}
-	if w.told == 0 {
-		w.told = q.place(w)
+	if w.reported == 0 {
+		w.reported = q.place(w)
 	}
-	return Place{Number: w.told, Since: w.Since}, woken
+	return Place{Number: w.reported, Since: w.Since}, woken
 }
 
 // Doubt reports that a started build may not exist. It does not count until it is seen.

@@ -204,7 +204,7 @@ func TestServedLongestAgo(t *testing.T) {
 	}
 }
 
-// Each Function is told its place at most a logarithmic number of times.
+// The place of a Function is reported at most a logarithmic number of times.
 func TestPositions(t *testing.T) {
 	w := newWorld(t, Limits{Cluster: 1})
 	w.wantStarted("a", "0000")
@@ -319,7 +319,7 @@ func TestLimitsAreLive(t *testing.T) {
 	w.wantWoken("a/4")
 }
 
-// Each build counts once, whoever started it.
+// Each build counts once, also if the queue did not start it.
 func TestSeen(t *testing.T) {
 	w := newWorld(t, Limits{Cluster: 2})
 	other := Build{Name: key("a", "other"), Function: key("a", "1")}
@@ -518,7 +518,7 @@ func playAny(t *testing.T, random *rand.Rand) {
 			drain()
 		}
 	}
-	// Waiting Functions are served, whoever comes later.
+	// Waiting Functions are served, although others come later.
 	for rounds := 0; len(wanting) > 0; rounds++ {
 		if rounds > 1000 {
 			t.Fatalf("%d are never served: %v", len(wanting), wanting)
