@@ -45,7 +45,7 @@ func TestReconcileBuild(t *testing.T) {
 	withBadResult := taskRun(function(), builds.ReasonFirstBuild, taskRunSucceeded("latest"))
 
 	npmLog := "\x1b[36mINFO\x1b[0m[0003] RUN npm install\nnpm error code ETARGET\nnpm error notarget No matching version found for ms@99.0.0.\nerror building image: error building stage: failed to execute command: waiting for process to exit: exit status 1\n"
-	npmFailure := builds.Failure{Cause: builds.StepFailed, Log: npmLog}.Describe(planOf(function()).runtime.ExplainBuildFailure)
+	npmFailure := builds.Failure{Cause: builds.StepFailed, Log: npmLog}.Describe(v1alpha1.ReasonTaskRunFailed, planOf(function()).runtime.ExplainBuildFailure)
 	timeout := v1alpha1.BuildFailure{
 		Reason:  v1alpha1.ReasonBuildTimeout,
 		Message: `The build took too long. Raise spec.build.timeout, up to the max-timeout in config-build. TaskRun "x" failed to finish within "15m0s"`,

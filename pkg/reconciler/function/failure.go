@@ -57,7 +57,7 @@ func (r *Reconciler) followFailure(ctx context.Context, fn *v1alpha1.Function, w
 	}
 	failure.Secrets, failure.DependencyFile = secretsOf(fn), fetchedDependencies(fn, want.runtime)
 	failure.OwnDockerfile = want.runtime.IsOwnDockerfile()
-	fn.Status.Build.Failure = failure.Describe(want.runtime.ExplainBuildFailure)
+	fn.Status.Build.Failure = failure.Describe(r.builder.Reasons().Failed, want.runtime.ExplainBuildFailure)
 	return markBuildFailed(fn)
 }
 
@@ -99,7 +99,7 @@ func markBuildFailed(fn *v1alpha1.Function) error {
 // giveUp reports that somebody deleted the build each time it started.
 func (r *Reconciler) giveUp(fn *v1alpha1.Function, want plan) error {
 	failure := builds.Failure{Cause: builds.Deleted, Message: fmt.Sprintf("%s %s was deleted.", r.builder.Kind(), fn.Status.Build.BuildName())}
-	fn.Status.Build.Failure = failure.Describe(want.runtime.ExplainBuildFailure)
+	fn.Status.Build.Failure = failure.Describe(r.builder.Reasons().Failed, want.runtime.ExplainBuildFailure)
 	return markBuildFailed(fn)
 }
 

@@ -112,7 +112,7 @@ func TestReconcileFailure(t *testing.T) {
 	}
 	deletedFailure := v1alpha1.BuildFailure{
 		Reason:  v1alpha1.ReasonPodDeleted,
-		Message: `The build's pod was deleted, or went with its node, before it was known how the build ends. "step-install" exited with code 1`, Transient: true,
+		Message: `The build's pod was deleted, or lost with its node, before Kiln read the result. "step-install" exited with code 1`, Transient: true,
 	}
 	evictedFailure := v1alpha1.BuildFailure{
 		Reason:  v1alpha1.ReasonPodEvicted,
@@ -128,7 +128,7 @@ func TestReconcileFailure(t *testing.T) {
 	unmade.Status.CompletionTime = nil
 	unmadeFailure := v1alpha1.BuildFailure{
 		Reason:  v1alpha1.ReasonTaskRunFailed,
-		Message: "What runs builds failed, not the build. Failed to create pod due to config error", Transient: true,
+		Message: "The builder failed, not the build. Failed to create pod due to config error", Transient: true,
 	}
 	secretive := function(withEnv("DB_PASSWORD", "hunter2"), withBuildEnv("NPM_TOKEN", "swordfish"))
 	secretiveFailure := v1alpha1.BuildFailure{
@@ -342,7 +342,7 @@ func TestReconcileRetries(t *testing.T) {
 	const log = "failed to push image r.example.com/x:1: Get \"https://r.example.com/v2/\": dial tcp: connect: connection refused"
 	failure := v1alpha1.BuildFailure{
 		Reason:  v1alpha1.ReasonRegistryUnavailable,
-		Message: "The registry to push the image to was not reached, or failed. See push in config-registry, and whether builds reach it. " + log,
+		Message: "The registry to push to could not be reached, or failed. Check push in config-registry, and that builds can reach it. " + log,
 		Log:     log, Transient: true,
 	}
 	failedRun := func(n int32, ago time.Duration) *pipelinev1.TaskRun {
@@ -379,7 +379,7 @@ func TestReconcileRetries(t *testing.T) {
 	}, buildRetrying(first, failure, 10*time.Second)))
 	seventh := attempt(function(), builds.ReasonFirstBuild, 7, taskRunRunning)
 	deletedEachTime := function(observed(configured, buildRunning(seventh)))
-	deletedFailure := builds.Failure{Cause: builds.Deleted, Message: "TaskRun " + deletedEachTime.Status.Build.BuildName() + " was deleted."}.Describe(nil)
+	deletedFailure := builds.Failure{Cause: builds.Deleted, Message: "TaskRun " + deletedEachTime.Status.Build.BuildName() + " was deleted."}.Describe(v1alpha1.ReasonTaskRunFailed, nil)
 
 	rtesting.TableTest{{
 		Name:              "the first attempt failed",
