@@ -104,7 +104,7 @@ func (h *History[T]) fail(err error) {
 	h.err = err
 }
 
-// isOfRestart says whether an error may be one of an API server that starts anew: nobody
+// isOfRestart reports whether an error may be one of an API server that starts anew: nobody
 // answers, or it denies everything at first, or does not know what was before it.
 func isOfRestart(err error) bool {
 	if errors.As(err, new(net.Error)) || errors.Is(err, io.ErrUnexpectedEOF) {

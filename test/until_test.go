@@ -152,7 +152,7 @@ func (r *restarted) Watch(context.Context, metav1.ListOptions) (watch.Interface,
 	return changes, nil
 }
 
-// TestHistoryResumes wants a History to take up again when an API server starts anew, to
+// TestHistoryResumes checks a History to take up again when an API server starts anew, to
 // say that it has, and to end where that was not the reason, or it lasts.
 func TestHistoryResumes(t *testing.T) {
 	denied := apierrs.NewForbidden(corev1.Resource("pods"), "", errors.New("not yet"))

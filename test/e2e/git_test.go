@@ -117,7 +117,7 @@ func TestGit(t *testing.T) {
 	}
 }
 
-// TestGitRefused wants that what cannot be had of a Git server is told, and not asked
+// TestGitRefused checks that what cannot be had of a Git server is told, and not asked
 // for again.
 func TestGitRefused(t *testing.T) {
 	t.Parallel()
@@ -168,7 +168,7 @@ func (e *env) letKilnRead(secret string) {
 	}
 }
 
-// TestFollow wants that a push is built by itself: once, also where the server wants
+// TestFollow checks that a push is built by itself: once, also where the server wants
 // credentials that Kiln has been allowed to read, and that these cause no build. It
 // sets how often branches are asked for, and so runs alone.
 func TestFollow(t *testing.T) {

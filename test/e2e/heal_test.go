@@ -205,7 +205,7 @@ func editService(e *env, fn *v1alpha1.Function) {
 	})
 }
 
-// serves tells whether a service is as Kiln made it for a Function.
+// serves reports whether a service is as Kiln made it for a Function.
 func serves(service *servingv1.Service, fn *v1alpha1.Function) bool {
 	container := service.Spec.Template.Spec.Containers[0]
 	byHand := slices.ContainsFunc(container.Env, func(env corev1.EnvVar) bool { return env.Name == "BY_HAND" })
@@ -260,7 +260,7 @@ func ownedBy(object metav1.Object, fn *v1alpha1.Function) bool {
 	return owner != nil && owner.UID == fn.UID
 }
 
-// TestBuildDeleted wants that a TaskRun that is deleted while it runs is
+// TestBuildDeleted checks that a TaskRun that is deleted while it runs is
 // created again.
 func TestBuildDeleted(t *testing.T) {
 	t.Parallel()
@@ -276,7 +276,7 @@ func TestBuildDeleted(t *testing.T) {
 	e.wantBuilds(2)
 }
 
-// TestBuildStripped wants that a running TaskRun is recognized without the
+// TestBuildStripped checks that a running TaskRun is recognized without the
 // label by which Kiln finds it, and without the owner.
 func TestBuildStripped(t *testing.T) {
 	t.Parallel()
@@ -297,7 +297,7 @@ func TestBuildStripped(t *testing.T) {
 	}
 }
 
-// TestServiceWhileFailed wants that the service heals while the new source
+// TestServiceWhileFailed checks that the service heals while the new source
 // cannot be built, and while the next is.
 func TestServiceWhileFailed(t *testing.T) {
 	t.Parallel()
@@ -326,7 +326,7 @@ func TestServiceWhileFailed(t *testing.T) {
 	e.wantBuilds(3)
 }
 
-// TestServiceWhileForbidden wants that the service heals while a quota forbids
+// TestServiceWhileForbidden checks that the service heals while a quota forbids
 // the TaskRun of the next build, and that the build starts once it is lifted.
 func TestServiceWhileForbidden(t *testing.T) {
 	t.Parallel()
@@ -357,7 +357,7 @@ func TestServiceWhileForbidden(t *testing.T) {
 	e.wantBuilds(2)
 }
 
-// TestConfigMapDeletedWhileBuilding wants that the build gets what it needs,
+// TestConfigMapDeletedWhileBuilding checks that the build gets what it needs,
 // whether or not its pod had already mounted the ConfigMap.
 func TestConfigMapDeletedWhileBuilding(t *testing.T) {
 	t.Parallel()
@@ -384,7 +384,7 @@ func (e *env) untilBuild(fn *v1alpha1.Function, check func(*pipelinev1.TaskRun) 
 	return build
 }
 
-// TestServiceOfSomebodyElse wants that a service of the Function's name that is
+// TestServiceOfSomebodyElse checks that a service of the Function's name that is
 // not Kiln's is left alone, and that the Function takes the name once it is free.
 func TestServiceOfSomebodyElse(t *testing.T) {
 	t.Parallel()
@@ -431,7 +431,7 @@ var ignoreWrites = cmp.FilterPath(func(path cmp.Path) bool {
 	return path.Last().String() == ".ResourceVersion" || path.Last().String() == ".ManagedFields"
 }, cmp.Ignore())
 
-// TestServiceDeletedWhileDeploying wants that a service that is deleted before
+// TestServiceDeletedWhileDeploying checks that a service that is deleted before
 // it was ready once is made again.
 func TestServiceDeletedWhileDeploying(t *testing.T) {
 	t.Parallel()

@@ -47,7 +47,7 @@ var imageReused = apis.Condition{
 	Reason: v1alpha1.ReasonImageReused,
 }
 
-// TestSourceEditedBack wants that going back to an earlier source takes no build,
+// TestSourceEditedBack checks that going back to an earlier source takes no build,
 // and that each version's tag is that version's image.
 func TestSourceEditedBack(t *testing.T) {
 	t.Parallel()
@@ -76,7 +76,7 @@ func TestSourceEditedBack(t *testing.T) {
 	}
 }
 
-// TestAppliedAgain wants that a Function which was deleted takes no build when it
+// TestAppliedAgain checks that a Function which was deleted takes no build when it
 // is applied again.
 func TestAppliedAgain(t *testing.T) {
 	t.Parallel()
@@ -100,7 +100,7 @@ func TestAppliedAgain(t *testing.T) {
 	}
 }
 
-// TestVersionWithoutBuild wants that a generation which needs no build has its
+// TestVersionWithoutBuild checks that a generation which needs no build has its
 // tag, too.
 func TestVersionWithoutBuild(t *testing.T) {
 	t.Parallel()
@@ -114,7 +114,7 @@ func TestVersionWithoutBuild(t *testing.T) {
 	e.wantBuilds(1)
 }
 
-// TestRebuild wants that each new value of the annotation is one build, though
+// TestRebuild checks that each new value of the annotation is one build, though
 // the registry holds the image, and that the new one takes over the version's tag.
 func TestRebuild(t *testing.T) {
 	t.Parallel()
@@ -161,7 +161,7 @@ func answered(value string) func(*v1alpha1.Function) error {
 	}
 }
 
-// wantRebuilds wants that there have been so many TaskRuns, and that so many of
+// wantRebuilds checks that there have been so many TaskRuns, and that so many of
 // them were requested.
 func (e *env) wantRebuilds(all, requested int) {
 	e.Helper()
@@ -177,7 +177,7 @@ func (e *env) wantRebuilds(all, requested int) {
 }
 
 // wantVersion waits until the status says that the registry knows the Function's
-// image by its version, and wants that it does.
+// image by its version, and checks that it does.
 func (e *env) wantVersion(fn *v1alpha1.Function) {
 	e.Helper()
 	want := fmt.Sprintf("g%d", fn.Generation)
@@ -190,7 +190,7 @@ func (e *env) wantVersion(fn *v1alpha1.Function) {
 	e.wantTag(fn, want, fn.Status.Image)
 }
 
-// wantTag wants that a tag in the registry is of an image.
+// wantTag checks that a tag in the registry is of an image.
 func (e *env) wantTag(fn *v1alpha1.Function, tag, image string) {
 	e.Helper()
 	want, err := name.NewDigest(image)

@@ -96,7 +96,7 @@ func (t *terminal) try(args ...string) (out, words string, err error) {
 	return stdout.String(), stderr.String(), err
 }
 
-// run runs kubectl fn, and wants that it succeeds and prints these words.
+// run runs kubectl fn, and checks that it succeeds and prints these words.
 func (t *terminal) run(want []string, args ...string) (printed string) {
 	t.Helper()
 	out, words, err := t.try(args...)
@@ -107,7 +107,7 @@ func (t *terminal) run(want []string, args ...string) (printed string) {
 	return out
 }
 
-// fail runs kubectl fn, and wants that it fails with exit code 1 and these words.
+// fail runs kubectl fn, and checks that it fails with exit code 1 and these words.
 func (t *terminal) fail(want []string, args ...string) (printed string) {
 	t.Helper()
 	out, words, err := t.try(args...)
@@ -149,7 +149,7 @@ func (t *terminal) wantStatusWords(name string, image, function string, pods ...
 	}
 }
 
-// TestKubectlFn wants that every command of kubectl fn does, on a cluster, what it
+// TestKubectlFn checks that every command of kubectl fn does, on a cluster, what it
 // says, run as people run it.
 func TestKubectlFn(t *testing.T) {
 	t.Parallel()
@@ -235,7 +235,7 @@ func (t *terminal) rebuild(fn *v1alpha1.Function) {
 	t.wantBuilds(len(before) + 1)
 }
 
-// refuse deploys what cannot be, and wants that the exit code and the words tell.
+// refuse deploys what cannot be, and checks that the exit code and the words tell.
 func (t *terminal) refuse() {
 	t.Helper()
 	t.write("handler.js", "module.exports = { main: () => { };\n")
@@ -249,7 +249,7 @@ func (t *terminal) refuse() {
 	t.fail([]string{"absent"}, "invoke", "absent")
 }
 
-// TestKubectlFnFolder wants that a folder becomes a function, by way of the registry
+// TestKubectlFnFolder checks that a folder becomes a function, by way of the registry
 // that Kiln tells of, and another one of the same folder.
 func TestKubectlFnFolder(t *testing.T) {
 	t.Parallel()
@@ -282,7 +282,7 @@ func TestKubectlFnFolder(t *testing.T) {
 	e.wantBuilds(3)
 }
 
-// TestKubectlFnWakes wants that a function which nobody has called for long is
+// TestKubectlFnWakes checks that a function which nobody has called for long is
 // called from outside of the cluster, and that the log of its new pod is waited for.
 func TestKubectlFnWakes(t *testing.T) {
 	t.Parallel()
@@ -331,7 +331,7 @@ func awaitLine(e *env, from io.Reader, text string) {
 	e.Fatalf("no line has %q: %v", text, scanner.Err())
 }
 
-// TestKubectlFnRun wants that a function is served on this machine as it is in a
+// TestKubectlFnRun checks that a function is served on this machine as it is in a
 // cluster, and anew when its file changes.
 func TestKubectlFnRun(t *testing.T) {
 	t.Parallel()

@@ -71,7 +71,7 @@ spec:
   resources: {requests: {cpu: 5m}}
 `
 
-// TestKubectl wants that a person with nothing but kubectl is served well, from
+// TestKubectl checks that a person with nothing but kubectl is served well, from
 // the first apply to the story of what has happened. No other test runs beside
 // it: one of them kills the controller, and an event that was to be told then is
 // lost.
@@ -113,7 +113,7 @@ func TestKubectl(t *testing.T) {
 	}
 }
 
-// wantTable wants that kubectl has printed a table of one row. "*" is any text.
+// wantTable checks that kubectl has printed a table of one row. "*" is any text.
 func wantTable(e *env, printed string, want map[string]string) {
 	e.Helper()
 	header, row, ok := strings.Cut(strings.TrimRight(printed, "\n"), "\n")
@@ -136,7 +136,7 @@ func wantTable(e *env, printed string, want map[string]string) {
 	}
 }
 
-// wantStory wants that the Function's events are these, each told once. That
+// wantStory checks that the Function's events are these, each told once. That
 // something waits for Serving may be told or not. Events are written after what they
 // tell of, so the last may be still to come.
 func wantStory(e *env, fn *v1alpha1.Function, want ...string) {
@@ -173,7 +173,7 @@ func story(events []*corev1.Event) (told []string) {
 	return told
 }
 
-// TestExamples wants that the examples do as they are what they say.
+// TestExamples checks that the examples do as they are what they say.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -200,7 +200,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// TestKubectlExplain wants that kubectl knows every field and says something of it.
+// TestKubectlExplain checks that kubectl knows every field and says something of it.
 func TestKubectlExplain(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)

@@ -53,7 +53,7 @@ import (
 // observabilityConfig is the name of the ConfigMap that turns metrics on.
 const observabilityConfig = "config-observability"
 
-// TestMetrics wants the numbers of a Function as Prometheus would see them, under
+// TestMetrics checks the numbers of a Function as Prometheus would see them, under
 // the names that docs/metrics.md tells.
 func TestMetrics(t *testing.T) {
 	e := newEnv(t)
@@ -213,7 +213,7 @@ func untilLed(e *env, isRight func(leader string) bool) (leader string) {
 }
 
 // TestConfigurationBroken forces a ConfigMap past the webhook that cannot be read,
-// and wants that everything goes on as before, that an event tells of it, and that
+// and checks that everything goes on as before, that an event tells of it, and that
 // a controller which starts meanwhile says what it misses.
 func TestConfigurationBroken(t *testing.T) {
 	e := newEnv(t)
@@ -269,7 +269,7 @@ func untilEvent(e *env, configMap, words string) {
 	}
 }
 
-// TestRuntimeChanged gives a runtime another base image, and wants that the
+// TestRuntimeChanged gives a runtime another base image, and checks that the
 // Functions which use it are built anew, and no others.
 func TestRuntimeChanged(t *testing.T) {
 	e := newEnv(t)

@@ -37,7 +37,7 @@ import (
 	"github.com/kiln-dev/kiln/test"
 )
 
-// TestQueue lets one build run at a time, and wants that two namespaces take
+// TestQueue lets one build run at a time, and checks that two namespaces take
 // turns, and go on to when the controller is replaced meanwhile. It changes what
 // all builds run with, and is not parallel to any other test.
 func TestQueue(t *testing.T) {

@@ -62,7 +62,7 @@ func TestRuntimesConform(t *testing.T) {
 // says with their names.
 const metricsPort = 9464
 
-// wantCounted wants that the pod of a Function tells of the suite's requests. Of these
+// wantCounted checks that the pod of a Function tells of the suite's requests. Of these
 // methods the suite has one request each, and main is called for both.
 func (e *env) wantCounted(fn *v1alpha1.Function) {
 	e.Helper()
@@ -146,7 +146,7 @@ func through(fn *v1alpha1.Function) conformance.Sender {
 	}
 }
 
-// TestPythonModuleMissing wants that a Function in Python says why it does not start,
+// TestPythonModuleMissing checks that a Function in Python says why it does not start,
 // though what it asks for is installed.
 func TestPythonModuleMissing(t *testing.T) {
 	t.Parallel()
@@ -165,7 +165,7 @@ func TestPythonModuleMissing(t *testing.T) {
 // trace is what TestTraces' caller is in.
 const trace = "4bf92f3577b34da6a3ce929d0e0e4736"
 
-// collector is a function that takes traces by OTLP, and says whether it was sent
+// collector is a function that takes traces by OTLP, and reports whether it was sent
 // one of the service "traced", as protobuf has that, and in the caller's trace.
 const collector = `let got = false;
 const wanted = ['service.name\x12\x08\x0a\x06traced', Buffer.from('` + trace + `', 'hex')];
@@ -175,7 +175,7 @@ module.exports = { main: ({ data, extensions: { request } }) => {
 } };
 `
 
-// TestTraces wants that a function which has OpenTelemetry's official SDK among its
+// TestTraces checks that a function which has OpenTelemetry's official SDK among its
 // dependencies continues the trace of who calls it, and exports it by OTLP, with
 // nothing said but where to. That is another Function, which remembers in its one pod.
 func TestTraces(t *testing.T) {
@@ -207,7 +207,7 @@ func TestTraces(t *testing.T) {
 	e.wantAnswerSoon(taker, "true")
 }
 
-// TestCustomRuntime wants that a language which Kiln does not know is added by an
+// TestCustomRuntime checks that a language which Kiln does not know is added by an
 // entry of config-runtimes, as the examples do, and that its Functions fare as
 // any. It adds a runtime to the configuration.
 func TestCustomRuntime(t *testing.T) {

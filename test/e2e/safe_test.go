@@ -43,7 +43,7 @@ import (
 	"github.com/kiln-dev/kiln/test"
 )
 
-// TestSameInputsSameImage wants that an image tells what it is made of, and that
+// TestSameInputsSameImage checks that an image tells what it is made of, and that
 // to install, and to build, the same once more makes the same image.
 func TestSameInputsSameImage(t *testing.T) {
 	t.Parallel()
@@ -89,7 +89,7 @@ func (e *env) wantTypeHints(fn *v1alpha1.Function) string {
 	return input["digest"]
 }
 
-// wantLabels wants that the image tells what it is made of, and of what base image.
+// wantLabels checks that the image tells what it is made of, and of what base image.
 func (e *env) wantLabels(fn *v1alpha1.Function, base string) {
 	e.Helper()
 	_, digest, _ := strings.Cut(fn.Status.Image, "@")
@@ -121,7 +121,7 @@ func (e *env) wantLabels(fn *v1alpha1.Function, base string) {
 	}
 }
 
-// wantPackages wants that a document which refers to the image lists what was built
+// wantPackages checks that a document which refers to the image lists what was built
 // upon, and these packages.
 func (e *env) wantPackages(fn *v1alpha1.Function, base string, want ...string) {
 	e.Helper()
@@ -161,7 +161,7 @@ func (e *env) fetch(fn *v1alpha1.Function, path string, into any) {
 	}
 }
 
-// wantNoTokens wants that no pod of a build, and none of a Function, has a token of
+// wantNoTokens checks that no pod of a build, and none of a Function, has a token of
 // the API server, or may do more than it must.
 func (e *env) wantNoTokens() {
 	e.Helper()
@@ -194,7 +194,7 @@ func (e *env) wantNoTokens() {
 	}
 }
 
-// wantBuildPolicy wants that the example of a NetworkPolicy is one, and that it
+// wantBuildPolicy checks that the example of a NetworkPolicy is one, and that it
 // selects the pods of builds.
 func (e *env) wantBuildPolicy() {
 	e.Helper()
@@ -247,7 +247,7 @@ fs.mkdirSync(path.dirname(report), { recursive: true });
 fs.writeFileSync(report, JSON.stringify(seen));
 `
 
-// TestInstallationSeesNoCredentials wants that what a package manager runs sees
+// TestInstallationSeesNoCredentials checks that what a package manager runs sees
 // neither the credentials that images are pushed with nor a token, and that none
 // is in an image.
 func TestInstallationSeesNoCredentials(t *testing.T) {
@@ -290,7 +290,7 @@ func TestInstallationSeesNoCredentials(t *testing.T) {
 	e.wantNoTokens()
 }
 
-// wantNotLogged wants that no log of the build has a text.
+// wantNotLogged checks that no log of the build has a text.
 func (e *env) wantNotLogged(text string) {
 	e.Helper()
 	build := e.onlyBuild()
@@ -305,7 +305,7 @@ func (e *env) wantNotLogged(text string) {
 	}
 }
 
-// wantCredentialsOnlyIn wants that the one container of the build's pod mounts the
+// wantCredentialsOnlyIn checks that the one container of the build's pod mounts the
 // credentials of registries.
 func (e *env) wantCredentialsOnlyIn(want string) {
 	e.Helper()
@@ -345,7 +345,7 @@ USER 1000:1000
 ENTRYPOINT ["node", "/kiln/server.cjs", "/function/handler.js"]
 `
 
-// TestOwnDockerfile wants that an administrator's own Dockerfile makes the image. It
+// TestOwnDockerfile checks that an administrator's own Dockerfile makes the image. It
 // adds a runtime to the configuration.
 func TestOwnDockerfile(t *testing.T) {
 	e := newEnv(t)

@@ -61,7 +61,7 @@ func setTraffic(targets ...v1alpha1.TrafficTarget) func(*v1alpha1.Function) {
 	return func(fn *v1alpha1.Function) { fn.Spec.Traffic = targets }
 }
 
-// wantAnswerAt wants that a URL gives an answer in the end.
+// wantAnswerAt checks that a URL gives an answer in the end.
 func (e *env) wantAnswerAt(url, host, want string) {
 	e.Helper()
 	prober, err := relay.Probe(e.ctx, api.Request{Method: http.MethodGet, URL: url, Host: host})
@@ -159,7 +159,7 @@ module.exports = { main: () => JSON.stringify({
 `
 
 // TestEverythingSaid gives a Function all that its pods can be given, takes it
-// away again, and wants that edits by hand heal.
+// away again, and checks that edits by hand heal.
 func TestEverythingSaid(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -286,7 +286,7 @@ func TestMissingReferences(t *testing.T) {
 	}
 }
 
-// TestScaleToZero wants that a function that nobody calls has no pods, and
+// TestScaleToZero checks that a function that nobody calls has no pods, and
 // answers the next call.
 func TestScaleToZero(t *testing.T) {
 	t.Parallel()
@@ -312,7 +312,7 @@ func podsOf(pods []*corev1.Pod, fn *v1alpha1.Function) []*corev1.Pod {
 	})
 }
 
-// TestMinimumReplicas wants to be told of pods for which there is no node: before
+// TestMinimumReplicas checks to be told of pods for which there is no node: before
 // the Function runs, and when it has run. Each pod wants a seat; nodes have as
 // many as the test says.
 func TestMinimumReplicas(t *testing.T) {
@@ -455,7 +455,7 @@ func TestVisibility(t *testing.T) {
 	e.wantBuilds(1)
 }
 
-// TestFeatureFlags wants to be told which of Serving's features a Function needs,
+// TestFeatureFlags checks to be told which of Serving's features a Function needs,
 // and that the Function runs once an administrator has switched it on.
 func TestFeatureFlags(t *testing.T) {
 	e := newEnv(t)

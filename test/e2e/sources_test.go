@@ -164,7 +164,7 @@ func TestSources(t *testing.T) {
 }
 
 // TestArchive has a function of an archive built, and of another, packed in another
-// way; and wants that one that is known by its hash is not built again.
+// way; and checks that one that is known by its hash is not built again.
 func TestArchive(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -273,7 +273,7 @@ func TestArtifact(t *testing.T) {
 	e.wantBuilds(3)
 }
 
-// TestArtifactRefused wants that what cannot be used of a registry is told.
+// TestArtifactRefused checks that what cannot be used of a registry is told.
 func TestArtifactRefused(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -356,7 +356,7 @@ func (e *env) startStore(server string, archives ...string) (inPath, inHost stri
 	return inPath, fmt.Sprintf("http://%s:%d", domain, port)
 }
 
-// TestBucketRefused wants that what cannot be had of a bucket is told.
+// TestBucketRefused checks that what cannot be had of a bucket is told.
 func TestBucketRefused(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -381,7 +381,7 @@ func TestBucketRefused(t *testing.T) {
 	e.wantBuilds(len(created))
 }
 
-// wantSource wants that the status tells which archive the image is made of.
+// wantSource checks that the status tells which archive the image is made of.
 func (e *env) wantSource(fn *v1alpha1.Function, archive []byte) {
 	e.Helper()
 	if source := fn.Status.Source; source == nil || source.SHA256 != hashOf(archive) {
@@ -389,7 +389,7 @@ func (e *env) wantSource(fn *v1alpha1.Function, archive []byte) {
 	}
 }
 
-// TestHostileArchives wants that each is refused in its own words, and not fetched
+// TestHostileArchives checks that each is refused in its own words, and not fetched
 // again.
 func TestHostileArchives(t *testing.T) {
 	t.Parallel()
@@ -421,7 +421,7 @@ func TestHostileArchives(t *testing.T) {
 	e.wantBuilds(len(refused))
 }
 
-// TestArchiveServerFails wants that the build of an archive is tried again when its
+// TestArchiveServerFails checks that the build of an archive is tried again when its
 // server has failed.
 func TestArchiveServerFails(t *testing.T) {
 	t.Parallel()
@@ -437,7 +437,7 @@ func TestArchiveServerFails(t *testing.T) {
 	e.wantBuilds(2)
 }
 
-// TestArchiveCredentials wants that a Secret is waited for, that the build uses what
+// TestArchiveCredentials checks that a Secret is waited for, that the build uses what
 // is in it then, and that nothing is built when that changes.
 func TestArchiveCredentials(t *testing.T) {
 	t.Parallel()

@@ -41,7 +41,7 @@ import (
 	"github.com/kiln-dev/kiln/test"
 )
 
-// prying is a function that tells whether it has a token of the API server, and
+// prying is a function that reports whether it has a token of the API server, and
 // whether it may read the ConfigMaps of its namespace, of another, and of Kiln's.
 const prying = `const fs = require('fs');
 process.env.NODE_TLS_REJECT_UNAUTHORIZED = '0';
@@ -60,7 +60,7 @@ module.exports = { main: async () => {
 } };
 `
 
-// TestTenant wants that who may edit Functions in one namespace, and nothing else,
+// TestTenant checks that who may edit Functions in one namespace, and nothing else,
 // has one that runs, and gets neither at what is in other namespaces nor at what
 // Kiln has, also not through the Function.
 func TestTenant(t *testing.T) {
@@ -124,7 +124,7 @@ func TestTenant(t *testing.T) {
 	e.wantOwnOnly(functions, fn)
 }
 
-// wantOwnOnly wants that a function gets a ServiceAccount of its own namespace, and
+// wantOwnOnly checks that a function gets a ServiceAccount of its own namespace, and
 // what that may, and that none of another namespace is found, nor a Secret of one.
 func (e *env) wantOwnOnly(functions serverlessv1alpha1.FunctionInterface, fn *v1alpha1.Function) {
 	e.Helper()
@@ -230,7 +230,7 @@ func (e *env) allow(who rbacv1.Subject, what rbacv1.PolicyRule) {
 	}
 }
 
-// wantCredentialsDenied wants that no Function gets the registry's credentials.
+// wantCredentialsDenied checks that no Function gets the registry's credentials.
 func (e *env) wantCredentialsDenied(secret string) {
 	e.Helper()
 	fn := function(answering("never"))

@@ -116,7 +116,7 @@ func (j *judge) expect(stories []*story) {
 	j.stories = stories
 }
 
-// see wants that a Function has no more than one TaskRun that has not ended.
+// see checks that a Function has no more than one TaskRun that has not ended.
 func (j *judge) see(obj any) {
 	tr, ok := obj.(*pipelinev1.TaskRun)
 	owner := metav1.GetControllerOf(tr)

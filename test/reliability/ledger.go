@@ -84,7 +84,7 @@ func entryOf(r *http.Request, body []byte, watches bool, happens fault) entry {
 	return e
 }
 
-// isWork says whether a request is what a Function asks for: not a lease, which is
+// isWork reports whether a request is what a Function asks for: not a lease, which is
 // renewed whatever happens, nor a watch, nor the LIST with which one begins again,
 // nor an Event, which others send on their own.
 func (e entry) isWork() bool {
@@ -128,7 +128,7 @@ func (l *ledger) take() tally {
 	return t
 }
 
-// workSince says whether there was any request that a Function asks for.
+// workSince reports whether there was any request that a Function asks for.
 func (l *ledger) workSince(since time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

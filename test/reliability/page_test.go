@@ -40,7 +40,7 @@ func newWeather(requests int) *weather {
 	return w
 }
 
-// TestVerdict wants what is wrong to be found, and nothing where all is well.
+// TestVerdict checks what is wrong to be found, and nothing where all is well.
 func TestVerdict(t *testing.T) {
 	// It is created and deleted, and a fault happens.
 	most := 2*perStep + perFault
@@ -77,7 +77,7 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// TestPage wants that the page keeps what was not looked for this time: the other
+// TestPage checks that the page keeps what was not looked for this time: the other
 // chapter, and the rows of what was not killed.
 func TestPage(t *testing.T) {
 	registry := killReport{Victim: "the registry", Functions: 20, Built: 8, ReadyS: 70, Builds: 8, Calls: 900, BareCalls: 901}

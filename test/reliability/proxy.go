@@ -256,7 +256,7 @@ func (p *proxy) answer(w http.ResponseWriter, r *http.Request, happens fault, na
 	}
 }
 
-// wait says whether the client still waits after that time.
+// wait reports whether the client still waits after that time.
 func wait(r *http.Request, d time.Duration) bool {
 	select {
 	case <-r.Context().Done():

@@ -63,7 +63,7 @@ func drawn(p *proxy, paths ...string) map[string][]fault {
 	return all
 }
 
-// TestDraw wants the same faults of the same seed, whoever comes first, as many as are
+// TestDraw checks the same faults of the same seed, whoever comes first, as many as are
 // to be, and all that there are.
 func TestDraw(t *testing.T) {
 	proxies := make([]*proxy, 3)
@@ -98,7 +98,7 @@ func TestDraw(t *testing.T) {
 	}
 }
 
-// TestAnswer wants of each fault what the client sees of it, and whether the server
+// TestAnswer checks of each fault what the client sees of it, and whether the server
 // has got the request.
 func TestAnswer(t *testing.T) {
 	for _, test := range []struct {
@@ -149,7 +149,7 @@ func TestAnswer(t *testing.T) {
 	}
 }
 
-// TestDropped wants watches to end, over HTTP/2 as Kiln's clients have them.
+// TestDropped checks watches to end, over HTTP/2 as Kiln's clients have them.
 func TestDropped(t *testing.T) {
 	watching := make(chan struct{})
 	p, client := newProxy(t, 1, func(w http.ResponseWriter, r *http.Request) {

@@ -50,7 +50,7 @@ type step struct {
 	do    func(context.Context, *test.Clients) error
 }
 
-// isBroken says whether the Function cannot be built in the end.
+// isBroken reports whether the Function cannot be built in the end.
 func (s *story) isBroken() bool { return strings.Contains(s.source, brokenSource) }
 
 // brokenSource is in the sources that the stand-in cannot build.
@@ -178,13 +178,13 @@ func (s *story) tell(ctx context.Context, c *test.Clients) error {
 	return nil
 }
 
-// isWebhookAway says whether the API server has refused something since it could not ask
+// isWebhookAway reports whether the API server has refused something since it could not ask
 // the webhook.
 func isWebhookAway(err error) bool {
 	return apierrs.IsInternalError(err) && strings.Contains(err.Error(), "failed calling webhook")
 }
 
-// hasGreeting says whether a container has the variable as it is to be.
+// hasGreeting reports whether a container has the variable as it is to be.
 func hasGreeting(container corev1.Container, greeting string) bool {
 	for _, variable := range container.Env {
 		if variable.Name == "GREETING" {

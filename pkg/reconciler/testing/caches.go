@@ -144,7 +144,7 @@ type Cache struct {
 }
 
 // Deliver tells the cache of the next change that concerns it, and returns that,
-// as the cache sees it. It says whether there was any.
+// as the cache sees it. It reports whether there was any.
 func (c *Cache) Deliver() (Change, bool) {
 	for c.position < len(c.server.changes) {
 		if change, ok := c.next(); ok {
