@@ -43,8 +43,8 @@ import (
 	"github.com/kiln-dev/kiln/test"
 )
 
-// TestSameInputsSameImage checks that an image tells what it is made of, and that
-// to install, and to build, the same once more makes the same image.
+// TestSameInputsSameImage checks the labels of an image, and that a second installation and
+// build of the same inputs makes the same image.
 func TestSameInputsSameImage(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -67,9 +67,8 @@ func TestSameInputsSameImage(t *testing.T) {
 	}
 }
 
-// wantTypeHints wants of the Function's last build what Tekton Chains, by its
-// documentation, takes for an image that was built, and for what went into it. It
-// returns the digest of the base image.
+// wantTypeHints checks that the Function's last build has the results that Tekton Chains
+// documents for built images and their inputs. It returns the digest of the base image.
 func (e *env) wantTypeHints(fn *v1alpha1.Function) string {
 	e.Helper()
 	results := map[string]pipelinev1.ResultValue{}
@@ -89,7 +88,7 @@ func (e *env) wantTypeHints(fn *v1alpha1.Function) string {
 	return input["digest"]
 }
 
-// wantLabels checks that the image tells what it is made of, and of what base image.
+// wantLabels checks the labels that name the source and the base image.
 func (e *env) wantLabels(fn *v1alpha1.Function, base string) {
 	e.Helper()
 	_, digest, _ := strings.Cut(fn.Status.Image, "@")
@@ -121,14 +120,14 @@ func (e *env) wantLabels(fn *v1alpha1.Function, base string) {
 	}
 }
 
-// wantPackages checks that a document which refers to the image lists what was built
-// upon, and these packages.
+// wantPackages checks that the registry has a package list that refers to the image and has
+// its base image and these packages.
 func (e *env) wantPackages(fn *v1alpha1.Function, base string, want ...string) {
 	e.Helper()
 	_, digest, _ := strings.Cut(fn.Status.Image, "@")
 	referrers := "referrers/" + digest
 	if e.askRegistry(fn, referrers).Status == http.StatusNotFound {
-		// As registries have it that know no referrers.
+		// This is the tag scheme for registries without the referrers API.
 		referrers = "manifests/" + strings.Replace(digest, ":", "-", 1)
 	}
 	index, artifact, document := containerregistry.IndexManifest{}, containerregistry.Manifest{}, cyclonedx.BOM{}
@@ -161,8 +160,8 @@ func (e *env) fetch(fn *v1alpha1.Function, path string, into any) {
 	}
 }
 
-// wantNoTokens checks that no pod of a build, and none of a Function, has a token of
-// the API server, or may do more than it must.
+// wantNoTokens checks that no pod of a build or a Function has a token for the API server
+// or unnecessary privileges.
 func (e *env) wantNoTokens() {
 	e.Helper()
 	pods, err := clients.Kube.CoreV1().Pods(e.namespace).List(e.ctx, metav1.ListOptions{})
@@ -194,8 +193,8 @@ func (e *env) wantNoTokens() {
 	}
 }
 
-// wantBuildPolicy checks that the example of a NetworkPolicy is one, and that it
-// selects the pods of builds.
+// wantBuildPolicy checks that the example of a NetworkPolicy is valid and selects the pods
+// of builds.
 func (e *env) wantBuildPolicy() {
 	e.Helper()
 	const file = "../../examples/build-network-policy.yaml"
@@ -209,9 +208,8 @@ func (e *env) wantBuildPolicy() {
 	}
 }
 
-// curious is a script that, run by npm while dependencies are installed, looks for
-// what it should not see and writes down what it has found. The needle it must find
-// is in package.json.
+// curious is a script that npm runs while it installs dependencies. It searches for secrets
+// and writes a report. It must find the needle, which is in package.json.
 const curious = `const fs = require('fs'), path = require('path');
 const report = '/function/node_modules/report.json';
 const secret = new RegExp(['pass', 'word-7c1f'].join(''));
@@ -247,9 +245,8 @@ fs.mkdirSync(path.dirname(report), { recursive: true });
 fs.writeFileSync(report, JSON.stringify(seen));
 `
 
-// TestInstallationSeesNoCredentials checks that what a package manager runs sees
-// neither the credentials that images are pushed with nor a token, and that none
-// is in an image.
+// TestInstallationSeesNoCredentials checks that a script of a package manager sees neither
+// the registry credentials nor a token, and that no image contains them.
 func TestInstallationSeesNoCredentials(t *testing.T) {
 	const password = "password-7c1f"
 	e := newEnv(t)
@@ -257,7 +254,7 @@ func TestInstallationSeesNoCredentials(t *testing.T) {
 	r.want("password", password)
 	r.createSource(password)
 	fn := function("module.exports = { main: () => require('/function/node_modules/report.json') };")
-	// The function's own source is not there while dependencies are installed.
+	// The function's own source is not mounted during the installation.
 	script := fmt.Sprintf(`node -e \"eval(Buffer.from('%s', 'base64').toString())\"`, base64.StdEncoding.EncodeToString([]byte(curious)))
 	fn.Spec.Deps = `{"description": "needle-7c1f", "dependencies": {"ms": "2.1.3"}, "scripts": {"postinstall": "` + script + `"}}`
 	fn = e.until(e.create(fn), test.Ready)
@@ -290,7 +287,7 @@ func TestInstallationSeesNoCredentials(t *testing.T) {
 	e.wantNoTokens()
 }
 
-// wantNotLogged checks that no log of the build has a text.
+// wantNotLogged checks that no log of the build contains a text.
 func (e *env) wantNotLogged(text string) {
 	e.Helper()
 	build := e.onlyBuild()
@@ -305,8 +302,8 @@ func (e *env) wantNotLogged(text string) {
 	}
 }
 
-// wantCredentialsOnlyIn checks that the one container of the build's pod mounts the
-// credentials of registries.
+// wantCredentialsOnlyIn checks that only one container of the build's pod mounts the
+// registry credentials.
 func (e *env) wantCredentialsOnlyIn(want string) {
 	e.Helper()
 	pod, err := clients.Kube.CoreV1().Pods(e.namespace).Get(e.ctx, e.onlyBuild().Status.PodName, metav1.GetOptions{})
@@ -330,8 +327,8 @@ func (e *env) wantCredentialsOnlyIn(want string) {
 	}
 }
 
-// ownDockerfile is what an administrator may put in the place of Kiln's: of two
-// stages, the first of which makes a file.
+// ownDockerfile is a Dockerfile template of an administrator. It has two stages, and the
+// first one creates a file.
 const ownDockerfile = `FROM {{.BaseImage}} AS made
 WORKDIR /made
 RUN ["node", "-e", "fs.writeFileSync('made.js', 'module.exports = \"made by hand\";')"]
@@ -345,8 +342,8 @@ USER 1000:1000
 ENTRYPOINT ["node", "/kiln/server.cjs", "/function/handler.js"]
 `
 
-// TestOwnDockerfile checks that an administrator's own Dockerfile makes the image. It
-// adds a runtime to the configuration.
+// TestOwnDockerfile checks that Kiln uses an administrator's Dockerfile. It adds a runtime
+// to the configuration.
 func TestOwnDockerfile(t *testing.T) {
 	e := newEnv(t)
 	fn := function("module.exports = { main: () => require('/function/made.js') };\n")
@@ -357,8 +354,8 @@ func TestOwnDockerfile(t *testing.T) {
 	e.wantTypeHints(fn)
 }
 
-// createWith creates a Function of a runtime that is added to the configuration
-// for the test: the Function's own one, changed.
+// createWith adds a changed copy of the Function's runtime to the configuration for the
+// test, and creates the Function with it.
 func (e *env) createWith(fn *v1alpha1.Function, name string, change func(*config.Runtime)) *v1alpha1.Function {
 	e.Helper()
 	configure(e, config.RuntimesConfigName, func(data map[string]string) {
@@ -374,7 +371,7 @@ func (e *env) createWith(fn *v1alpha1.Function, name string, change func(*config
 		data[name] = string(text)
 	})
 	fn.Spec.Runtime = name
-	// The webhook may hear of the runtime a moment later than we do.
+	// The webhook may see the runtime a moment later than this test.
 	untilAccepted(e, func() error {
 		created, err := e.tryCreate(fn)
 		if err == nil {
