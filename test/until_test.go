@@ -38,7 +38,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 )
 
-// fakePods lists the pods that are there and then tells the changes.
+// fakePods lists existing pods and then sends their changes.
 type fakePods struct {
 	there   []corev1.Pod
 	changes *watch.FakeWatcher
@@ -114,7 +114,7 @@ func TestHistoryRemembersTheGone(t *testing.T) {
 	pods.changes.Add(pod("b", "3"))
 	pods.changes.Delete(pod("b", "4"))
 	pods.changes.Add(pod("c", "5"))
-	// The fake takes a change when the one before it has been seen.
+	// The fake accepts a change when the previous one was received.
 	pods.changes.Modify(pod("c", "6"))
 	pods.changes.Modify(pod("c", "7"))
 
@@ -124,8 +124,8 @@ func TestHistoryRemembersTheGone(t *testing.T) {
 	}
 }
 
-// restarted returns watchers as an API server that starts anew has them: each watch ends
-// with an error, and each list has what is there then.
+// restarted returns watchers that behave like a restarted API server. Each watch ends with
+// an error, and each list returns the current objects.
 type restarted struct {
 	fails []error
 	lists [][]corev1.Pod
@@ -152,8 +152,8 @@ func (r *restarted) Watch(context.Context, metav1.ListOptions) (watch.Interface,
 	return changes, nil
 }
 
-// TestHistoryResumes checks a History to take up again when an API server starts anew, to
-// say that it has, and to end where that was not the reason, or it lasts.
+// TestHistoryResumes checks that a History resumes after a restart of the API server and
+// reports the gap. It stops after another error or a long outage.
 func TestHistoryResumes(t *testing.T) {
 	denied := apierrs.NewForbidden(corev1.Resource("pods"), "", errors.New("not yet"))
 	expired := apierrs.NewResourceExpired("too old resource version")

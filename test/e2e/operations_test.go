@@ -359,7 +359,7 @@ func configure(e *env, name string, change func(data map[string]string)) {
 const configWebhook = "config.webhook.serverless.kiln.dev"
 
 // forceConfig changes one of Kiln's ConfigMaps until the test ends. It first checks that
-// the webhook denies the change, and then disables the webhook.
+// the webhook denies the change, and then exempts the ConfigMap from the webhook.
 func forceConfig(e *env, name string, change func(data map[string]string)) {
 	e.Helper()
 	configMaps := clients.Kube.CoreV1().ConfigMaps(test.SystemNamespace)
