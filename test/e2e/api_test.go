@@ -105,7 +105,7 @@ func TestWhoDenies(t *testing.T) {
 		if _, err := e.tryCreate(fn); err == nil {
 			e.Errorf("%s: not denied", name)
 		} else if !strings.Contains(err.Error(), tc.want) {
-			e.Errorf("%s: %v\nwant it to say %q", name, err, tc.want)
+			e.Errorf("%s: %v\nwant %q in it", name, err, tc.want)
 		}
 	}
 }
@@ -137,7 +137,7 @@ func TestHostileBytes(t *testing.T) {
 		if _, err := send(`[{"name":"HERE","value":"here"}]`, lists(depth)); err == nil {
 			e.Errorf("%d lists: not denied", depth)
 		} else if !strings.Contains(err.Error(), want) {
-			e.Errorf("%d lists: %v\nwant it to say %q", depth, err, want)
+			e.Errorf("%d lists: %v\nwant %q in it", depth, err, want)
 		}
 	}
 	fn, err := send("here", "\xff")
@@ -145,7 +145,7 @@ func TestHostileBytes(t *testing.T) {
 		e.Fatal(err)
 	}
 	if got := fn.Spec.Env[0].Value; got != "\ufffd" {
-		e.Errorf("the byte has become %q", got)
+		e.Errorf("the byte was replaced by %q", got)
 	}
 	e.wantAnswer(e.until(fn, test.Ready), "{}", "\ufffd")
 }
@@ -164,6 +164,6 @@ func TestDefaults(t *testing.T) {
 	fs := fn.Spec
 	if fs.Runtime == "" || fs.MinReplicas == nil || fs.MaxReplicas == nil || fs.TimeoutSeconds == nil ||
 		fs.Visibility != v1alpha1.VisibilityClusterLocal || fs.Resources.Requests.Memory().IsZero() {
-		e.Errorf("something is left out: %+v", fs)
+		e.Errorf("a default is missing: %+v", fs)
 	}
 }

@@ -75,7 +75,7 @@ func (e *env) untilFailed(fn *v1alpha1.Function, reason string, words ...string)
 	wantWords(e.T, condition.Message, words...)
 	e.wantPhase(fn, v1alpha1.FunctionFailed)
 	if failure := fn.Status.Build.Failure; failure == nil || failure.Reason != reason || failure.Transient {
-		e.Errorf("build.failure is %+v, want %s, which is not transient", failure, reason)
+		e.Errorf("build.failure is %+v, want %s, not transient", failure, reason)
 	}
 	e.wantBuilds(int(fn.Status.Build.Attempts))
 	return fn
@@ -98,7 +98,7 @@ func (e *env) untilRetrying(fn *v1alpha1.Function, attempt int32, reason string,
 	})
 	condition := fn.Status.GetCondition(v1alpha1.FunctionConditionBuildReady)
 	if !condition.IsUnknown() || condition.Reason != v1alpha1.ReasonBuildRetrying || !fn.Status.Build.Failure.Transient {
-		e.Errorf("BuildReady is %v, failure %+v, want it to be tried again", condition, fn.Status.Build.Failure)
+		e.Errorf("BuildReady is %v, failure %+v, want a retry", condition, fn.Status.Build.Failure)
 	}
 	wantWords(e.T, condition.Message, append(words, fmt.Sprintf("Attempt %d of ", attempt), "the next starts at ", fn.Status.Build.Failure.Reason)...)
 	e.wantPhase(fn, v1alpha1.FunctionBuilding)
@@ -239,7 +239,7 @@ func TestPackageRegistryDown(t *testing.T) {
 	// before the edit.
 	waited := edited.Status.GetCondition(v1alpha1.FunctionConditionBuildReady).GetReason() == v1alpha1.ReasonBuildRetrying
 	if waited && fn.Status.Build.Attempts != 1 {
-		e.Errorf("it took %d attempts after the edit, want 1", fn.Status.Build.Attempts)
+		e.Errorf("the build took %d attempts after the edit, want 1", fn.Status.Build.Attempts)
 	}
 }
 
@@ -267,7 +267,7 @@ func TestRegistryDownThenFull(t *testing.T) {
 	fn = e.until(fn, test.Ready)
 	e.wantAnswerSoon(fn, "new")
 	if fn.Status.Build.Attempts != 3 {
-		e.Errorf("it took %d attempts, want 3", fn.Status.Build.Attempts)
+		e.Errorf("the build took %d attempts, want 3", fn.Status.Build.Attempts)
 	}
 	e.wantBuilds(4)
 	e.wantRevisions(2)

@@ -104,7 +104,7 @@ func afterDeletionOfBuild(e *env) *v1alpha1.Function {
 	untilObjects(e, clients.Pipeline.TektonV1().TaskRuns(e.namespace), func(found []*pipelinev1.TaskRun) error {
 		for _, build := range found {
 			if build.UID == first.UID && build.DeletionTimestamp == nil {
-				return errors.New("the TaskRun of the earlier source is still there")
+				return errors.New("the TaskRun of the earlier source still exists")
 			}
 		}
 		return nil
@@ -211,7 +211,7 @@ func replace(e *env, pod *corev1.Pod) {
 	pods := clients.Kube.CoreV1().Pods(pod.Namespace)
 	err := test.Until(e.ctx, pods, test.Named(pod.Name), func(found []*corev1.Pod) error {
 		if len(found) == 0 {
-			return test.GiveUp(errors.New("the controller's pod is gone"))
+			return test.GiveUp(errors.New("the controller's pod was deleted"))
 		}
 		for _, state := range []corev1.ContainerState{found[0].Status.ContainerStatuses[0].State, found[0].Status.ContainerStatuses[0].LastTerminationState} {
 			if state.Terminated != nil && state.Terminated.ExitCode == killed {

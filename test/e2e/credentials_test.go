@@ -211,7 +211,7 @@ func (r *registries) untilTag(fn *v1alpha1.Function, tag, password string) {
 		}
 		sum := sha256.Sum256([]byte(answer.Body))
 		if got := "sha256:" + hex.EncodeToString(sum[:]); answer.Status != http.StatusOK || got != digest {
-			r.Errorf("tag %s is of %s (status %d), want %s", tag, got, answer.Status, digest)
+			r.Errorf("tag %s has digest %s (status %d), want %s", tag, got, answer.Status, digest)
 		}
 		return
 	}
@@ -284,7 +284,7 @@ func gone[T metav1.Object](found []T) error {
 	if len(found) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s is still there", found[0].GetName())
+	return fmt.Errorf("%s still exists", found[0].GetName())
 }
 
 // untilCopy waits until the namespace has a copy with that password.
@@ -297,7 +297,7 @@ func (r *registries) untilCopy(e *env, password string) {
 				return nil
 			}
 		}
-		return fmt.Errorf("among %d Secrets there is no copy with the password", len(found))
+		return fmt.Errorf("none of %d Secrets is a copy with the password", len(found))
 	})
 }
 
@@ -328,7 +328,7 @@ func TestRegistryCredentials(t *testing.T) {
 	r.untilCopy(e, "first")
 	e.wantBuilds(2)
 	if got, want := fn.Status.Image, fmt.Sprintf("127.0.0.1:%d/", imagesPort); !strings.HasPrefix(got, want) {
-		e.Errorf("the image is %s, want it to be pulled from %s", got, want)
+		e.Errorf("the image is %s, want one from %s", got, want)
 	}
 
 	// Only the next build and the node that pulls its image need the new password.
@@ -444,7 +444,7 @@ func TestPackageRegistry(t *testing.T) {
 		if condition.IsUnknown() && strings.Contains(condition.GetMessage(), fmt.Sprintf("secret %q not found", packagesSecret)) {
 			return nil
 		}
-		return fmt.Errorf("BuildReady is %v, want it to tell of Secret %s", condition, packagesSecret)
+		return fmt.Errorf("BuildReady is %v, want Secret %s in its message", condition, packagesSecret)
 	})
 	npmrc := fmt.Sprintf("registry=http://%[1]s:%[2]d/\n//%[1]s:%[2]d/:_authToken=%[3]s\n", r.address, packagesPort, token)
 	pipConf := fmt.Sprintf("[global]\nindex-url = http://any:%[3]s@%[1]s:%[2]d/simple\ntrusted-host = %[1]s\n", r.address, packagesPort, token)
@@ -465,7 +465,7 @@ func TestPackageRegistry(t *testing.T) {
 
 	for _, marker := range []string{"kiln-private-marker", "kiln-private-wheel"} {
 		if found := r.find(marker); len(found) == 0 {
-			e.Errorf("the package with %s is not found in the image: nothing would be", marker)
+			e.Errorf("the search did not find the package with %s in the image, so it would find nothing", marker)
 		}
 	}
 	for _, absent := range append(slices.Collect(maps.Values(hostile)), token, "kiln-packages", "kiln-env", "kiln-credentials", "kiln-broken") {

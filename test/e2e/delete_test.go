@@ -69,7 +69,7 @@ func (e *env) deleteAndWantNothing(fn *v1alpha1.Function, kinds ...string) {
 	}
 	for _, kind := range append(kinds, "functions/") {
 		if !slices.ContainsFunc(contents, func(object string) bool { return len(object) > len(kind) && object[:len(kind)] == kind }) {
-			e.Errorf("there is nothing of %s among %v", kind, contents)
+			e.Errorf("there is no %s in %v", kind, contents)
 		}
 	}
 	functions := clients.Kiln.ServerlessV1alpha1().Functions(e.namespace)

@@ -43,7 +43,7 @@ func (e *env) baseOfNode() string {
 	e.Helper()
 	known := knownRuntimes(e.T)
 	if _, ok := known[dockerfileRuntime]; !ok {
-		e.Fatalf("the runtime %s is not shipped: there are %s", dockerfileRuntime, known.Names())
+		e.Fatalf("config-runtimes has no runtime %s, but %s", dockerfileRuntime, known.Names())
 	}
 	return known["nodejs24"].BaseImage
 }
@@ -99,7 +99,7 @@ ENTRYPOINT ["perl", "/srv/server.pl"]
 	inline.Spec.Runtime = dockerfileRuntime
 	_, err := e.tryCreate(inline)
 	if err == nil {
-		e.Fatal("a Dockerfile is taken without the files that it builds")
+		e.Fatal("a Dockerfile without its files was admitted")
 	}
 	wantWords(t, err.Error(), "spec.git or spec.archive", "kubectl fn deploy --dir")
 }
@@ -153,10 +153,10 @@ func (b *badDockerfiles) want() {
 	b.until(b.silent, func(fn *v1alpha1.Function) error {
 		running := fn.Status.GetCondition(v1alpha1.FunctionConditionRunning)
 		if words := running.GetMessage(); !strings.Contains(words, "does not listen on port 8080") || !strings.Contains(words, "$PORT") {
-			return fmt.Errorf("that nothing listens is not told: %q", words)
+			return fmt.Errorf("the message does not report that nothing listens: %q", words)
 		}
 		if running.IsTrue() {
-			return errors.New("what does not listen is said to run")
+			return errors.New("Running is True for an image that does not listen")
 		}
 		return nil
 	})

@@ -78,12 +78,12 @@ func TestRollout(t *testing.T) {
 			for _, prober := range probers {
 				report := e.wantAnswers(prober, conformance.LongAnswer, edited)
 				if last := report.Runs[0].Last.Add(conformance.LongTime); last.Before(ready) {
-					e.Errorf("the old source answered until %s only, and the new revision was ready at %s: nothing was under way", last, ready)
+					e.Errorf("the old source answered until %s only, and the new revision was ready at %s: no calls were in progress", last, ready)
 				}
 			}
 
 			if second := e.onlyBuild(); second.UID == first.UID {
-				e.Errorf("TaskRun %s is still the one of the old source", first.Name)
+				e.Errorf("TaskRun %s is still that of the old source", first.Name)
 			}
 			e.wantBuilds(2)
 			e.wantRevisions(2)
@@ -130,15 +130,15 @@ func (e *env) watchDrain(fn *v1alpha1.Function) (drained func()) {
 			e.Fatal(err)
 		}
 		if pod.DeletionTimestamp == nil {
-			e.Fatalf("pod %s ended before it was told to", pod.Name)
+			e.Fatalf("pod %s ended before it was deleted", pod.Name)
 		}
 		told := pod.DeletionTimestamp.Add(-time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second)
 		if last := report.Runs[len(report.Runs)-1].Last; last.Before(told) {
-			e.Errorf("pod %s was called until %s only, and told to end at %s", pod.Name, last, told)
+			e.Errorf("pod %s was called until %s only, and deleted at %s", pod.Name, last, told)
 		}
 		// The first failed call must have failed to connect.
 		if report.Failed > 0 && !strings.Contains(report.Failures[0].Answer.Error, "dial tcp") {
-			e.Errorf("pod %s took a request that it did not answer: %+v", pod.Name, report.Failures[0])
+			e.Errorf("pod %s accepted a request and did not answer it: %+v", pod.Name, report.Failures[0])
 		}
 	}
 }
@@ -184,7 +184,7 @@ func TestConfigurationEdited(t *testing.T) {
 	e.wantRevisions(4)
 	e.wantBuilds(1)
 	if fn.Status.Image != image {
-		e.Errorf("image was %s, and is %s", image, fn.Status.Image)
+		e.Errorf("image changed from %s to %s", image, fn.Status.Image)
 	}
 	for _, revision := range revisions {
 		if got := revision.Labels["team"]; got != "" {

@@ -111,7 +111,7 @@ func (e *env) end() {
 	if e.Failed() {
 		dump := &strings.Builder{}
 		test.Dump(ctx, clients, e.namespace, dump)
-		e.Logf("What there was in namespace %s:\n%s\n%s", e.namespace, dump, e.errors)
+		e.Logf("Objects of namespace %s:\n%s\n%s", e.namespace, dump, e.errors)
 	}
 	if err := deleteNamespace(ctx, e.namespace); err != nil {
 		e.T.Error(err)
@@ -331,7 +331,7 @@ func (e *env) wantAnswers(prober *test.Prober, want ...string) api.Report {
 		got = append(got, run.Body)
 	}
 	if !slices.Equal(got, want) {
-		e.Errorf("the answers were, in turn, %q, want %q", got, want)
+		e.Errorf("the answers were, in order, %q, want %q", got, want)
 	}
 	return report
 }
@@ -360,7 +360,7 @@ func wantSeen[T metav1.Object](e *env, history *test.History[T], want int) []T {
 		for _, object := range seen {
 			names = append(names, object.GetName())
 		}
-		e.Fatalf("there have been %d %Ts, %v; want %d", len(seen), *new(T), names, want)
+		e.Fatalf("%d %Ts were created, %v; want %d", len(seen), *new(T), names, want)
 	}
 	return seen
 }

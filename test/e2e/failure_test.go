@@ -62,7 +62,7 @@ func TestDependencyMissing(t *testing.T) {
 	wantWords(t, condition.Message, "No matching version found for ms@99.99.99")
 	e.wantPhase(fn, v1alpha1.FunctionFailed)
 	if failure := fn.Status.Build.Failure; failure == nil || !strings.Contains(failure.Log, "npm error") {
-		e.Errorf("build.failure is %+v, want a log with npm's words", failure)
+		e.Errorf("build.failure is %+v, want a log with npm's error", failure)
 	}
 	if running := fn.Status.GetCondition(v1alpha1.FunctionConditionRunning); !running.IsUnknown() {
 		e.Errorf("Running is %v, want Unknown", running)
@@ -185,7 +185,7 @@ func TestCrashHidesSecrets(t *testing.T) {
 		fmt.Fprintln(told, event.Message)
 	}
 	if strings.Contains(told.String(), secret) || strings.Contains(told.String(), "staple@") {
-		e.Errorf("a secret is told: %s", told)
+		e.Errorf("a secret was published: %s", told)
 	}
 }
 
@@ -217,7 +217,7 @@ func TestDenied(t *testing.T) {
 		}
 		for _, word := range row.words {
 			if !strings.Contains(err.Error(), word) {
-				e.Errorf("%s: denied with %q, want it to say %q", name, err, word)
+				e.Errorf("%s: denied with %q, want %q in it", name, err, word)
 			}
 		}
 	}
@@ -227,7 +227,7 @@ func wantWords(t *testing.T, text string, words ...string) {
 	t.Helper()
 	for _, word := range words {
 		if !strings.Contains(text, word) {
-			t.Errorf("message is %q, want it to say %q", text, word)
+			t.Errorf("message is %q, want %q in it", text, word)
 		}
 	}
 }

@@ -86,7 +86,7 @@ func TestFunctionWithoutDependency(t *testing.T) {
 			t.Parallel()
 			written, ok := tests[runtime]
 			if !ok {
-				t.Fatal("no function is written for this runtime")
+				t.Fatal("the test has no function for this runtime")
 			}
 			e := newEnv(t)
 			fn := function(written.source)
@@ -153,7 +153,7 @@ func wantClusterLocal(e *env, fn *v1alpha1.Function) {
 		e.Fatal(err)
 	}
 	if route.Status.URL.String() != fn.Status.URL.String() {
-		e.Errorf("the route's url is %s, want %s alone", route.Status.URL, fn.Status.URL)
+		e.Errorf("the route's url is %s, want only %s", route.Status.URL, fn.Status.URL)
 	}
 	ingress, err := clients.Ingress.NetworkingV1alpha1().Ingresses(e.namespace).Get(e.ctx, fn.Name, metav1.GetOptions{})
 	if err != nil {

@@ -109,7 +109,7 @@ func TestGit(t *testing.T) {
 	e.wantAnswerSoon(fn, "2 7200000")
 	e.wantBuilds(2)
 	if fn.Status.Source.Commit == first.Commit {
-		e.Errorf("both are of commit %s", first.Commit)
+		e.Errorf("both have commit %s", first.Commit)
 	}
 	fn = e.until(e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Git.Revision = first.Commit }), test.Ready)
 	e.wantAnswerSoon(fn, "1 7200000")
@@ -210,7 +210,7 @@ func TestFollow(t *testing.T) {
 	e.post(server+"/move/main?to=next", "")
 	rebuilt := func(fn *v1alpha1.Function) error {
 		if fn.Status.Build.Reason != builds.ReasonCommitChanged || fn.Status.Source.Commit == first {
-			return fmt.Errorf("%s is of commit %s, built since %s", fn.Name, fn.Status.Source.Commit, fn.Status.Build.Reason)
+			return fmt.Errorf("%s has commit %s and build reason %s", fn.Name, fn.Status.Source.Commit, fn.Status.Build.Reason)
 		}
 		return test.Ready(fn)
 	}
@@ -218,7 +218,7 @@ func TestFollow(t *testing.T) {
 		fn = e.until(fn, rebuilt)
 		e.wantAnswerSoon(fn, "2 7200000")
 		if fn.Status.Build.Commit != fn.Status.Source.Commit {
-			e.Errorf("%s: the build was of commit %s, and has fetched %s", fn.Name, fn.Status.Build.Commit, fn.Status.Source.Commit)
+			e.Errorf("%s: the build of commit %s fetched %s", fn.Name, fn.Status.Build.Commit, fn.Status.Source.Commit)
 		}
 	}
 	e.wantBuilds(4)

@@ -102,7 +102,7 @@ func deleteConfigMap(e *env, fn *v1alpha1.Function) {
 	}
 	untilObjects(e, configMaps, func(found []*corev1.ConfigMap) error {
 		if !slices.ContainsFunc(found, func(cm *corev1.ConfigMap) bool { return ownedBy(cm, fn) && cm.UID != old.UID }) {
-			return fmt.Errorf("ConfigMap %s has no successor", old.Name)
+			return fmt.Errorf("ConfigMap %s was not replaced", old.Name)
 		}
 		return nil
 	})
@@ -201,7 +201,7 @@ func editService(e *env, fn *v1alpha1.Function) {
 				return nil
 			}
 		}
-		return errors.New("the service is still as edited by hand")
+		return errors.New("the service still has the manual changes")
 	})
 }
 
@@ -221,7 +221,7 @@ func deleteService(e *env, fn *v1alpha1.Function) {
 	}
 	untilObjects(e, services, func(found []*servingv1.Service) error {
 		if len(found) != 1 || found[0].UID == old.UID {
-			return errors.New("the service has no successor")
+			return errors.New("the service was not created again")
 		}
 		return nil
 	})
@@ -320,7 +320,7 @@ func TestServiceWhileFailed(t *testing.T) {
 	fn = e.until(fn, test.Healed)
 	e.wantAnswerSoon(fn, "new")
 	if service := e.service(fn); !serves(service, fn) {
-		e.Errorf("the service is still as edited by hand: %+v", service.Spec.Template.Spec.Containers[0])
+		e.Errorf("the service still has the manual changes: %+v", service.Spec.Template.Spec.Containers[0])
 	}
 	e.wantBuilds(3)
 }
@@ -379,7 +379,7 @@ func (e *env) untilBuild(fn *v1alpha1.Function, check func(*pipelinev1.TaskRun) 
 				return nil
 			}
 		}
-		return fmt.Errorf("Function %s has no such build among %d", fn.Name, len(found))
+		return fmt.Errorf("none of %d TaskRuns is the expected build of Function %s", len(found), fn.Name)
 	})
 	return build
 }

@@ -194,7 +194,7 @@ func (e *env) wantTag(fn *v1alpha1.Function, tag, image string) {
 		e.Fatal(err)
 	}
 	if got := e.digest(fn, tag); got != want.DigestStr() {
-		e.Errorf("tag %s is of %s, want %s", tag, got, want.DigestStr())
+		e.Errorf("tag %s has digest %s, want %s", tag, got, want.DigestStr())
 	}
 }
 

@@ -167,7 +167,7 @@ func TestKubectlFn(t *testing.T) {
 	term.write("handler.js", "module.exports = { main: (event) => { console.log('called'); return `one ${event.data.name}`; } };\n")
 	written := term.run(nil, "create", "fn", "--runtime=nodejs24", "--dry-run=client", "-o", "yaml")
 	if err := yaml.UnmarshalStrict([]byte(written), &v1alpha1.Function{}); err != nil {
-		e.Errorf("create has written no Function: %v:\n%s", err, written)
+		e.Errorf("the output of create is not a Function: %v:\n%s", err, written)
 	}
 	e.kubectlIn(written, "apply", "--dry-run=server", "--filename=-")
 
@@ -293,7 +293,7 @@ func TestKubectlFnWakes(t *testing.T) {
 	untilObjects(e, clients.Kube.CoreV1().Pods(e.namespace), func(pods []*corev1.Pod) error {
 		for _, pod := range pods {
 			if pod.Labels["serving.knative.dev/service"] == fn.Name {
-				return fmt.Errorf("pod %s is there", pod.Name)
+				return fmt.Errorf("pod %s exists", pod.Name)
 			}
 		}
 		return nil
@@ -450,7 +450,7 @@ func TestScreencast(t *testing.T) {
 		e.Fatalf("hack/screencast.sh: %v: %s", err, printed)
 	}
 	if diff := cmp.Diff(strings.Split(shown, "\n"), strings.Split(string(printed), "\n")); diff != "" {
-		e.Errorf("docs/guides/terminal.md shows something else than hack/screencast.sh prints (-shown, +printed):\n%s", diff)
+		e.Errorf("docs/guides/terminal.md differs from the output of hack/screencast.sh (-shown, +printed):\n%s", diff)
 	}
 }
 
@@ -465,7 +465,7 @@ func (e *env) untilUnscheduled(fn *v1alpha1.Function) {
 				}
 			}
 		}
-		return fmt.Errorf("of %d pods of %s, each has a node", len(pods), fn.Name)
+		return fmt.Errorf("each of the %d pods of %s has a node", len(pods), fn.Name)
 	})
 	if err != nil {
 		e.Fatal(err)

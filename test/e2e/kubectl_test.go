@@ -107,7 +107,7 @@ func TestKubectl(t *testing.T) {
 	described := e.kubectl("describe", "fn/fn")
 	for _, words := range []string{"Events:", "TaskRunSucceeded", "ServiceUpdated", "Observed Generation:", "Latest Ready Revision Name:"} {
 		if !strings.Contains(described, words) {
-			e.Errorf("kubectl describe does not say %q:\n%s", words, described)
+			e.Errorf("kubectl describe does not print %q:\n%s", words, described)
 		}
 	}
 }
@@ -117,7 +117,7 @@ func wantTable(e *env, printed string, want map[string]string) {
 	e.Helper()
 	header, row, ok := strings.Cut(strings.TrimRight(printed, "\n"), "\n")
 	if !ok || strings.Contains(row, "\n") {
-		e.Fatalf("kubectl has not printed one row:\n%s", printed)
+		e.Fatalf("kubectl did not print one row:\n%s", printed)
 	}
 	columns := strings.Fields(header)
 	if len(columns) != len(want) {
@@ -220,7 +220,7 @@ func TestKubectlExplain(t *testing.T) {
 	} {
 		got := e.kubectl("explain", path)
 		if !strings.Contains(got, words) || strings.Contains(got, "<no description>") || strings.Contains(got, "<empty>") {
-			e.Errorf("kubectl explain %s does not say %q of each field:\n%s", path, words, got)
+			e.Errorf("kubectl explain %s does not print %q, or a field has no description:\n%s", path, words, got)
 		}
 	}
 }

@@ -96,7 +96,7 @@ func documentedMetrics(t *testing.T) []string {
 		}
 	}
 	if len(names) < 5 {
-		t.Fatalf("docs/metrics.md has but %q", names)
+		t.Fatalf("docs/metrics.md has only %q", names)
 	}
 	return names
 }
@@ -241,7 +241,7 @@ func TestConfigurationBroken(t *testing.T) {
 				}
 			}
 		}
-		return errors.New("no controller has ended and told why")
+		return errors.New("no controller has terminated with the error")
 	})
 	if err != nil {
 		e.Error(err)
@@ -324,7 +324,7 @@ func TestDefaultChanged(t *testing.T) {
 	}
 	now := e.until(before, test.Ready)
 	if now.Generation != before.Generation || now.Spec.MaxReplicas != nil && *now.Spec.MaxReplicas == 7 {
-		e.Errorf("the Function that was there has changed to %+v", now.Spec)
+		e.Errorf("the existing Function has changed to %+v", now.Spec)
 	}
 	e.wantBuilds(2)
 	e.wantRevisions(2)
@@ -374,7 +374,7 @@ func forceConfig(e *env, name string, change func(data map[string]string)) {
 		return err
 	}
 	if err := try(); err == nil || !strings.Contains(err.Error(), name) {
-		e.Errorf("the webhook answers to a broken %s: %v", name, err)
+		e.Errorf("the webhook did not deny an invalid %s: %v", name, err)
 	}
 
 	webhooks := clients.Kube.AdmissionregistrationV1().ValidatingWebhookConfigurations()
@@ -403,7 +403,7 @@ func untilAccepted(e *env, try func() error) {
 		return last == nil || apierrs.IsAlreadyExists(last), nil
 	})
 	if err != nil {
-		e.Fatalf("%v; at last: %v", err, last)
+		e.Fatalf("%v; last error: %v", err, last)
 	}
 }
 
@@ -431,7 +431,7 @@ func deleteController(e *env) {
 		}
 		err := test.Until(e.ctx, pods, test.Named(pod.Name), func(found []*corev1.Pod) error {
 			if len(found) > 0 {
-				return fmt.Errorf("pod %s is still there", pod.Name)
+				return fmt.Errorf("pod %s still exists", pod.Name)
 			}
 			return nil
 		})

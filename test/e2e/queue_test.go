@@ -79,7 +79,7 @@ func TestQueue(t *testing.T) {
 		}
 	}
 	if last := runs[2]; last.CreationTimestamp.Before(&runs[3].CreationTimestamp) {
-		t.Errorf("the one of namespace %s was built after all of %s", few.namespace, many.namespace)
+		t.Errorf("the Function of namespace %s was built after all those of %s", few.namespace, many.namespace)
 	}
 }
 
@@ -115,7 +115,7 @@ func TestTenEdits(t *testing.T) {
 			took := time.Since(edited)
 			t.Logf("the stale build's pod was being deleted %s after the edit", took)
 			if took > 5*time.Second {
-				e.Errorf("it took %s until the stale build was cancelled", took)
+				e.Errorf("the stale build was cancelled only after %s", took)
 			}
 		}
 		time.Sleep(time.Until(start.Add(time.Duration(i+1) * time.Second)))
@@ -135,7 +135,7 @@ func TestTenEdits(t *testing.T) {
 			done++
 		}
 	}
-	t.Logf("%d TaskRuns, %d of which made an image", len(seen), done)
+	t.Logf("%d TaskRuns, of which %d succeeded", len(seen), done)
 	e.wantRevisions(1)
 }
 
@@ -175,7 +175,7 @@ func (e *env) forbidPods() (lift func()) {
 				return nil
 			}
 		}
-		return errors.New("the quota is not in force")
+		return errors.New("the quota has no status yet")
 	})
 	return func() {
 		e.Helper()

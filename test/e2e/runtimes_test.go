@@ -155,7 +155,7 @@ func TestPythonModuleMissing(t *testing.T) {
 	e.until(e.create(fn), func(fn *v1alpha1.Function) error {
 		running := fn.Status.GetCondition(v1alpha1.FunctionConditionRunning)
 		if running == nil || !strings.Contains(running.Message, "No module named 'nothing_of_that_name'") {
-			return errors.New("the Function does not say which module is missing")
+			return errors.New("the message does not name the missing module")
 		}
 		return nil
 	})
@@ -257,7 +257,7 @@ func TestCustomRuntime(t *testing.T) {
 	e.until(fn, func(fn *v1alpha1.Function) error {
 		running := fn.Status.GetCondition(v1alpha1.FunctionConditionRunning)
 		if running == nil || !strings.Contains(running.Message, "Missing right curly") {
-			return errors.New("the Function does not say what is wrong with its source")
+			return errors.New("the message does not report the syntax error")
 		}
 		return nil
 	})
@@ -266,7 +266,7 @@ func TestCustomRuntime(t *testing.T) {
 	denied.Spec.Deps = "requires 'JSON';\n"
 	_, err := e.tryCreate(denied)
 	if err == nil {
-		e.Fatal("deps are accepted where a runtime takes none")
+		e.Fatal("deps were admitted for a runtime without a dependencyFile")
 	}
 	wantWords(t, err.Error(), "spec.deps", "dependencyFile", "config-runtimes")
 }

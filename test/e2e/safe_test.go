@@ -63,7 +63,7 @@ func TestSameInputsSameImage(t *testing.T) {
 	e.wantRebuilds(2, 1)
 	e.wantSteps(fn, "install", "push")
 	if fn.Status.Image != first {
-		e.Errorf("the same inputs have made %s, and before %s", fn.Status.Image, first)
+		e.Errorf("the same inputs made %s, and %s before", fn.Status.Image, first)
 	}
 }
 
@@ -79,7 +79,7 @@ func (e *env) wantTypeHints(fn *v1alpha1.Function) string {
 	if err != nil {
 		e.Errorf("IMAGE_URL and IMAGE_DIGEST name no image: %v", err)
 	} else if !strings.HasSuffix(fn.Status.Image, "@"+built.DigestStr()) {
-		e.Errorf("the results tell of %s, and the image is %s", built, fn.Status.Image)
+		e.Errorf("the results name %s, and the image is %s", built, fn.Status.Image)
 	}
 	input := results["BASE_IMAGE_ARTIFACT_INPUTS"].ObjectVal
 	if _, err := containerregistry.NewHash(input["digest"]); err != nil || !strings.HasPrefix(input["uri"], "oci://") || len(input) != 2 {
@@ -100,7 +100,7 @@ func (e *env) wantLabels(fn *v1alpha1.Function, base string) {
 		e.Errorf("the hash of the source is %q", source)
 	}
 	if name := labels["org.opencontainers.image.base.name"]; name == "" {
-		e.Error("the image does not tell its base image's name")
+		e.Error("the image has no label with its base image's name")
 	}
 	want := map[string]string{
 		"org.opencontainers.image.title":         fn.Name,
@@ -133,12 +133,12 @@ func (e *env) wantPackages(fn *v1alpha1.Function, base string, want ...string) {
 	index, artifact, document := containerregistry.IndexManifest{}, containerregistry.Manifest{}, cyclonedx.BOM{}
 	e.fetch(fn, referrers, &index)
 	if len(index.Manifests) != 1 || index.Manifests[0].ArtifactType != sbom.MediaType {
-		e.Fatalf("to the image refer %+v", index.Manifests)
+		e.Fatalf("the referrers of the image are %+v", index.Manifests)
 	}
 	e.fetch(fn, "manifests/"+index.Manifests[0].Digest.String(), &artifact)
 	e.fetch(fn, "blobs/"+artifact.Layers[0].Digest.String(), &document)
 	if document.Metadata.Component.Version != digest {
-		e.Errorf("the document is of %+v, want it to be of %s", document.Metadata.Component, digest)
+		e.Errorf("the document describes %+v, want %s", document.Metadata.Component, digest)
 	}
 	var got []string
 	for _, component := range *document.Components {
@@ -148,7 +148,7 @@ func (e *env) wantPackages(fn *v1alpha1.Function, base string, want ...string) {
 		got = append(got, component.PackageURL)
 	}
 	if len(got) != len(*document.Components)-1 || !cmp.Equal(got, want) {
-		e.Errorf("the document lists %v beside the base image, want %v", got, want)
+		e.Errorf("the document lists %v besides the base image, want %v", got, want)
 	}
 }
 
@@ -189,7 +189,7 @@ func (e *env) wantNoTokens() {
 		}
 	}
 	if len(kinds) < 2 {
-		e.Fatalf("there are pods of %v only, want one of a build and one of a Function", kinds)
+		e.Fatalf("there are only pods of %v, want one of a build and one of a Function", kinds)
 	}
 }
 
@@ -204,7 +204,7 @@ func (e *env) wantBuildPolicy() {
 		e.Fatal(err)
 	}
 	if len(pods.Items) != 1 || pods.Items[0].Name != e.onlyBuild().Status.PodName {
-		e.Errorf("the policy selects %d pods, want that of the build", len(pods.Items))
+		e.Errorf("the policy selects %d pods, want only that of the build", len(pods.Items))
 	}
 }
 
@@ -273,10 +273,10 @@ func TestInstallationSeesNoCredentials(t *testing.T) {
 		e.Fatalf("the function answered %+v: %v", answer, err)
 	}
 	if seen.Files < 500 || len(seen.Needles) == 0 {
-		e.Errorf("it has looked at %d files and found %v: it would find nothing", seen.Files, seen.Needles)
+		e.Errorf("the script searched %d files and found %v, so it would find nothing", seen.Files, seen.Needles)
 	}
 	if len(seen.Secrets) > 0 || len(seen.Tokens) > 0 || seen.Docker != "" || seen.ServiceAccount {
-		e.Errorf("it has seen: %+v", seen)
+		e.Errorf("the script found: %+v", seen)
 	}
 	if found := r.find(password); len(found) > 0 {
 		e.Errorf("the password is in the image: %v", found)

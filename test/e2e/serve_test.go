@@ -225,7 +225,7 @@ func TestEverythingSaid(t *testing.T) {
 	}), test.Ready)
 	e.untilAnswer(prober, `{"env":"","level":"","mounted":"","identity":false}`)
 	if diff := cmp.Diff(plain, e.service(fn).Spec.Template.Spec); diff != "" {
-		e.Errorf("the revision is not as it was (-before +after): %s", diff)
+		e.Errorf("the revision has changed (-before +after): %s", diff)
 	}
 	if _, err := prober.Stop(e.ctx); err != nil {
 		e.Fatal(err)

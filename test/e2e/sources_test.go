@@ -188,7 +188,7 @@ func TestArchive(t *testing.T) {
 	fn = e.until(e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Archive.URL = server + "nowhere?signature=2" }), test.Ready)
 	e.wantBuilds(3)
 	if fn.Status.Image != image {
-		e.Errorf("the image is %s, and was %s", fn.Status.Image, image)
+		e.Errorf("image changed to %s from %s", fn.Status.Image, image)
 	}
 }
 

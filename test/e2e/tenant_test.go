@@ -118,7 +118,7 @@ func TestTenant(t *testing.T) {
 		},
 	} {
 		if err := try(); !apierrs.IsForbidden(err) {
-			e.Errorf("they may %s: %v", what, err)
+			e.Errorf("the tenant may %s: %v", what, err)
 		}
 	}
 	e.wantOwnOnly(functions, fn)
@@ -168,7 +168,7 @@ func (e *env) untilTold(fn *v1alpha1.Function, kind apis.ConditionType, words st
 		if !condition.IsTrue() && strings.Contains(condition.GetMessage(), words) {
 			return nil
 		}
-		return fmt.Errorf("%s is %v, want it to say %q", kind, condition, words)
+		return fmt.Errorf("%s is %v, want %q in its message", kind, condition, words)
 	})
 }
 
@@ -239,7 +239,7 @@ func (e *env) wantCredentialsDenied(secret string) {
 	fn.Spec.EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: secret}}}}
 	_, err := e.tryCreate(fn)
 	if err == nil {
-		e.Fatal("a Function that mounts the registry's credentials is accepted")
+		e.Fatal("a Function that uses the registry's credentials was admitted")
 	}
 	wantWords(e.T, err.Error(), "spec.secretMounts[0].secretName", "spec.envFrom[0].secretRef.name", secret, "credentials of the image registry")
 }

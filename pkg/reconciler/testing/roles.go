@@ -159,9 +159,9 @@ func nameOf(action clientgotesting.Action) string {
 	return ""
 }
 
-// Unused returns the permissions that were never used, except those of clients that the
-// tests do not fake. Each has the form "verb resource.group", with a prefix if it holds in
-// one namespace only: "kiln-system: get secrets".
+// Unused returns the permissions that were never used, except others, which only clients
+// without a fake need. Each has the form "verb resource.group", with a prefix if it holds
+// in one namespace only: "kiln-system: get secrets".
 func (r *Roles) Unused(others ...string) []string {
 	var unused []string
 	for _, g := range r.grants {
