@@ -38,9 +38,9 @@ import (
 const (
 	// resumePause is the delay between the end of a watch and the attempt to resume it.
 	resumePause = time.Second
-	// restartPatience is how long a History tries to resume. A restart of the API server
+	// resumeTimeout is how long a History tries to resume. A restart of the API server
 	// takes less.
-	restartPatience = 2 * time.Minute
+	resumeTimeout = 2 * time.Minute
 )
 
 // ErrGap reports that a restarted API server could not list the changes before its restart.
@@ -76,7 +76,7 @@ func Record[T metav1.Object, L runtime.Object](ctx context.Context, client Watch
 			if broken.IsZero() {
 				broken = time.Now()
 			}
-			if !isOfRestart(err) || time.Since(broken) >= restartPatience {
+			if !isOfRestart(err) || time.Since(broken) >= resumeTimeout {
 				h.fail(err)
 				return
 			}

@@ -160,7 +160,7 @@ func TestHistoryResumes(t *testing.T) {
 	refused := &url.Error{Op: "Get", URL: "https://10.0.0.1", Err: syscall.ECONNREFUSED}
 	a, b, c := []corev1.Pod{*pod("a", "1")}, []corev1.Pod{*pod("a", "1"), *pod("b", "2")}, []corev1.Pod{*pod("c", "3")}
 	lasting := &restarted{fails: []error{expired}, lists: [][]corev1.Pod{a}}
-	for range 2 * restartPatience / resumePause {
+	for range 2 * resumeTimeout / resumePause {
 		lasting.fails, lasting.lists = append(lasting.fails, denied), append(lasting.lists, nil)
 	}
 	lasting.fails, lasting.lists = append(lasting.fails, nil), append(lasting.lists, b)
@@ -183,7 +183,7 @@ func TestHistoryResumes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				history := Record[*corev1.Pod](t.Context(), tc.server, metav1.ListOptions{})
-				time.Sleep(3 * restartPatience)
+				time.Sleep(3 * resumeTimeout)
 				synctest.Wait()
 				seen, err := history.Seen()
 				if got := namesOf(seen); got != tc.want {

@@ -83,7 +83,7 @@ func (e *errorTexts) String() string {
 // newEnv creates the environment of a test. If the test fails, its objects are printed.
 func newEnv(t *testing.T) *env {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	t.Cleanup(cancel)
 	// Builds run as root in their containers, so they need the level baseline. Another test
 	// checks that functions are restricted.

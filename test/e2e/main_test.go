@@ -34,9 +34,9 @@ import (
 	"github.com/kiln-dev/kiln/test"
 )
 
-// patience is the timeout of a test. It is much longer than a test needs, because tests
+// testTimeout is the timeout of a test. It is much longer than a test needs, because tests
 // share one node's cores with each other's builds.
-const patience = 10 * time.Minute
+const testTimeout = 10 * time.Minute
 
 // All tests share these.
 var (
@@ -87,7 +87,7 @@ func setUp(ctx context.Context) (teardown func(context.Context) error, err error
 	if clients, err = test.NewClients(); err != nil {
 		return teardown, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, testTimeout)
 	defer cancel()
 	if toolNamespace, err = createNamespace(ctx, "kiln-e2e-tools-", "privileged"); err != nil {
 		return teardown, err

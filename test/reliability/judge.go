@@ -48,7 +48,7 @@ import (
 	"github.com/kiln-dev/kiln/test/controlplane"
 )
 
-// judge watches what Kiln does, past the proxy, and knows what must come of it.
+// judge watches Kiln's objects without the proxy, and checks them against the stories.
 type judge struct {
 	images     *controlplane.Images
 	functions  kilnlisters.FunctionLister
@@ -59,14 +59,14 @@ type judge struct {
 
 	mu      sync.Mutex
 	stories []*story
-	// live are the TaskRuns that have not ended, by the UID of their Function.
+	// live are the unfinished TaskRuns by the UID of their Function.
 	live map[types.UID]map[string]struct{}
-	// most is how many there were of all Functions at once.
+	// most is the largest number of unfinished TaskRuns at one time.
 	most  int
 	wrong []string
 }
 
-// newJudge returns a judge who watches until ctx ends.
+// newJudge returns a judge that watches until ctx ends.
 func newJudge(ctx context.Context, k *controlplane.Kiln) (*judge, error) {
 	ours := func(o *metav1.ListOptions) { o.LabelSelector = serverless.FunctionUIDLabelKey }
 	kiln := kilninformers.NewSharedInformerFactory(k.Admin.Kiln, 0)
@@ -109,14 +109,14 @@ func (j *judge) wake(any) {
 	}
 }
 
-// expect has the judge want what comes of the stories.
+// expect sets the stories to check.
 func (j *judge) expect(stories []*story) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.stories = stories
 }
 
-// see checks that a Function has no more than one TaskRun that has not ended.
+// see checks that a Function has at most one unfinished TaskRun.
 func (j *judge) see(obj any) {
 	tr, ok := obj.(*pipelinev1.TaskRun)
 	owner := metav1.GetControllerOf(tr)
@@ -158,8 +158,8 @@ func (j *judge) unsee(obj any) {
 	}
 }
 
-// await waits until the check is content. That the registry has what it is to have
-// no watch tells.
+// await waits until check returns nil. It also polls, because no watch reports changes of
+// the registry.
 func (j *judge) await(ctx context.Context, patience time.Duration, what string, check func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -177,8 +177,8 @@ func (j *judge) await(ctx context.Context, patience time.Duration, what string, 
 	}
 }
 
-// settled is content when all Functions are as they are to be, and there is nothing
-// else.
+// settled returns nil if every Function has the final state of its story and there are no
+// other objects.
 func (j *judge) settled() error {
 	j.mu.Lock()
 	stories := j.stories
@@ -202,7 +202,7 @@ func (j *judge) settled() error {
 	return j.noneBut(owners)
 }
 
-// gone is content when nothing is left.
+// gone returns nil if no Function and no child exists.
 func (j *judge) gone() error {
 	fns, err := j.functions.List(labels.Everything())
 	if err != nil || len(fns) > 0 {
@@ -211,7 +211,7 @@ func (j *judge) gone() error {
 	return j.noneBut(nil)
 }
 
-// noneBut is content when all children have one of those owners.
+// noneBut returns nil if one of the owners owns each child.
 func (j *judge) noneBut(owners map[types.UID]bool) error {
 	all, err := j.children(labels.Everything())
 	if err != nil {
@@ -250,7 +250,7 @@ func (j *judge) children(selector labels.Selector) (all []metav1.Object, err err
 	return all, nil
 }
 
-// isAsToldBy is content with a Function that is what its story ends with.
+// isAsToldBy returns nil if a Function has the final state of its story.
 func (j *judge) isAsToldBy(s *story, fn *v1alpha1.Function) error {
 	selector := labels.SelectorFromSet(labels.Set{serverless.FunctionUIDLabelKey: string(fn.UID)})
 	cms, err := j.configMaps.ConfigMaps(fn.Namespace).List(selector)
@@ -283,7 +283,7 @@ func (j *judge) isAsToldBy(s *story, fn *v1alpha1.Function) error {
 	return j.serves(s, fn)
 }
 
-// serves is content with a Function whose Service runs what its story ends with.
+// serves returns nil if the Function's Service has the final state of its story.
 func (j *judge) serves(s *story, fn *v1alpha1.Function) error {
 	svc, err := j.services.Services(fn.Namespace).Get(fn.Name)
 	if err != nil {

@@ -14,10 +14,10 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// The program reliability has Kiln go through bad weather: a real etcd and API
-// server, the real controller and webhook as processes, and between them a proxy
-// that does to their requests what networks and busy API servers do. Or it kills, on
-// a cluster, what Functions are built and served by.
+// The program reliability runs Kiln under faults: a real etcd and API server, the real
+// controller and webhook as processes, and between them a proxy that injects the faults of
+// networks and busy API servers. On a cluster, it instead kills the components that build
+// and serve Functions.
 package main
 
 import (
@@ -68,7 +68,7 @@ func run(ctx context.Context, long bool, seed uint64, functions int, out, docs s
 	if long {
 		f = forecast{
 			functions: 50, seed: seed, days: []day{{}, {rate: 0.01}, {rate: 0.05}, {rate: 0.2}, {}, {}, {}, {rate: 0.05, killed: true}},
-			// Longer than Kiln waits for an answer.
+			// This is longer than the timeout of Kiln's requests.
 			silence: 40 * time.Second, patience: 10 * time.Minute,
 		}
 	}
@@ -96,8 +96,8 @@ func run(ctx context.Context, long bool, seed uint64, functions int, out, docs s
 	return write(out, docs, "weather", found.report())
 }
 
-// runOnCluster kills what the expression matches. Only a long run compares it with
-// nothing at all, and is written down.
+// runOnCluster kills the victims that match the expression. Only a long run has a baseline
+// and updates the page.
 func runOnCluster(ctx context.Context, relayImage, only string, long, local bool, functions, built int, out, docs string) error {
 	wanted, err := regexp.Compile(only)
 	if err != nil {

@@ -32,7 +32,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// newProxy starts a proxy before a server, and returns a client of it.
+// newProxy starts a proxy for a server and returns a client for it.
 func newProxy(t *testing.T, seed uint64, handler http.HandlerFunc) (*proxy, *http.Client) {
 	t.Helper()
 	server := httptest.NewTLSServer(handler)
@@ -51,7 +51,7 @@ func newProxy(t *testing.T, seed uint64, handler http.HandlerFunc) (*proxy, *htt
 	return p, p.server.Client()
 }
 
-// drawn returns what is drawn for as many requests for each path, in that order of paths.
+// drawn returns the faults of a number of requests for each path, in that order of paths.
 func drawn(p *proxy, paths ...string) map[string][]fault {
 	all := map[string][]fault{}
 	for range 200 {
@@ -63,8 +63,8 @@ func drawn(p *proxy, paths ...string) map[string][]fault {
 	return all
 }
 
-// TestDraw checks the same faults of the same seed, whoever comes first, as many as are
-// to be, and all that there are.
+// TestDraw checks that the same seed gives the same faults in any order of requests. It
+// also checks their rate, and that each kind of fault occurs.
 func TestDraw(t *testing.T) {
 	proxies := make([]*proxy, 3)
 	for i, seed := range []uint64{1, 1, 2} {
@@ -98,12 +98,12 @@ func TestDraw(t *testing.T) {
 	}
 }
 
-// TestAnswer checks of each fault what the client sees of it, and whether the server
-// has got the request.
+// TestAnswer checks what the client sees of each fault, and whether the server got the
+// request.
 func TestAnswer(t *testing.T) {
 	for _, test := range []struct {
 		happens fault
-		// status is 0 where there is no answer.
+		// A status of 0 means no response.
 		status   int
 		arrives  bool
 		contains string
@@ -149,7 +149,7 @@ func TestAnswer(t *testing.T) {
 	}
 }
 
-// TestDropped checks watches to end, over HTTP/2 as Kiln's clients have them.
+// TestDropped checks that watches end, over HTTP/2 like those of Kiln's clients.
 func TestDropped(t *testing.T) {
 	watching := make(chan struct{})
 	p, client := newProxy(t, 1, func(w http.ResponseWriter, r *http.Request) {
@@ -168,7 +168,7 @@ func TestDropped(t *testing.T) {
 	}
 	<-watching
 	p.setRate(dropsLess)
-	// How it ends is drawn.
+	// The way it ends is random.
 	body, _ := io.ReadAll(answer.Body)
 	if string(body) != "first\n" {
 		t.Errorf("the watch has told %q", body)
