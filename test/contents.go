@@ -77,7 +77,7 @@ func untilEachEmpty(ctx context.Context, c *Clients, namespace string) error {
 			return Until(ctx, client, metav1.ListOptions{}, func(left []*metav1.PartialObjectMetadata) error {
 				for _, object := range left {
 					if !isKubernetesOwn(resource, object.Name) {
-						return fmt.Errorf("%s/%s is left", resource.Resource, object.Name)
+						return fmt.Errorf("%s/%s still exists", resource.Resource, object.Name)
 					}
 				}
 				return nil

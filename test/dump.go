@@ -143,7 +143,7 @@ func containerLog(ctx context.Context, c *Clients, pod *corev1.Pod, container st
 	return log
 }
 
-// dumpLog writes the last wanted lines of a log.
+// dumpLog writes the last lines of a log that the filter accepts.
 func dumpLog(w io.Writer, log []byte, wanted func(line string) bool) {
 	var lines []string
 	for line := range strings.Lines(string(log)) {

@@ -44,7 +44,7 @@ const (
 )
 
 // ErrGap reports that a restarted API server could not list the changes before its restart.
-var ErrGap = errors.New("what came and went while the API server started anew was not seen")
+var ErrGap = errors.New("the changes during a restart of the API server were missed")
 
 // History records every object that has existed, including those that were deleted.
 //

@@ -101,7 +101,7 @@ func startRelay(ctx context.Context, c *Clients, namespace string, spec corev1.P
 	relay := &Relay{clients: c, pod: pod}
 	err = Until(ctx, pods, Named(pod.Name), func(found []*corev1.Pod) error {
 		if len(found) == 0 {
-			return GiveUp(fmt.Errorf("pod %s is gone", pod.Name))
+			return GiveUp(fmt.Errorf("pod %s was deleted", pod.Name))
 		}
 		return podReady(found[0])
 	})

@@ -68,7 +68,7 @@ func Until[T metav1.Object, L runtime.Object](ctx context.Context, client Watche
 		return missing == nil || errors.As(missing, new(hopelessError))
 	})
 	if missing != nil && err != nil {
-		return fmt.Errorf("%w; at last: %w", err, missing)
+		return fmt.Errorf("%w; last result: %w", err, missing)
 	}
 	return errors.Join(err, missing)
 }

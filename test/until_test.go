@@ -92,7 +92,7 @@ func TestUntilTellsWhatIsMissing(t *testing.T) {
 	defer cancel()
 	err := Until(ctx, pods, metav1.ListOptions{}, check)
 	if !errors.Is(err, missing) || !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Until returned %v, want it to tell the deadline and what is missing", err)
+		t.Errorf("Until returned %v, want the deadline and the last result", err)
 	}
 }
 
@@ -187,7 +187,7 @@ func TestHistoryResumes(t *testing.T) {
 				synctest.Wait()
 				seen, err := history.Seen()
 				if got := namesOf(seen); got != tc.want {
-					t.Errorf("it has seen %q, want %q", got, tc.want)
+					t.Errorf("the history has %q, want %q", got, tc.want)
 				}
 				if errors.Is(err, ErrGap) != tc.gap || (err == nil) != (tc.err == nil) || err != nil && !tc.gap && err.Error() != "failed to list: "+tc.err.Error() {
 					t.Errorf("Seen() fails with %v, want %v (resumed: %v)", err, tc.err, tc.gap)
@@ -202,17 +202,17 @@ func TestReady(t *testing.T) {
 	fn.Generation = 1
 	fn.Status.InitializeConditions()
 	if Ready(fn) == nil || Healed(fn) == nil {
-		t.Error("a Function that nobody has observed is ready")
+		t.Error("a Function without an observed generation is ready")
 	}
 
 	fn.Status.ObservedGeneration = 1
 	fn.Status.MarkConfigurationReady(v1alpha1.ReasonConfigMapCreated, "")
 	fn.Status.MarkBuildFailed(v1alpha1.ReasonTaskRunFailed, "npm error 404")
 	if err := Ready(fn); !errors.As(err, new(hopelessError)) || !strings.Contains(err.Error(), "npm error 404") {
-		t.Errorf("Ready of a failed Function is %v, want it to give up and say why", err)
+		t.Errorf("Ready of a failed Function is %v, want it to give up with the reason", err)
 	}
 	if err := Healed(fn); err == nil || errors.As(err, new(hopelessError)) {
-		t.Errorf("Healed of a failed Function is %v, want it to wait on", err)
+		t.Errorf("Healed of a failed Function is %v, want it to keep waiting", err)
 	}
 	failed := apis.Condition{Type: v1alpha1.FunctionConditionBuildReady, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonTaskRunFailed}
 	if err := HasCondition(failed)(fn); err != nil {

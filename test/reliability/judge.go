@@ -160,8 +160,8 @@ func (j *judge) unsee(obj any) {
 
 // await waits until check returns nil. It also polls, because no watch reports changes of
 // the registry.
-func (j *judge) await(ctx context.Context, patience time.Duration, what string, check func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+func (j *judge) await(ctx context.Context, timeout time.Duration, what string, check func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for {
 		err := check()
@@ -192,7 +192,7 @@ func (j *judge) settled() error {
 		case err != nil:
 			return fmt.Errorf("Function %s: %w", s.key, err)
 		case s.source == "":
-			return fmt.Errorf("Function %s was deleted, and is there", s.key)
+			return fmt.Errorf("Function %s was deleted and still exists", s.key)
 		}
 		owners[fn.UID] = true
 		if err := j.isAsToldBy(s, fn); err != nil {
@@ -206,7 +206,7 @@ func (j *judge) settled() error {
 func (j *judge) gone() error {
 	fns, err := j.functions.List(labels.Everything())
 	if err != nil || len(fns) > 0 {
-		return fmt.Errorf("%d Functions are left: %w", len(fns), err)
+		return fmt.Errorf("%d Functions still exist: %w", len(fns), err)
 	}
 	return j.noneBut(nil)
 }
@@ -263,22 +263,22 @@ func (j *judge) isAsToldBy(s *story, fn *v1alpha1.Function) error {
 	j.mu.Unlock()
 	switch {
 	case fn.Spec.Source != s.source:
-		return errors.New("the watch has not told of the last edit")
+		return errors.New("the watch has not delivered the last edit")
 	case fn.Status.ObservedGeneration != fn.Generation:
-		return fmt.Errorf("generation %d was not seen, but %d", fn.Generation, fn.Status.ObservedGeneration)
+		return fmt.Errorf("generation %d was not observed, but %d", fn.Generation, fn.Status.ObservedGeneration)
 	case running > 0:
 		return fmt.Errorf("a TaskRun runs, and BuildReady is %s: %s", build.GetReason(), build.GetMessage())
 	case len(cms) != 1:
 		return fmt.Errorf("it has %d ConfigMaps", len(cms))
 	case s.isBroken() && !build.IsFalse():
-		return fmt.Errorf("BuildReady is %s: %s, where it cannot be built", build.GetReason(), build.GetMessage())
+		return fmt.Errorf("BuildReady is %s: %s, but the source cannot be built", build.GetReason(), build.GetMessage())
 	case s.isBroken():
 		return nil
 	case !fn.IsReady():
 		ready := fn.Status.GetCondition(v1alpha1.FunctionConditionReady)
 		return fmt.Errorf("Ready is %s: %s", ready.GetReason(), ready.GetMessage())
 	case fn.Status.VersionTag != fmt.Sprintf("g%d", fn.Generation):
-		return fmt.Errorf("the registry knows its image as %q, not as that of generation %d", fn.Status.VersionTag, fn.Generation)
+		return fmt.Errorf("the version tag is %q, not that of generation %d", fn.Status.VersionTag, fn.Generation)
 	}
 	return j.serves(s, fn)
 }
@@ -291,17 +291,17 @@ func (j *judge) serves(s *story, fn *v1alpha1.Function) error {
 	}
 	container := svc.Spec.Template.Spec.Containers[0]
 	if container.Image != fn.Status.Image {
-		return fmt.Errorf("the Service runs %s, where the status tells of %s", container.Image, fn.Status.Image)
+		return fmt.Errorf("the Service runs %s, but the status names %s", container.Image, fn.Status.Image)
 	}
 	if !hasGreeting(container, s.greeting) {
-		return fmt.Errorf("the Service has not the variable GREETING=%s", s.greeting)
+		return fmt.Errorf("the Service does not have the variable GREETING=%s", s.greeting)
 	}
 	annotations, err := j.images.Annotations(container.Image)
 	if err != nil {
 		return err
 	}
 	if annotations[sourceAnnotation] != s.source {
-		return fmt.Errorf("its image is made of %q, where its source is %q", annotations[sourceAnnotation], s.source)
+		return fmt.Errorf("its image has the source %q, but its source is %q", annotations[sourceAnnotation], s.source)
 	}
 	return nil
 }

@@ -46,8 +46,8 @@ import (
 )
 
 const (
-	// killPatience is the timeout of the recovery after a kill.
-	killPatience = 10 * time.Minute
+	// recoveryTimeout is the timeout of the recovery after a kill.
+	recoveryTimeout = 10 * time.Minute
 	// again is the delay before a failed request is retried.
 	again = time.Second
 	// calledName is the Function that is called all the time and never edited. bareName is
@@ -186,7 +186,7 @@ func (k *kills) prepare(ctx context.Context, relayImage string) (err error) {
 	k.builds = test.Record[*pipelinev1.TaskRun](ctx, k.clients.Pipeline.TektonV1().TaskRuns(k.namespace), metav1.ListOptions{})
 	nodes, err := k.clients.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: "node-role.kubernetes.io/control-plane"})
 	if err != nil || len(nodes.Items) != 1 {
-		return fmt.Errorf("failed to find the one node of the cluster: %w", err)
+		return fmt.Errorf("failed to get the only node of the cluster: %w", err)
 	}
 	if k.relay, err = test.StartRelay(ctx, k.clients, k.tools, relayImage); err != nil {
 		return err
@@ -236,7 +236,7 @@ func (k *kills) serveBare(ctx context.Context) error {
 // one kills one victim during builds and edits, and waits until all Functions are Ready.
 func (k *kills) one(ctx context.Context, v victim) (r killReport, err error) {
 	r.Victim, r.Functions, r.Built = v.name, k.functions, k.built
-	ctx, cancel := context.WithTimeout(ctx, killPatience)
+	ctx, cancel := context.WithTimeout(ctx, recoveryTimeout)
 	defer cancel()
 	probes := map[string]*test.Prober{}
 	for _, name := range []string{calledName, bareName} {

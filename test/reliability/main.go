@@ -64,12 +64,12 @@ func main() {
 }
 
 func run(ctx context.Context, long bool, seed uint64, functions int, out, docs string) error {
-	f := forecast{functions: 10, seed: seed, days: []day{{}, {rate: 0.05}}, silence: 5 * time.Second, patience: 3 * time.Minute}
+	f := forecast{functions: 10, seed: seed, days: []day{{}, {rate: 0.05}}, silence: 5 * time.Second, timeout: 3 * time.Minute}
 	if long {
 		f = forecast{
 			functions: 50, seed: seed, days: []day{{}, {rate: 0.01}, {rate: 0.05}, {rate: 0.2}, {}, {}, {}, {rate: 0.05, killed: true}},
 			// This is longer than the timeout of Kiln's requests.
-			silence: 40 * time.Second, patience: 10 * time.Minute,
+			silence: 40 * time.Second, timeout: 10 * time.Minute,
 		}
 	}
 	if functions > 0 {
@@ -77,7 +77,7 @@ func run(ctx context.Context, long bool, seed uint64, functions int, out, docs s
 	}
 	folder, err := os.MkdirTemp("", "kiln-binaries-")
 	if err != nil {
-		return fmt.Errorf("failed to make folder: %w", err)
+		return fmt.Errorf("failed to create folder: %w", err)
 	}
 	defer os.RemoveAll(folder)
 	binaries, err := controlplane.Build(ctx, folder)
@@ -101,7 +101,7 @@ func run(ctx context.Context, long bool, seed uint64, functions int, out, docs s
 func runOnCluster(ctx context.Context, relayImage, only string, long, local bool, functions, built int, out, docs string) error {
 	wanted, err := regexp.Compile(only)
 	if err != nil {
-		return fmt.Errorf("%q is no regular expression: %w", only, err)
+		return fmt.Errorf("%q is not a regular expression: %w", only, err)
 	}
 	all := slices.DeleteFunc(slices.Clone(victims), func(v victim) bool {
 		return !wanted.MatchString(v.name) || v.name == nothing && !long

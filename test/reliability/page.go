@@ -155,7 +155,7 @@ func write(folder, docs, name string, found chapter) error {
 		return fmt.Errorf("failed to read page: %w", err)
 	}
 	if err := os.MkdirAll(docs, 0o755); err != nil {
-		return fmt.Errorf("failed to make folder: %w", err)
+		return fmt.Errorf("failed to create folder: %w", err)
 	}
 	if err := os.WriteFile(file, []byte(page(string(earlier), found)), 0o644); err != nil {
 		return fmt.Errorf("failed to write page: %w", err)

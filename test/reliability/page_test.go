@@ -99,7 +99,7 @@ func TestPage(t *testing.T) {
 		for _, want := range test.want {
 			_, after, ok := strings.Cut(rest, want)
 			if !ok {
-				t.Errorf("%s: the page lacks %q, or has it elsewhere:\n%s", name, want, test.page)
+				t.Errorf("%s: the page does not have %q in its place:\n%s", name, want, test.page)
 			}
 			rest = after
 		}
@@ -110,7 +110,7 @@ func TestPage(t *testing.T) {
 		}
 	}
 	if again := page(page3, newWeather(10).report()); again != page3 {
-		t.Errorf("The same found again is another page: %s", cmp.Diff(page3, again))
+		t.Errorf("the same result changed the page: %s", cmp.Diff(page3, again))
 	}
 }
 
@@ -125,7 +125,7 @@ func TestWrite(t *testing.T) {
 	}
 	for _, want := range []string{"1 Functions, with `-seed=1`", "| 5 % | 2.0 s | 10 | 0 | 10 | 40 % | 3 | 100 | 10.0 |", "| 5 % | answer lost 1 |"} {
 		if !strings.Contains(string(data), want) {
-			t.Errorf("the page lacks %q:\n%s", want, data)
+			t.Errorf("the page does not have %q:\n%s", want, data)
 		}
 	}
 }

@@ -83,17 +83,17 @@ func TestDraw(t *testing.T) {
 		counts[happens]++
 	}
 	if happened := 400 - counts[fine]; happened < 60 || happened > 100 {
-		t.Errorf("something happens to %d of 400 requests, want some 80", happened)
+		t.Errorf("%d of 400 requests have a fault, want about 80", happened)
 	}
 	for _, kind := range writeFaults {
 		if counts[kind] == 0 {
-			t.Errorf("%q does not happen", kind)
+			t.Errorf("there is no fault %q", kind)
 		}
 	}
 	proxies[0].setRate(0)
 	for _, happens := range drawn(proxies[0], "/c")["/c"] {
 		if happens != fine {
-			t.Fatalf("%q happens where nothing is to", happens)
+			t.Fatalf("fault %q at a rate of 0", happens)
 		}
 	}
 }
@@ -132,11 +132,11 @@ func TestAnswer(t *testing.T) {
 			defer server.Close()
 			answer, err := http.Post(server.URL, "text/plain", bytes.NewReader([]byte("body")))
 			if got := arrived.Load(); got != test.arrives {
-				t.Errorf("that the request arrives is %t, want %t", got, test.arrives)
+				t.Errorf("the request arrives: %t, want %t", got, test.arrives)
 			}
 			if err != nil {
 				if test.status != 0 {
-					t.Errorf("there is no answer: %v", err)
+					t.Errorf("there is no response: %v", err)
 				}
 				return
 			}
@@ -171,7 +171,7 @@ func TestDropped(t *testing.T) {
 	// The way it ends is random.
 	body, _ := io.ReadAll(answer.Body)
 	if string(body) != "first\n" {
-		t.Errorf("the watch has told %q", body)
+		t.Errorf("the watch has sent %q", body)
 	}
 	if got := p.ledger.take().faults[string(dropped)]; got != 1 {
 		t.Errorf("%d watches were dropped, want 1", got)

@@ -53,8 +53,8 @@ type forecast struct {
 	days []day
 	// silence is the delay of silent requests.
 	silence time.Duration
-	// patience is the timeout for the final state of all Functions in a round.
-	patience time.Duration
+	// timeout is the timeout for the final state of all Functions in a round.
+	timeout time.Duration
 }
 
 // day is a part of a run.
@@ -262,7 +262,7 @@ func (w *weather) round(ctx context.Context, d day) (r round, err error) {
 		return r, err
 	}
 	toldAll := time.Now()
-	if err := w.judge.await(ctx, w.patience, "all Functions are as they are to be", w.judge.settled); err != nil {
+	if err := w.judge.await(ctx, w.timeout, "all Functions have their final state", w.judge.settled); err != nil {
 		return r, w.diagnose(err)
 	}
 	r.worst = time.Since(toldAll)
@@ -278,7 +278,7 @@ func (w *weather) round(ctx context.Context, d day) (r round, err error) {
 			return r, err
 		}
 	}
-	if err := w.judge.await(ctx, w.patience, "nothing is left of the Functions", w.judge.gone); err != nil {
+	if err := w.judge.await(ctx, w.timeout, "no objects of the Functions exist", w.judge.gone); err != nil {
 		return r, w.diagnose(err)
 	}
 	r.took = time.Since(begin)
@@ -297,7 +297,7 @@ func (w *weather) round(ctx context.Context, d day) (r round, err error) {
 
 // awaitQuiet waits until there are no more requests for Functions.
 func (w *weather) awaitQuiet(ctx context.Context) error {
-	err := w.judge.await(ctx, w.patience, "nothing is asked for any more", func() error {
+	err := w.judge.await(ctx, w.timeout, "there are no more requests", func() error {
 		if w.proxy.ledger.workSince(time.Now().Add(-quiet)) {
 			return errors.New("requests go on although all Functions are as they are to be")
 		}

@@ -44,6 +44,6 @@ func TestAdmitUpdate(t *testing.T) {
 	}
 	edited.Annotations = nil
 	if _, err := services.Update(t.Context(), edited, metav1.UpdateOptions{}); err == nil || !strings.Contains(err.Error(), "immutable") {
-		t.Errorf("another creator: %v, want it to be denied", err)
+		t.Errorf("another creator: %v, want a denial", err)
 	}
 }
