@@ -34,15 +34,15 @@ import (
 	"github.com/kiln-dev/kiln/pkg/pods"
 )
 
-// testConfig has a runtime with a wrapper, and one with the author's own Dockerfile.
-func testConfig() *config.Config {
+// dockerfileConfig has a runtime with a wrapper, and one with the author's own Dockerfile.
+func dockerfileConfig() *config.Config {
 	return &config.Config{
 		Registry: &config.Registry{},
 		Runtimes: config.Runtimes{"any": {Language: "dockerfile"}, "nodejs24": {BaseImage: "node:24", Language: "nodejs"}},
 	}
 }
 
-func function(runtime string) *v1alpha1.Function {
+func ofRuntime(runtime string) *v1alpha1.Function {
 	return &v1alpha1.Function{
 		ObjectMeta: metav1.ObjectMeta{Name: "greeter", Namespace: "default", UID: "uid-1", Generation: 1},
 		Spec:       v1alpha1.FunctionSpec{Runtime: runtime},
@@ -52,14 +52,14 @@ func function(runtime string) *v1alpha1.Function {
 // TestServiceOfDockerfile checks that only images with Kiln's wrapper are probed on the
 // wrapper's path.
 func TestServiceOfDockerfile(t *testing.T) {
-	ctx := config.ToContext(t.Context(), testConfig())
+	ctx := config.ToContext(t.Context(), dockerfileConfig())
 	for name, tc := range map[string]struct {
 		fn   *v1alpha1.Function
 		want bool
 	}{
-		"own Dockerfile":            {function("any"), true},
-		"wrapper":                   {function("nodejs24"), false},
-		"runtime that is not known": {function("cobol"), false},
+		"own Dockerfile":            {ofRuntime("any"), true},
+		"wrapper":                   {ofRuntime("nodejs24"), false},
+		"runtime that is not known": {ofRuntime("cobol"), false},
 	} {
 		probe := desiredService(ctx, tc.fn).Spec.Template.Spec.Containers[0].ReadinessProbe
 		if got := probe.TCPSocket != nil && probe.HTTPGet == nil; got != tc.want {
@@ -108,8 +108,8 @@ func TestMarkNotReadyDockerfile(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			fn := function("any")
-			ctx := config.ToContext(t.Context(), testConfig())
+			fn := ofRuntime("any")
+			ctx := config.ToContext(t.Context(), dockerfileConfig())
 			svc := desiredService(ctx, fn)
 			svc.Status.LatestCreatedRevisionName = "greeter-00001"
 			configured := tc.ready
