@@ -187,7 +187,7 @@ func TestTraces(t *testing.T) {
 	taker := function(collector)
 	taker.Name, taker.Spec.MinReplicas, taker.Spec.MaxReplicas = "collector", new(int32(1)), new(int32(1))
 	taker = e.until(e.create(taker), test.Ready)
-	// This build takes longer than that of the collector.
+	// The edit comes during the build, which takes longer than that of the collector.
 	fn = e.until(e.edit(fn, func(fn *v1alpha1.Function) {
 		fn.Spec.Env = []corev1.EnvVar{
 			{Name: "OTEL_EXPORTER_OTLP_ENDPOINT", Value: taker.Status.URL.String()},

@@ -211,7 +211,7 @@ func (j *judge) gone() error {
 	return j.noneBut(nil)
 }
 
-// noneBut returns nil if one of the owners owns each child.
+// noneBut returns nil if each child belongs to one of the owners.
 func (j *judge) noneBut(owners map[types.UID]bool) error {
 	all, err := j.children(labels.Everything())
 	if err != nil {

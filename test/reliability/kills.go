@@ -312,7 +312,7 @@ func newIn(all, before []*pipelinev1.TaskRun) (succeeded, failed int) {
 	return succeeded, failed
 }
 
-// read adds the results of the requests.
+// read stops the probers and stores their results.
 func (k *kills) read(ctx context.Context, probes map[string]*test.Prober, r *killReport) error {
 	return patiently(ctx, func() error {
 		for name, probe := range probes {
