@@ -14,9 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package test helps tests, and the tools of this repository, to work with
-// Functions on a real cluster. It needs a kubeconfig and knows nothing of how
-// the cluster came to be.
+// Package test helps tests and the tools of this repository to use Functions on a real
+// cluster. It needs only a kubeconfig and works with any cluster.
 package test
 
 import (
@@ -35,10 +34,10 @@ import (
 	kilnclient "github.com/kiln-dev/kiln/pkg/client/clientset/versioned"
 )
 
-// SystemNamespace is the namespace that Kiln is installed in.
+// SystemNamespace is the namespace of Kiln's own objects.
 const SystemNamespace = "kiln-system"
 
-// Clients talk to the cluster.
+// Clients are the clients for one cluster.
 type Clients struct {
 	Kube     kubernetes.Interface
 	Kiln     kilnclient.Interface
@@ -47,14 +46,14 @@ type Clients struct {
 	Ingress  ingressclient.Interface
 	Metadata metadata.Interface
 
-	// Namespace is the one that the kubeconfig's context names.
+	// Namespace is the namespace of the kubeconfig's context.
 	Namespace string
 
 	config *rest.Config
 }
 
-// NewClients makes clients for the cluster that kubectl would use: the current
-// context of the file that KUBECONFIG names, or of ~/.kube/config.
+// NewClients creates clients for the cluster that kubectl would use: the current context of
+// the file that KUBECONFIG names, or of ~/.kube/config.
 func NewClients() (*Clients, error) {
 	kubeconfig := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
 		clientcmd.NewDefaultClientConfigLoadingRules(), &clientcmd.ConfigOverrides{})
@@ -74,10 +73,10 @@ func NewClients() (*Clients, error) {
 	return c, nil
 }
 
-// NewClientsFor makes clients for the API server of that configuration.
+// NewClientsFor creates clients for the API server of that configuration.
 func NewClientsFor(config *rest.Config) (*Clients, error) {
 	config = rest.CopyConfig(config)
-	// Many tests share the clients; the server's own fairness is limit enough.
+	// Many tests share the clients, and the API server limits requests itself.
 	config.QPS = -1
 	c := &Clients{config: config}
 	if err := c.connect(config); err != nil {
@@ -86,7 +85,7 @@ func NewClientsFor(config *rest.Config) (*Clients, error) {
 	return c, nil
 }
 
-// As returns clients that ask as that user, in no group but that of all who are known.
+// As returns clients that impersonate that user, in no group but system:authenticated.
 func (c *Clients) As(user string) (*Clients, error) {
 	config := rest.CopyConfig(c.config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}

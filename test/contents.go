@@ -28,8 +28,8 @@ import (
 	"k8s.io/client-go/discovery"
 )
 
-// Contents returns what there is in a namespace, of whatever kind, but for what
-// Kubernetes itself puts into every namespace.
+// Contents returns the objects of every kind in a namespace, except those that Kubernetes
+// creates in every namespace.
 func Contents(ctx context.Context, c *Clients, namespace string) ([]string, error) {
 	resources, err := namespacedResources(c)
 	if err != nil {
@@ -50,13 +50,13 @@ func Contents(ctx context.Context, c *Clients, namespace string) ([]string, erro
 	return contents, nil
 }
 
-// UntilEmpty waits until there is nothing left of what Contents returns.
+// UntilEmpty waits until Contents would return nothing.
 func UntilEmpty(ctx context.Context, c *Clients, namespace string) error {
 	for {
 		if err := untilEachEmpty(ctx, c, namespace); err != nil {
 			return err
 		}
-		// What had gone may have been made again while others went.
+		// An object of an earlier kind may exist again.
 		contents, err := Contents(ctx, c, namespace)
 		if err != nil || len(contents) == 0 {
 			return err
@@ -64,7 +64,7 @@ func UntilEmpty(ctx context.Context, c *Clients, namespace string) error {
 	}
 }
 
-// untilEachEmpty waits until each kind has been seen to have nothing left.
+// untilEachEmpty waits for one kind after the other until it has no objects.
 func untilEachEmpty(ctx context.Context, c *Clients, namespace string) error {
 	resources, err := namespacedResources(c)
 	if err != nil {
@@ -77,7 +77,7 @@ func untilEachEmpty(ctx context.Context, c *Clients, namespace string) error {
 			return Until(ctx, client, metav1.ListOptions{}, func(left []*metav1.PartialObjectMetadata) error {
 				for _, object := range left {
 					if !isKubernetesOwn(resource, object.Name) {
-						return fmt.Errorf("%s/%s is left", resource.Resource, object.Name)
+						return fmt.Errorf("%s/%s still exists", resource.Resource, object.Name)
 					}
 				}
 				return nil
@@ -99,8 +99,8 @@ func namespacedResources(c *Clients) ([]schema.GroupVersionResource, error) {
 	}
 	var resources []schema.GroupVersionResource
 	for resource := range found {
-		// Events outlive what they tell of. Endpoints repeat EndpointSlices, and
-		// the API server warns of each request for them.
+		// Events outlive their objects. Endpoints repeat EndpointSlices, and each request
+		// for them causes a warning.
 		if resource.Resource != "events" && resource.Resource != "endpoints" {
 			resources = append(resources, resource)
 		}

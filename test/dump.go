@@ -30,11 +30,11 @@ import (
 	duckv1 "knative.dev/pkg/apis/duck/v1"
 )
 
-// dumpLines is how much of each container's log is shown.
+// dumpLines is the number of lines to print of each container's log.
 const dumpLines = int64(40)
 
-// Dump writes what a developer wants to see of a namespace in which a test has
-// failed: conditions, pods, events and logs.
+// Dump writes the state of a namespace in which a test failed: conditions, pods, events and
+// logs.
 func Dump(ctx context.Context, c *Clients, namespace string, to io.Writer) {
 	w := tabwriter.NewWriter(to, 0, 4, 2, ' ', 0)
 	defer w.Flush()
@@ -108,7 +108,7 @@ func dumpPods(ctx context.Context, c *Clients, namespace string, w io.Writer) {
 	}
 }
 
-// dumpController writes what worries the controller about the namespace.
+// dumpController writes the controller's warnings and errors about the namespace.
 func dumpController(ctx context.Context, c *Clients, namespace string, w io.Writer) {
 	list, err := c.Kube.CoreV1().Pods(SystemNamespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -122,14 +122,15 @@ func dumpController(ctx context.Context, c *Clients, namespace string, w io.Writ
 		fmt.Fprintf(w, "%s on %s\n", pod.Name, namespace)
 		for _, container := range pod.Spec.Containers {
 			dumpLog(w, containerLog(ctx, c, &pod, container.Name), func(line string) bool {
-				// That a reconcile succeeded, or an event was sent, is in the status and the events.
+				// The status and the events already show what the level INFO reports.
 				return strings.Contains(line, namespace) && !strings.Contains(line, `"severity":"INFO"`)
 			})
 		}
 	}
 }
 
-// containerLog returns the last lines of a container's log; all of it for Kiln's own.
+// containerLog returns the last lines of a container's log, or all of it for Kiln's own
+// containers.
 func containerLog(ctx context.Context, c *Clients, pod *corev1.Pod, container string) []byte {
 	opts := &corev1.PodLogOptions{Container: container, TailLines: new(dumpLines)}
 	if pod.Namespace == SystemNamespace {
@@ -142,7 +143,7 @@ func containerLog(ctx context.Context, c *Clients, pod *corev1.Pod, container st
 	return log
 }
 
-// dumpLog writes the last lines of a log that are wanted.
+// dumpLog writes the last lines of a log that the filter accepts.
 func dumpLog(w io.Writer, log []byte, wanted func(line string) bool) {
 	var lines []string
 	for line := range strings.Lines(string(log)) {

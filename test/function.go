@@ -25,8 +25,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 )
 
-// WaitForFunction waits until check is content with the Function, and returns
-// it as it is then.
+// WaitForFunction waits until check returns nil for the Function, and returns the Function.
 func WaitForFunction(ctx context.Context, c *Clients, namespace, name string, check func(*v1alpha1.Function) error) (*v1alpha1.Function, error) {
 	var fn *v1alpha1.Function
 	functions := c.Kiln.ServerlessV1alpha1().Functions(namespace)
@@ -43,8 +42,8 @@ func WaitForFunction(ctx context.Context, c *Clients, namespace, name string, ch
 	return fn, nil
 }
 
-// Ready is content with a Function whose current generation serves. It gives up
-// on one that has failed.
+// Ready returns nil for a Function whose current generation is ready. It gives up on a
+// Function that has failed.
 func Ready(fn *v1alpha1.Function) error {
 	switch {
 	case fn.IsReady():
@@ -56,8 +55,8 @@ func Ready(fn *v1alpha1.Function) error {
 	}
 }
 
-// Healed is content with a Function whose current generation serves, and waits
-// on when it has failed.
+// Healed returns nil for a Function whose current generation is ready. Unlike Ready, it
+// also waits for a Function that has failed.
 func Healed(fn *v1alpha1.Function) error {
 	if fn.IsReady() {
 		return nil
@@ -71,8 +70,8 @@ func notReady(fn *v1alpha1.Function) error {
 		fn.Status.Phase, status(condition), condition.GetReason(), condition.GetMessage())
 }
 
-// HasCondition is content with a Function whose current generation has a
-// condition of that status and reason.
+// HasCondition returns nil for a Function whose current generation has a condition with
+// that status and reason.
 func HasCondition(want apis.Condition) func(*v1alpha1.Function) error {
 	return func(fn *v1alpha1.Function) error {
 		got := fn.Status.GetCondition(want.Type)

@@ -36,29 +36,30 @@ import (
 )
 
 const (
-	// resumePause is how long after its watch broke a History takes up again.
+	// resumePause is the delay between the end of a watch and the attempt to resume it.
 	resumePause = time.Second
-	// restartPatience is how long it tries to, since then. A restart takes less.
-	restartPatience = 2 * time.Minute
+	// resumeTimeout is how long a History tries to resume. A restart of the API server
+	// takes less.
+	resumeTimeout = 2 * time.Minute
 )
 
-// ErrGap says that an API server that started anew did not tell what had happened before.
-var ErrGap = errors.New("what came and went while the API server started anew was not seen")
+// ErrGap reports that a restarted API server could not list the changes before its restart.
+var ErrGap = errors.New("the changes during a restart of the API server were missed")
 
-// History remembers every object that there has been, also those that are gone.
+// History records every object that has existed, including those that were deleted.
 //
-// When an API server starts anew and cannot tell what happened since, History takes up
-// again with what there is then. It keeps what it has seen, and has each object once, but
-// an object that both came and went in between it does not know, nor what became of one
-// that went. From then on Seen says so by ErrGap.
+// If an API server restarts and cannot list earlier changes, History resumes with the
+// objects that exist then. It keeps its records, and each object once. It misses objects
+// that were created and deleted in the gap, and the last state of those that were deleted
+// in it. Seen then returns ErrGap.
 type History[T metav1.Object] struct {
 	mu   sync.Mutex
 	seen map[types.UID]T
 	err  error
 }
 
-// Record starts to remember the objects that opts select. It goes on until ctx
-// ends, or until the watch breaks for another reason than an API server that starts anew.
+// Record starts to record the objects that opts select. It stops when ctx ends, or when the
+// watch fails for another reason than a restart of the API server.
 func Record[T metav1.Object, L runtime.Object](ctx context.Context, client Watcher[L], opts metav1.ListOptions) *History[T] {
 	h := &History[T]{seen: map[types.UID]T{}}
 	go func() {
@@ -75,7 +76,7 @@ func Record[T metav1.Object, L runtime.Object](ctx context.Context, client Watch
 			if broken.IsZero() {
 				broken = time.Now()
 			}
-			if !isOfRestart(err) || time.Since(broken) >= restartPatience {
+			if !isOfRestart(err) || time.Since(broken) >= resumeTimeout {
 				h.fail(err)
 				return
 			}
@@ -104,8 +105,8 @@ func (h *History[T]) fail(err error) {
 	h.err = err
 }
 
-// isOfRestart says whether an error may be one of an API server that starts anew: nobody
-// answers, or it denies everything at first, or does not know what was before it.
+// isOfRestart reports whether a restart of the API server can cause an error: no
+// connection, a denial of every request, or an expired resourceVersion.
 func isOfRestart(err error) bool {
 	if errors.As(err, new(net.Error)) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return true
@@ -122,9 +123,8 @@ func isOfRestart(err error) bool {
 	}
 }
 
-// Seen returns every object that there has been, in its last state, oldest
-// first. It fails when the watch broke, so that nothing can be missed silently: with
-// ErrGap where it has been taken up again.
+// Seen returns every recorded object in its last state, oldest first. It returns an error
+// if the watch failed, so that no object is missed silently. After a gap, that is ErrGap.
 func (h *History[T]) Seen() ([]T, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -33,21 +33,21 @@ import (
 )
 
 const (
-	// relayLifetime is longer than all tests take.
+	// relayLifetime is longer than all tests together.
 	relayLifetime = time.Hour
-	// stopTimeout is for an API server that does not answer any more.
+	// stopTimeout bounds the deletion of a relay if the API server does not answer.
 	stopTimeout = 10 * time.Second
 )
 
-// Relay is a pod that sends requests from inside the cluster. It is reached
-// through the API server, so a kubeconfig is all that its user needs.
+// Relay is a pod that sends requests from inside the cluster. Its user reaches it through
+// the API server, with only a kubeconfig.
 type Relay struct {
 	clients *Clients
 	pod     *corev1.Pod
 }
 
-// StartRelay starts a relay and waits until it answers. The image is the one
-// that ko makes of test/images/relay.
+// StartRelay starts a relay and waits until it answers. The image is that of
+// test/images/relay, built by ko.
 func StartRelay(ctx context.Context, c *Clients, namespace, image string) (*Relay, error) {
 	return startRelay(ctx, c, namespace, corev1.PodSpec{
 		Containers: []corev1.Container{{
@@ -63,8 +63,8 @@ func StartRelay(ctx context.Context, c *Clients, namespace, image string) (*Rela
 	})
 }
 
-// StartKiller starts a relay that sees the processes of a node and may kill
-// them. The namespace must admit privileged pods.
+// StartKiller starts a relay that can see and kill the processes of a node. The namespace
+// must admit privileged pods.
 func StartKiller(ctx context.Context, c *Clients, namespace, image, node string) (*Relay, error) {
 	return startRelay(ctx, c, namespace, corev1.PodSpec{
 		NodeName: node,
@@ -83,7 +83,7 @@ func startRelay(ctx context.Context, c *Clients, namespace string, spec corev1.P
 	spec.AutomountServiceAccountToken = new(false)
 	spec.EnableServiceLinks = new(false)
 	spec.TerminationGracePeriodSeconds = new(int64(1))
-	// One that nobody stops, as its starter was killed, ends by itself.
+	// If its starter is killed, the relay stops by itself.
 	spec.ActiveDeadlineSeconds = new(int64(relayLifetime.Seconds()))
 	spec.Containers[0].Name = "relay"
 	spec.Containers[0].ReadinessProbe = &corev1.Probe{
@@ -101,7 +101,7 @@ func startRelay(ctx context.Context, c *Clients, namespace string, spec corev1.P
 	relay := &Relay{clients: c, pod: pod}
 	err = Until(ctx, pods, Named(pod.Name), func(found []*corev1.Pod) error {
 		if len(found) == 0 {
-			return GiveUp(fmt.Errorf("pod %s is gone", pod.Name))
+			return GiveUp(fmt.Errorf("pod %s was deleted", pod.Name))
 		}
 		return podReady(found[0])
 	})
@@ -125,7 +125,7 @@ func podReady(pod *corev1.Pod) error {
 	return fmt.Errorf("pod %s is %s", pod.Name, pod.Status.Phase)
 }
 
-// Stop deletes the relay's pod, also when ctx has ended.
+// Stop deletes the relay's pod, even if ctx has ended.
 func (r *Relay) Stop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
@@ -141,14 +141,12 @@ func (r *Relay) Call(ctx context.Context, request api.Request) (api.Answer, erro
 	return exchange[api.Answer](ctx, r, http.MethodPost, api.CallPath, request, "")
 }
 
-// unrouted is what the ingress of the local cluster answers, with status 404, for
-// a host that it does not know.
+// unrouted is the body of the local cluster's ingress for an unknown host, with status 404.
 const unrouted = "404 page not found\n"
 
-// CallFunction sends one request to a Function that is ready. The ingress of the
-// local cluster calls a route ready a fixed time after it was handed on, and not
-// when it has taken effect, which on a busy node may be later: it is asked until
-// it has.
+// CallFunction sends one request to a ready Function. The ingress of the local cluster
+// reports a route as ready after a fixed time, which can be too early on a busy node.
+// CallFunction retries until the ingress knows the route.
 func (r *Relay) CallFunction(ctx context.Context, request api.Request) (api.Answer, error) {
 	for {
 		answer, err := r.Call(ctx, request)
@@ -158,23 +156,23 @@ func (r *Relay) CallFunction(ctx context.Context, request api.Request) (api.Answ
 	}
 }
 
-// Kill sends SIGKILL to all processes of a container of the relay's node.
+// Kill sends SIGKILL to all processes of a container on the relay's node.
 func (r *Relay) Kill(ctx context.Context, containerID string) (api.Killed, error) {
 	return exchange[api.Killed](ctx, r, http.MethodPost, api.KillPath, api.Kill{ContainerID: containerID}, "")
 }
 
-// KillProgram sends SIGKILL to all processes of a program of the relay's node.
+// KillProgram sends SIGKILL to all processes of a program on the relay's node.
 func (r *Relay) KillProgram(ctx context.Context, path string) (api.Killed, error) {
 	return exchange[api.Killed](ctx, r, http.MethodPost, api.KillPath, api.Kill{Program: path}, "")
 }
 
-// Prober sends a request over and over until it is stopped.
+// Prober sends a request repeatedly until it is stopped.
 type Prober struct {
 	relay *Relay
 	path  string
 }
 
-// Probe starts to send a request over and over.
+// Probe starts to send a request repeatedly.
 func (r *Relay) Probe(ctx context.Context, request api.Request) (*Prober, error) {
 	probe, err := exchange[api.Probe](ctx, r, http.MethodPost, api.ProbesPath, request, "")
 	if err != nil {
@@ -183,12 +181,12 @@ func (r *Relay) Probe(ctx context.Context, request api.Request) (*Prober, error)
 	return &Prober{relay: r, path: path.Join(api.ProbesPath, probe.ID)}, nil
 }
 
-// UntilAnswer waits until the last answer had that body.
+// UntilAnswer waits until the last answer has that body.
 func (p *Prober) UntilAnswer(ctx context.Context, body string) (api.Report, error) {
 	return exchange[api.Report](ctx, p.relay, http.MethodGet, p.path, nil, body)
 }
 
-// Stop ends the prober and tells what became of all its requests.
+// Stop stops the prober and returns a report of all its requests.
 func (p *Prober) Stop(ctx context.Context) (api.Report, error) {
 	return exchange[api.Report](ctx, p.relay, http.MethodDelete, p.path, nil, "")
 }

@@ -35,32 +35,32 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 )
 
-// Watcher lists and watches one kind of object. All typed clients do.
+// Watcher lists and watches one kind of object. All typed clients implement it.
 type Watcher[L runtime.Object] interface {
 	List(ctx context.Context, opts metav1.ListOptions) (L, error)
 	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
 }
 
-// Check looks at all objects there are. It returns nil when they are as they
-// should be, else what is still missing. GiveUp marks what cannot come right.
+// Check returns nil if all objects are as expected, or else an error that says what is
+// missing. GiveUp marks an error that waiting cannot resolve.
 type Check[T metav1.Object] func(objects []T) error
 
-// hopelessError is the error of a check that waiting cannot cure.
+// hopelessError is the error of a check that waiting cannot resolve.
 type hopelessError struct{ error }
 
 func (e hopelessError) Unwrap() error { return e.error }
 
-// GiveUp marks the error of a check that waiting cannot cure.
+// GiveUp marks the error of a check that waiting cannot resolve.
 func GiveUp(err error) error { return hopelessError{err} }
 
-// Named selects the one object of that name.
+// Named selects the object with that name.
 func Named(name string) metav1.ListOptions {
 	return metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
 }
 
-// Until calls check with the objects that opts select, and again after each
-// change of one of them, until it is content. It misses no change. The error
-// tells what was missing at last.
+// Until calls check with the objects that opts select, and again after each change of one
+// of them, until it returns nil. It misses no change. If ctx ends, the error has the last
+// result of check.
 func Until[T metav1.Object, L runtime.Object](ctx context.Context, client Watcher[L], opts metav1.ListOptions, check Check[T]) error {
 	var missing error
 	err := follow(ctx, client, opts, func(objects []T) (stop bool) {
@@ -68,13 +68,13 @@ func Until[T metav1.Object, L runtime.Object](ctx context.Context, client Watche
 		return missing == nil || errors.As(missing, new(hopelessError))
 	})
 	if missing != nil && err != nil {
-		return fmt.Errorf("%w; at last: %w", err, missing)
+		return fmt.Errorf("%w; last result: %w", err, missing)
 	}
 	return errors.Join(err, missing)
 }
 
-// follow calls visit with the objects that opts select, and again after each
-// change of one of them, until it returns true or ctx ends.
+// follow calls visit with the objects that opts select, and again after each change of one
+// of them, until visit returns true or ctx ends.
 func follow[T metav1.Object, L runtime.Object](ctx context.Context, client Watcher[L], opts metav1.ListOptions, visit func([]T) (stop bool)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -107,7 +107,7 @@ func follow[T metav1.Object, L runtime.Object](ctx context.Context, client Watch
 	return nil
 }
 
-// apply waits for the next change and makes it in objects.
+// apply waits for the next change and applies it to objects.
 func apply[T metav1.Object](ctx context.Context, changes watch.Interface, objects map[types.UID]T) error {
 	var event watch.Event
 	select {

@@ -38,7 +38,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 )
 
-// fakePods lists the pods that are there and then tells the changes.
+// fakePods lists existing pods and then sends their changes.
 type fakePods struct {
 	there   []corev1.Pod
 	changes *watch.FakeWatcher
@@ -92,7 +92,7 @@ func TestUntilTellsWhatIsMissing(t *testing.T) {
 	defer cancel()
 	err := Until(ctx, pods, metav1.ListOptions{}, check)
 	if !errors.Is(err, missing) || !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Until returned %v, want it to tell the deadline and what is missing", err)
+		t.Errorf("Until returned %v, want the deadline and the last result", err)
 	}
 }
 
@@ -114,7 +114,7 @@ func TestHistoryRemembersTheGone(t *testing.T) {
 	pods.changes.Add(pod("b", "3"))
 	pods.changes.Delete(pod("b", "4"))
 	pods.changes.Add(pod("c", "5"))
-	// The fake takes a change when the one before it has been seen.
+	// The fake accepts a change when the previous one was received.
 	pods.changes.Modify(pod("c", "6"))
 	pods.changes.Modify(pod("c", "7"))
 
@@ -124,8 +124,8 @@ func TestHistoryRemembersTheGone(t *testing.T) {
 	}
 }
 
-// restarted returns watchers as an API server that starts anew has them: each watch ends
-// with an error, and each list has what is there then.
+// restarted returns watchers that behave like a restarted API server. Each watch ends with
+// an error, and each list returns the current objects.
 type restarted struct {
 	fails []error
 	lists [][]corev1.Pod
@@ -152,15 +152,15 @@ func (r *restarted) Watch(context.Context, metav1.ListOptions) (watch.Interface,
 	return changes, nil
 }
 
-// TestHistoryResumes wants a History to take up again when an API server starts anew, to
-// say that it has, and to end where that was not the reason, or it lasts.
+// TestHistoryResumes checks that a History resumes after a restart of the API server and
+// reports the gap. It stops after another error or a long outage.
 func TestHistoryResumes(t *testing.T) {
 	denied := apierrs.NewForbidden(corev1.Resource("pods"), "", errors.New("not yet"))
 	expired := apierrs.NewResourceExpired("too old resource version")
 	refused := &url.Error{Op: "Get", URL: "https://10.0.0.1", Err: syscall.ECONNREFUSED}
 	a, b, c := []corev1.Pod{*pod("a", "1")}, []corev1.Pod{*pod("a", "1"), *pod("b", "2")}, []corev1.Pod{*pod("c", "3")}
 	lasting := &restarted{fails: []error{expired}, lists: [][]corev1.Pod{a}}
-	for range 2 * restartPatience / resumePause {
+	for range 2 * resumeTimeout / resumePause {
 		lasting.fails, lasting.lists = append(lasting.fails, denied), append(lasting.lists, nil)
 	}
 	lasting.fails, lasting.lists = append(lasting.fails, nil), append(lasting.lists, b)
@@ -183,11 +183,11 @@ func TestHistoryResumes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				history := Record[*corev1.Pod](t.Context(), tc.server, metav1.ListOptions{})
-				time.Sleep(3 * restartPatience)
+				time.Sleep(3 * resumeTimeout)
 				synctest.Wait()
 				seen, err := history.Seen()
 				if got := namesOf(seen); got != tc.want {
-					t.Errorf("it has seen %q, want %q", got, tc.want)
+					t.Errorf("the history has %q, want %q", got, tc.want)
 				}
 				if errors.Is(err, ErrGap) != tc.gap || (err == nil) != (tc.err == nil) || err != nil && !tc.gap && err.Error() != "failed to list: "+tc.err.Error() {
 					t.Errorf("Seen() fails with %v, want %v (resumed: %v)", err, tc.err, tc.gap)
@@ -202,17 +202,17 @@ func TestReady(t *testing.T) {
 	fn.Generation = 1
 	fn.Status.InitializeConditions()
 	if Ready(fn) == nil || Healed(fn) == nil {
-		t.Error("a Function that nobody has observed is ready")
+		t.Error("a Function without an observed generation is ready")
 	}
 
 	fn.Status.ObservedGeneration = 1
 	fn.Status.MarkConfigurationReady(v1alpha1.ReasonConfigMapCreated, "")
 	fn.Status.MarkBuildFailed(v1alpha1.ReasonTaskRunFailed, "npm error 404")
 	if err := Ready(fn); !errors.As(err, new(hopelessError)) || !strings.Contains(err.Error(), "npm error 404") {
-		t.Errorf("Ready of a failed Function is %v, want it to give up and say why", err)
+		t.Errorf("Ready of a failed Function is %v, want it to give up with the reason", err)
 	}
 	if err := Healed(fn); err == nil || errors.As(err, new(hopelessError)) {
-		t.Errorf("Healed of a failed Function is %v, want it to wait on", err)
+		t.Errorf("Healed of a failed Function is %v, want it to keep waiting", err)
 	}
 	failed := apis.Condition{Type: v1alpha1.FunctionConditionBuildReady, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonTaskRunFailed}
 	if err := HasCondition(failed)(fn); err != nil {

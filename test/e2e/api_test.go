@@ -32,8 +32,8 @@ import (
 	"github.com/kiln-dev/kiln/test"
 )
 
-// TestSourceArrivesAsItIs has 900 KiB of source with a byte order mark, line ends
-// of DOS and letters of the world. It tells the hash of itself.
+// TestSourceArrivesAsItIs uses 900 KiB of source with a byte order mark, DOS line ends and
+// non-ASCII letters. The function returns the hash of its own source.
 func TestSourceArrivesAsItIs(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -53,8 +53,8 @@ func TestSourceArrivesAsItIs(t *testing.T) {
 	e.wantAnswer(e.until(blank, test.Ready), "{}", "no dependencies")
 }
 
-// TestWhoDenies wants that each part of the API server that judges Functions does,
-// and that the words tell what to do.
+// TestWhoDenies checks that each validating part of the API server denies what it must,
+// with a message that says what to do.
 func TestWhoDenies(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -105,19 +105,18 @@ func TestWhoDenies(t *testing.T) {
 		if _, err := e.tryCreate(fn); err == nil {
 			e.Errorf("%s: not denied", name)
 		} else if !strings.Contains(err.Error(), tc.want) {
-			e.Errorf("%s: %v\nwant it to say %q", name, err, tc.want)
+			e.Errorf("%s: %v\nwant %q in it", name, err, tc.want)
 		}
 	}
 }
 
-// lists returns the JSON of an empty list, in so many lists.
+// lists returns the JSON of an empty list that is nested to a depth.
 func lists(depth int) string {
 	return strings.Repeat("[", depth) + strings.Repeat("]", depth)
 }
 
-// TestHostileBytes sends what no client that knows Functions would: lists in lists
-// where there should be text, which is denied, and text that is not UTF-8, which is
-// mended.
+// TestHostileBytes sends requests that no regular client sends. Deeply nested lists in
+// place of text are denied. Text that is not UTF-8 is corrected.
 func TestHostileBytes(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -138,7 +137,7 @@ func TestHostileBytes(t *testing.T) {
 		if _, err := send(`[{"name":"HERE","value":"here"}]`, lists(depth)); err == nil {
 			e.Errorf("%d lists: not denied", depth)
 		} else if !strings.Contains(err.Error(), want) {
-			e.Errorf("%d lists: %v\nwant it to say %q", depth, err, want)
+			e.Errorf("%d lists: %v\nwant %q in it", depth, err, want)
 		}
 	}
 	fn, err := send("here", "\xff")
@@ -146,12 +145,12 @@ func TestHostileBytes(t *testing.T) {
 		e.Fatal(err)
 	}
 	if got := fn.Spec.Env[0].Value; got != "\ufffd" {
-		e.Errorf("the byte has become %q", got)
+		e.Errorf("the byte was replaced by %q", got)
 	}
 	e.wantAnswer(e.until(fn, test.Ready), "{}", "\ufffd")
 }
 
-// TestDefaults wants that what is left out is filled in, in what is stored.
+// TestDefaults checks that the stored Function has the default values.
 func TestDefaults(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -165,6 +164,6 @@ func TestDefaults(t *testing.T) {
 	fs := fn.Spec
 	if fs.Runtime == "" || fs.MinReplicas == nil || fs.MaxReplicas == nil || fs.TimeoutSeconds == nil ||
 		fs.Visibility != v1alpha1.VisibilityClusterLocal || fs.Resources.Requests.Memory().IsZero() {
-		e.Errorf("something is left out: %+v", fs)
+		e.Errorf("a default is missing: %+v", fs)
 	}
 }

@@ -41,21 +41,21 @@ import (
 	"github.com/kiln-dev/kiln/test"
 )
 
-// The tests of this file let builds fail in each of the ways that docs/builds.md
-// tells of, as far as a cluster can be brought to it.
+// The tests of this file cause the build failures in docs/builds.md that a cluster can
+// reproduce.
 
-// installing returns a Function whose dependencies come with a script of node's,
-// which must not need quotes.
+// installing returns a Function whose dependency runs a Node script during the
+// installation. The script must not contain quotes.
 func installing(script string) *v1alpha1.Function {
 	fn := function("module.exports = { main: () => require('ms')('2h').toString() };\n")
 	fn.Spec.Deps = fmt.Sprintf(`{"dependencies": {"ms": "2.1.3"}, "scripts": {"install": "node -e '%s'"}}`, script)
 	return fn
 }
 
-// asleep is longer than any of these tests waits.
+// asleep is a script that runs longer than any of these tests.
 const asleep = "setTimeout(() => 0, 600000)"
 
-// limited limits what the build may use.
+// limited sets a resource limit of the build.
 func limited(fn *v1alpha1.Function, name corev1.ResourceName, limit string) *v1alpha1.Function {
 	fn.Spec.Build = &v1alpha1.BuildSpec{
 		Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{name: resource.MustParse(limit)}},
@@ -63,8 +63,8 @@ func limited(fn *v1alpha1.Function, name corev1.ResourceName, limit string) *v1a
 	return fn
 }
 
-// untilFailed waits until the build has failed for that reason, and wants these
-// words, and that it is not tried again.
+// untilFailed waits until the build has failed with that reason. It checks that the message
+// has these words and that Kiln does not retry the build.
 func (e *env) untilFailed(fn *v1alpha1.Function, reason string, words ...string) *v1alpha1.Function {
 	e.Helper()
 	fn, condition := e.untilCondition(fn, apis.Condition{
@@ -75,15 +75,14 @@ func (e *env) untilFailed(fn *v1alpha1.Function, reason string, words ...string)
 	wantWords(e.T, condition.Message, words...)
 	e.wantPhase(fn, v1alpha1.FunctionFailed)
 	if failure := fn.Status.Build.Failure; failure == nil || failure.Reason != reason || failure.Transient {
-		e.Errorf("build.failure is %+v, want %s, which is not transient", failure, reason)
+		e.Errorf("build.failure is %+v, want %s, not transient", failure, reason)
 	}
 	e.wantBuilds(int(fn.Status.Build.Attempts))
 	return fn
 }
 
-// untilRetrying waits until that attempt at the build has failed for that reason, or
-// one of several with " or " in between,
-// and wants these words.
+// untilRetrying waits until that attempt at the build has failed, and checks that the
+// message has these words. Several accepted reasons are separated by " or ".
 func (e *env) untilRetrying(fn *v1alpha1.Function, attempt int32, reason string, words ...string) *v1alpha1.Function {
 	e.Helper()
 	fn = e.until(fn, func(fn *v1alpha1.Function) error {
@@ -99,22 +98,22 @@ func (e *env) untilRetrying(fn *v1alpha1.Function, attempt int32, reason string,
 	})
 	condition := fn.Status.GetCondition(v1alpha1.FunctionConditionBuildReady)
 	if !condition.IsUnknown() || condition.Reason != v1alpha1.ReasonBuildRetrying || !fn.Status.Build.Failure.Transient {
-		e.Errorf("BuildReady is %v, failure %+v, want it to be tried again", condition, fn.Status.Build.Failure)
+		e.Errorf("BuildReady is %v, failure %+v, want a retry", condition, fn.Status.Build.Failure)
 	}
 	wantWords(e.T, condition.Message, append(words, fmt.Sprintf("Attempt %d of ", attempt), "the next starts at ", fn.Status.Build.Failure.Reason)...)
 	e.wantPhase(fn, v1alpha1.FunctionBuilding)
 	return fn
 }
 
-// TestBuildScriptFails wants the exit of a script told in npm's words.
+// TestBuildScriptFails checks that npm's message reports which script failed.
 func TestBuildScriptFails(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	e.untilFailed(e.create(installing("process.exit(3)")), v1alpha1.ReasonTaskRunFailed, "process.exit(3)")
 }
 
-// TestBuildOutOfMemory wants that a build which needs more memory than the
-// Function grants it says so.
+// TestBuildOutOfMemory checks that the status reports a build that exceeds the Function's
+// memory limit.
 func TestBuildOutOfMemory(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -123,7 +122,7 @@ func TestBuildOutOfMemory(t *testing.T) {
 		v1alpha1.ReasonBuildOutOfMemory, "spec.build.resources.limits.memory", "max-memory")
 }
 
-// TestBuildTimeout wants that a build ends when the Function says.
+// TestBuildTimeout checks that a build ends after spec.build.timeout.
 func TestBuildTimeout(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -132,8 +131,8 @@ func TestBuildTimeout(t *testing.T) {
 	e.untilFailed(e.create(fn), v1alpha1.ReasonBuildTimeout, "spec.build.timeout", "15s")
 }
 
-// TestBuildTooLarge wants that a build which the kubelet evicts for its own limit
-// says so.
+// TestBuildTooLarge checks that the status reports a build that the kubelet evicts because
+// of the build's own limit.
 func TestBuildTooLarge(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -141,8 +140,7 @@ func TestBuildTooLarge(t *testing.T) {
 		v1alpha1.ReasonPodEvicted, "spec.build.resources.limits.ephemeral-storage", "20Mi")
 }
 
-// TestBuildCancelled wants that a build which somebody cancels stays so until it
-// is asked for again.
+// TestBuildCancelled checks that a cancelled build starts again only on request.
 func TestBuildCancelled(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -157,8 +155,8 @@ func TestBuildCancelled(t *testing.T) {
 	e.wantBuilds(2)
 }
 
-// TestBuildPodGone wants that a build whose pod is taken away says so, and starts
-// once more; and that what it has installed is told when its pod is gone, too.
+// TestBuildPodGone checks that Kiln reports and retries a build whose pod was deleted. It
+// also checks that status.build.log is kept without the pod.
 func TestBuildPodGone(t *testing.T) {
 	t.Parallel()
 	pods := func(e *env) typedPods { return clients.Kube.CoreV1().Pods(e.namespace) }
@@ -175,7 +173,7 @@ func TestBuildPodGone(t *testing.T) {
 			func(e *env, pod string) error {
 				return pods(e).EvictV1(e.ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: pod, Namespace: e.namespace}})
 			},
-			// What tells the two apart is on the pod, which may be gone by then.
+			// Only the pod has the difference, and it can be deleted before Kiln reads it.
 			v1alpha1.ReasonPodEvicted + " or " + v1alpha1.ReasonPodDeleted, "The build's pod was",
 		},
 	} {
@@ -196,8 +194,8 @@ func TestBuildPodGone(t *testing.T) {
 	}
 }
 
-// TestBuildPodForcedAway wants that a build goes on whose pod is deleted without
-// being ended: Tekton makes another.
+// TestBuildPodForcedAway checks that a build continues when its pod is force-deleted,
+// because Tekton creates another pod.
 func TestBuildPodForcedAway(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -212,19 +210,19 @@ func TestBuildPodForcedAway(t *testing.T) {
 	e.wantBuilds(1)
 }
 
-// isInstalling says whether the first step runs.
+// isInstalling reports whether the first step is running.
 func isInstalling(tr *pipelinev1.TaskRun) bool {
 	return len(tr.Status.Steps) > 0 && tr.Status.Steps[0].Running != nil
 }
 
-// typedPods is a client of pods.
+// typedPods is a client for pods.
 type typedPods interface {
 	Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error
 	EvictV1(ctx context.Context, eviction *policyv1.Eviction) error
 }
 
-// TestPackageRegistryDown wants that a package registry which is not reached is
-// told, and that an edit need not wait for the next attempt.
+// TestPackageRegistryDown checks that the status reports an unreachable package registry,
+// and that an edit starts a build before the next attempt is due.
 func TestPackageRegistryDown(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -237,17 +235,17 @@ func TestPackageRegistryDown(t *testing.T) {
 	edited := e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Build = nil })
 	fn = e.until(edited, test.Ready)
 	e.wantAnswer(fn, "{}", "7200000")
-	// The next attempt may have begun before the edit, and goes on: another test kills
-	// the controller, and it is told late of the first.
+	// Another test can kill the controller and delay it, so the next attempt may begin
+	// before the edit.
 	waited := edited.Status.GetCondition(v1alpha1.FunctionConditionBuildReady).GetReason() == v1alpha1.ReasonBuildRetrying
 	if waited && fn.Status.Build.Attempts != 1 {
-		e.Errorf("it took %d attempts after the edit, want 1", fn.Status.Build.Attempts)
+		e.Errorf("the build took %d attempts after the edit, want 1", fn.Status.Build.Attempts)
 	}
 }
 
-// TestRegistryDownThenFull wants that a registry which is down, and then full, is
-// told apart and waited for, by a controller that was restarted, too, while the
-// old revision serves.
+// TestRegistryDownThenFull checks that Kiln distinguishes a registry that is down from one
+// that is full. It retries after a restart of the controller, and the old revision serves
+// meanwhile.
 func TestRegistryDownThenFull(t *testing.T) {
 	e := newEnv(t)
 	r := e.startRegistries()
@@ -263,19 +261,19 @@ func TestRegistryDownThenFull(t *testing.T) {
 	r.want("images", "full")
 	fn = e.untilRetrying(fn, 2, v1alpha1.ReasonRegistryFull, "make room")
 
-	// The next attempt is due in 20 seconds: before a new controller leads, or after.
+	// The next attempt is due in 20 seconds: before or after a new controller leads.
 	r.want("images", "up")
 	restartController(e)
 	fn = e.until(fn, test.Ready)
 	e.wantAnswerSoon(fn, "new")
 	if fn.Status.Build.Attempts != 3 {
-		e.Errorf("it took %d attempts, want 3", fn.Status.Build.Attempts)
+		e.Errorf("the build took %d attempts, want 3", fn.Status.Build.Attempts)
 	}
 	e.wantBuilds(4)
 	e.wantRevisions(2)
 
-	// What needs no build does not wait for the registry, and each version gets its
-	// tag in the end.
+	// A change without a build does not wait for the registry. Each version gets its tag
+	// later.
 	r.want("images", "full")
 	for _, version := range []string{"3", "4"} {
 		fn = e.until(e.edit(fn, setEnv("VERSION", version)), test.Ready)
@@ -287,8 +285,8 @@ func TestRegistryDownThenFull(t *testing.T) {
 	e.wantBuilds(4)
 }
 
-// TestTektonWebhookDown wants that a build which cannot be created for now says
-// why, while the old revision serves, and is created when it can be.
+// TestTektonWebhookDown checks that the status reports why a TaskRun cannot be created,
+// while the old revision serves. Kiln creates the TaskRun when the webhook is back.
 func TestTektonWebhookDown(t *testing.T) {
 	e := newEnv(t)
 	fn := e.until(e.create(function(answering("old"))), test.Ready)
@@ -311,8 +309,8 @@ func TestTektonWebhookDown(t *testing.T) {
 	e.wantBuilds(2)
 }
 
-// scaleTektonWebhook waits until so many pods of Tekton's webhook are ready, and
-// no others there.
+// scaleTektonWebhook waits until Tekton's webhook has exactly so many pods, all of them
+// ready.
 func (e *env) scaleTektonWebhook(replicas int32) {
 	e.Helper()
 	const tekton, webhook = "tekton-pipelines", "tekton-pipelines-webhook"

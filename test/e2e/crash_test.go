@@ -36,15 +36,14 @@ import (
 	"github.com/kiln-dev/kiln/test"
 )
 
-// controllerPods selects Kiln's controller.
+// controllerPods selects the pods of Kiln's controller.
 const controllerPods = "app.kubernetes.io/name=kiln,app.kubernetes.io/component=controller"
 
-// killed is the exit code of a process that was ended by SIGKILL.
+// killed is the exit code of a process that SIGKILL ended.
 const killed = 128 + 9
 
-// TestController does to the controller what a cluster may do to it. One after
-// the other: each kill wants its own moment, and a second controller would do
-// the work of one that is killed.
+// TestController kills and duplicates the controller. Its parts run one after the other:
+// each needs its own moment, and a second controller would do the work of a killed one.
 func TestController(t *testing.T) {
 	t.Parallel()
 	for _, moment := range killMoments {
@@ -53,14 +52,13 @@ func TestController(t *testing.T) {
 	t.Run("Two", func(t *testing.T) { testTwoControllers(newEnv(t)) })
 }
 
-// killMoment is a moment at which the controller is killed: right after
-// something has been written or seen, when the controller may or may not have
-// written down that it was.
+// killMoment is a moment at which the test kills the controller: right after a write or an
+// event, which the controller may or may not have recorded.
 type killMoment struct {
 	name string
-	// reach makes a Function and waits for the moment.
+	// reach creates a Function and waits for the moment.
 	reach func(*env) *v1alpha1.Function
-	// builds is how many TaskRuns there have been in the end.
+	// builds is the total number of TaskRuns at the end.
 	builds int
 }
 
@@ -80,7 +78,7 @@ var killMoments = []killMoment{
 	{"RebuildRequested", afterRequest, 2},
 }
 
-// after reaches the moment for which await waits once the Function is created.
+// after creates the Function and waits with await.
 func after(await func(*env, *v1alpha1.Function)) func(*env) *v1alpha1.Function {
 	return func(e *env) *v1alpha1.Function {
 		fn := e.create(function(answering(alive)))
@@ -97,8 +95,8 @@ func afterFailure(e *env) *v1alpha1.Function {
 	return fn
 }
 
-// afterDeletionOfBuild reaches the moment between the deletion of the TaskRun
-// of an earlier source and the creation of the next.
+// afterDeletionOfBuild reaches the moment between the deletion of the old TaskRun and the
+// creation of the next.
 func afterDeletionOfBuild(e *env) *v1alpha1.Function {
 	fn := e.until(e.create(function(answering("before"))), test.Ready)
 	first := e.onlyBuild()
@@ -106,7 +104,7 @@ func afterDeletionOfBuild(e *env) *v1alpha1.Function {
 	untilObjects(e, clients.Pipeline.TektonV1().TaskRuns(e.namespace), func(found []*pipelinev1.TaskRun) error {
 		for _, build := range found {
 			if build.UID == first.UID && build.DeletionTimestamp == nil {
-				return errors.New("the TaskRun of the earlier source is still there")
+				return errors.New("the TaskRun of the earlier source still exists")
 			}
 		}
 		return nil
@@ -114,19 +112,19 @@ func afterDeletionOfBuild(e *env) *v1alpha1.Function {
 	return fn
 }
 
-// afterRequest reaches the moment at which a rebuild was asked for.
+// afterRequest reaches the moment after a rebuild was requested.
 func afterRequest(e *env) *v1alpha1.Function {
 	fn := e.until(e.create(function(answering(alive))), test.Ready)
 	return e.edit(fn, requestRebuild("now"))
 }
 
-// testKill kills the controller at that moment and wants that the Function
-// gets there all the same, with no build more than it needs.
+// testKill kills the controller at that moment. It checks that the Function becomes ready
+// without unnecessary builds.
 func testKill(e *env, moment killMoment) {
 	kill := newKill(e, controllerPod(e))
 	fn := moment.reach(e)
 	kill()
-	// What is edited afterwards shows that the new controller is at work.
+	// A later edit proves that the new controller works.
 	fn = e.edit(fn, func(fn *v1alpha1.Function) {
 		setEnv("AFTER", "kill")(fn)
 		fn.Spec.Deps = ""
@@ -137,8 +135,8 @@ func testKill(e *env, moment killMoment) {
 	e.wantVersion(fn)
 }
 
-// testTwoControllers lets two controllers work at once, as a leader that has
-// lost its lease without noticing would, and wants no work done twice.
+// testTwoControllers runs two controllers at once, like a leader that did not notice the
+// loss of its lease. It checks that no work is done twice.
 func testTwoControllers(e *env) {
 	startSecondController(e)
 
@@ -173,10 +171,10 @@ func untilService(e *env, _ *v1alpha1.Function) {
 	})
 }
 
-// newKill gets everything ready to send SIGKILL to the process of a controller,
-// and returns the function that does it. A hardened image has no shell, and
-// deleting a pod is no SIGKILL at a moment of our choice; so a pod on the same
-// node, which sees the node's processes, kills it.
+// newKill prepares to send SIGKILL to the process of a controller, and returns the function
+// that sends it. A hardened image has no shell, and the deletion of a pod does not kill at
+// an exact moment. Therefore a pod on the same node, which shares the node's process
+// namespace, sends the signal.
 func newKill(e *env, pod *corev1.Pod) (kill func()) {
 	e.Helper()
 	killer, err := test.StartKiller(e.ctx, clients, toolNamespace, relayImage, pod.Spec.NodeName)
@@ -200,22 +198,20 @@ func newKill(e *env, pod *corev1.Pod) (kill func()) {
 	}
 }
 
-// controllerPod waits until one controller is ready, and no other there, and
-// returns its pod.
+// controllerPod waits until there is exactly one controller pod and it is ready.
 func controllerPod(e *env) *corev1.Pod {
 	e.Helper()
 	return untilControllers(e, 1)[0]
 }
 
-// replace waits until it is seen that a pod's process was killed, and lets a
-// new pod take its place: the kubelet makes a container that dies time and
-// again wait for minutes.
+// replace waits until a pod's process was killed, and deletes the pod. Otherwise the
+// kubelet would delay the restart of the container for minutes.
 func replace(e *env, pod *corev1.Pod) {
 	e.Helper()
 	pods := clients.Kube.CoreV1().Pods(pod.Namespace)
 	err := test.Until(e.ctx, pods, test.Named(pod.Name), func(found []*corev1.Pod) error {
 		if len(found) == 0 {
-			return test.GiveUp(errors.New("the controller's pod is gone"))
+			return test.GiveUp(errors.New("the controller's pod was deleted"))
 		}
 		for _, state := range []corev1.ContainerState{found[0].Status.ContainerStatuses[0].State, found[0].Status.ContainerStatuses[0].LastTerminationState} {
 			if state.Terminated != nil && state.Terminated.ExitCode == killed {
@@ -232,7 +228,7 @@ func replace(e *env, pod *corev1.Pod) {
 	}
 }
 
-// startSecondController starts a controller that does not ask whether it leads.
+// startSecondController starts a controller without leader election.
 func startSecondController(e *env) {
 	e.Helper()
 	deployments := clients.Kube.AppsV1().Deployments(test.SystemNamespace)

@@ -47,14 +47,14 @@ import (
 )
 
 const (
-	// credentials is the Secret that Kiln's roles know.
+	// credentials is the name of the Secret that Kiln's roles may read.
 	credentials = "kiln-registry-credentials"
-	// copyLabel tells Kiln's copies from others' Secrets.
+	// copyLabel is the label of Kiln's copies of the Secret.
 	copyLabel = "serverless.kiln.dev/credentials"
 
-	// The ports of test/images/registries, on its node: nodes reach it as 127.0.0.1
-	// then, which container runtimes take to speak plain HTTP, and pods by the
-	// address of the node.
+	// These are the ports of test/images/registries on its node. Nodes access it as
+	// 127.0.0.1, for which container runtimes use plain HTTP. Pods access it by the address
+	// of the node.
 	imagesPort   = 31500
 	packagesPort = 31501
 	controlPort  = 31502
@@ -62,15 +62,16 @@ const (
 	passwordPort = 31504
 )
 
-// registries is a pod with a registry of images that wants a password, and one of
-// packages that wants a token.
+// registries is a pod with an image registry that needs a password, and a package registry
+// that needs a token.
 type registries struct {
 	*env
 	address string
 }
 
-// startRegistries starts the pod and has Kiln keep images in it until the test
-// ends. The tests that use it run alone: the places of images are the cluster's.
+// startRegistries starts the pod and configures Kiln to push to it until the test ends. The
+// tests that use it do not run in parallel, because config-registry applies to the whole
+// cluster.
 func (e *env) startRegistries() *registries {
 	e.Helper()
 	if registriesImage == "" || htpasswdImage == "" {
@@ -88,7 +89,7 @@ func (e *env) startRegistries() *registries {
 			AutomountServiceAccountToken:  new(false),
 			EnableServiceLinks:            new(false),
 			TerminationGracePeriodSeconds: new(int64(1)),
-			// Who must pull from 127.0.0.1 has to run on the same node.
+			// A pod that pulls from 127.0.0.1 must run on the same node.
 			ActiveDeadlineSeconds: new(int64(time.Hour.Seconds())),
 			Containers: []corev1.Container{
 				registryContainer("registries", registriesImage, controlPort, ports...),
@@ -105,7 +106,7 @@ func (e *env) startRegistries() *registries {
 		if err := pods.Delete(e.after(), pod.Name, metav1.DeleteOptions{}); err != nil {
 			e.Error(err)
 		}
-		// The ports must be free for the next.
+		// The next test needs the ports.
 		if err := test.Until(e.after(), pods, test.Named(pod.Name), gone[*corev1.Pod]); err != nil {
 			e.Error(err)
 		}
@@ -128,8 +129,8 @@ func (e *env) startRegistries() *registries {
 	return r
 }
 
-// registryContainer returns a container that is ready when its port for control
-// answers, and sees where the images are kept.
+// registryContainer returns a container that is ready when its control port answers. It
+// mounts the folder with the images.
 func registryContainer(name, image string, control int32, args ...string) corev1.Container {
 	return corev1.Container{
 		Name: name, Image: image, Args: args,
@@ -142,15 +143,14 @@ func registryContainer(name, image string, control int32, args ...string) corev1
 	}
 }
 
-// after returns a context for what is done when the test has ended.
+// after returns a context for cleanup after the test.
 func (e *env) after() context.Context {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.ctx), time.Minute)
 	e.Cleanup(cancel)
 	return ctx
 }
 
-// setRegistry has Kiln push to the registry of the pod, and nodes pull from it,
-// by different addresses, until the test ends.
+// setRegistry sets the address for pushes and the address for pulls, until the test ends.
 func (e *env) setRegistry(r *registries) {
 	e.Helper()
 	configMaps := clients.Kube.CoreV1().ConfigMaps(test.SystemNamespace)
@@ -167,7 +167,7 @@ func (e *env) setRegistry(r *registries) {
 	})
 	e.Cleanup(func() {
 		if !e.Failed() {
-			// Else they would be built for the other registry.
+			// Otherwise Kiln would build them for the other registry.
 			functions := clients.Kiln.ServerlessV1alpha1().Functions(e.namespace)
 			if err := functions.DeleteCollection(e.after(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 				e.Error(err)
@@ -184,8 +184,8 @@ func (e *env) setRegistry(r *registries) {
 	})
 }
 
-// want sets what one of the registries wants: password or token; or how the one
-// of images is, which is up, down or full.
+// want sets the state of one registry: its password, its token, or whether the image
+// registry is up, down or full.
 func (r *registries) want(what, secret string) {
 	r.Helper()
 	if answer := r.control("/"+what, secret); answer.Status != http.StatusOK {
@@ -193,7 +193,7 @@ func (r *registries) want(what, secret string) {
 	}
 }
 
-// untilTag waits until the registry of images has a tag of the Function's image.
+// untilTag waits until the image registry has a tag of the Function's image.
 func (r *registries) untilTag(fn *v1alpha1.Function, tag, password string) {
 	r.Helper()
 	_, repository, _ := strings.Cut(fn.Status.Image, "/")
@@ -211,13 +211,13 @@ func (r *registries) untilTag(fn *v1alpha1.Function, tag, password string) {
 		}
 		sum := sha256.Sum256([]byte(answer.Body))
 		if got := "sha256:" + hex.EncodeToString(sum[:]); answer.Status != http.StatusOK || got != digest {
-			r.Errorf("tag %s is of %s (status %d), want %s", tag, got, answer.Status, digest)
+			r.Errorf("tag %s has digest %s (status %d), want %s", tag, got, answer.Status, digest)
 		}
 		return
 	}
 }
 
-// find returns where in the images there is a text.
+// find returns where the images contain a text.
 func (r *registries) find(text string) (found []string) {
 	r.Helper()
 	answer := r.control("/find", text)
@@ -241,7 +241,7 @@ func (r *registries) control(path, body string) api.Answer {
 	return answer
 }
 
-// secret returns the credentials for both addresses of the registry.
+// secret returns credentials for both addresses of the registry.
 func (r *registries) secret(password string) *corev1.Secret {
 	auth := map[string]string{"username": "kiln", "password": password}
 	data, err := json.Marshal(map[string]any{"auths": map[string]any{
@@ -279,15 +279,15 @@ func (r *registries) editSource(password string) {
 	})
 }
 
-// gone is content when there is nothing.
+// gone returns an error while there are objects.
 func gone[T metav1.Object](found []T) error {
 	if len(found) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s is still there", found[0].GetName())
+	return fmt.Errorf("%s still exists", found[0].GetName())
 }
 
-// untilCopy waits until there is a copy with that password in the namespace.
+// untilCopy waits until the namespace has a copy with that password.
 func (r *registries) untilCopy(e *env, password string) {
 	r.Helper()
 	untilObjects(e, clients.Kube.CoreV1().Secrets(e.namespace), func(found []*corev1.Secret) error {
@@ -297,7 +297,7 @@ func (r *registries) untilCopy(e *env, password string) {
 				return nil
 			}
 		}
-		return fmt.Errorf("among %d Secrets there is no copy with the password", len(found))
+		return fmt.Errorf("none of %d Secrets is a copy with the password", len(found))
 	})
 }
 
@@ -307,9 +307,9 @@ var unauthorized = apis.Condition{
 	Reason: v1alpha1.ReasonRegistryUnauthorized,
 }
 
-// TestRegistryCredentials wants that a wrong password is told, that the right one
-// heals, that one may change without a build or a revision, and that nothing is
-// left when the last Function goes.
+// TestRegistryCredentials checks that the status reports a wrong password and that the
+// Function recovers with the right one. A rotation needs no build and no revision. The copy
+// is deleted with the last Function.
 func TestRegistryCredentials(t *testing.T) {
 	e := newEnv(t)
 	r := e.startRegistries()
@@ -328,11 +328,10 @@ func TestRegistryCredentials(t *testing.T) {
 	r.untilCopy(e, "first")
 	e.wantBuilds(2)
 	if got, want := fn.Status.Image, fmt.Sprintf("127.0.0.1:%d/", imagesPort); !strings.HasPrefix(got, want) {
-		e.Errorf("the image is %s, want it to be pulled from %s", got, want)
+		e.Errorf("the image is %s, want one from %s", got, want)
 	}
 
-	// Rotation. The next build needs it, and the node that pulls what that has
-	// pushed; nothing else happens.
+	// Only the next build and the node that pulls its image need the new password.
 	r.want("password", "second")
 	r.editSource("second")
 	r.untilCopy(e, "second")
@@ -348,8 +347,8 @@ func TestRegistryCredentials(t *testing.T) {
 	untilObjects(e, clients.Kube.CoreV1().Secrets(e.namespace), gone[*corev1.Secret])
 }
 
-// TestOwnRegistryCredentials wants that a namespace's own Secret is used, and
-// never touched.
+// TestOwnRegistryCredentials checks that Kiln uses a namespace's own Secret and never
+// changes it.
 func TestOwnRegistryCredentials(t *testing.T) {
 	e := newEnv(t)
 	r := e.startRegistries()
@@ -364,7 +363,7 @@ func TestOwnRegistryCredentials(t *testing.T) {
 	fn := e.until(e.create(function(answering("mine"))), test.Ready)
 	e.wantAnswer(fn, "{}", "mine")
 	r.editSource("wrong again")
-	// Another namespace tells that the change has been seen.
+	// Another namespace shows when Kiln has seen the change.
 	other := newEnv(t)
 	other.create(function(answering("theirs")))
 	r.untilCopy(other, "wrong again")
@@ -385,8 +384,8 @@ func TestOwnRegistryCredentials(t *testing.T) {
 	}
 }
 
-// TestArtifactCredentials wants that an artifact beside the images of its namespace
-// is fetched with the credentials of these, and one of another namespace is not.
+// TestArtifactCredentials checks that Kiln uses the credentials of a namespace's images for
+// an artifact beside them, but not for an artifact of another namespace.
 func TestArtifactCredentials(t *testing.T) {
 	e := newEnv(t)
 	r := e.startRegistries()
@@ -406,7 +405,7 @@ func TestArtifactCredentials(t *testing.T) {
 		Type: v1alpha1.FunctionConditionBuildReady, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonSourceUpdateFailed,
 	})
 	wantWords(t, condition.Message, "401 Unauthorized", "secretName")
-	// Who has been given a password for it may.
+	// A Function with a Secret of its own may fetch it.
 	if _, err := clients.Kube.CoreV1().Secrets(e.namespace).Create(e.ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "given"}, Type: corev1.SecretTypeDockerConfigJson, Data: r.secret("first").Data,
 	}, metav1.CreateOptions{}); err != nil {
@@ -415,16 +414,15 @@ func TestArtifactCredentials(t *testing.T) {
 	e.until(e.edit(thief, func(fn *v1alpha1.Function) { fn.Spec.Archive.SecretName = "given" }), test.Ready)
 }
 
-// hostile values mean something to a shell, or to a Dockerfile.
+// hostile are values with a meaning for a shell or a Dockerfile.
 var hostile = map[string]string{
 	"HOSTILE_SHELL":      "'; touch /function/node_modules/kiln-broken; $(touch /function/kiln-broken) `touch kiln-broken` \"",
 	"HOSTILE_DOCKERFILE": "x\nRUN touch /kiln-broken\nENV A=kiln-broken\n",
 	"HOSTILE_FLAG":       "--destination=evil.example.com/x $(params.x) $HOME",
 }
 
-// TestPackageRegistry wants that a build installs what only those get who know
-// the token, with the environment that the Function says; and that neither gets
-// into the image, though all of what is installed does.
+// TestPackageRegistry checks that a build installs a package that needs a token, with
+// spec.build.env. Neither the token nor the environment gets into the image.
 func TestPackageRegistry(t *testing.T) {
 	const token, packagesSecret = "npm-token-5fdb13", "npm"
 	e := newEnv(t)
@@ -440,13 +438,13 @@ func TestPackageRegistry(t *testing.T) {
 		fn.Spec.Build.Env = append(fn.Spec.Build.Env, v1alpha1.BuildEnvVar{Name: name, Value: hostile[name]})
 	}
 	fn = e.create(fn)
-	// The build waits for the Secret, and says so.
+	// The build waits for the Secret, and the status says so.
 	fn = e.until(fn, func(fn *v1alpha1.Function) error {
 		condition := fn.Status.GetCondition(v1alpha1.FunctionConditionBuildReady)
 		if condition.IsUnknown() && strings.Contains(condition.GetMessage(), fmt.Sprintf("secret %q not found", packagesSecret)) {
 			return nil
 		}
-		return fmt.Errorf("BuildReady is %v, want it to tell of Secret %s", condition, packagesSecret)
+		return fmt.Errorf("BuildReady is %v, want Secret %s in its message", condition, packagesSecret)
 	})
 	npmrc := fmt.Sprintf("registry=http://%[1]s:%[2]d/\n//%[1]s:%[2]d/:_authToken=%[3]s\n", r.address, packagesPort, token)
 	pipConf := fmt.Sprintf("[global]\nindex-url = http://any:%[3]s@%[1]s:%[2]d/simple\ntrusted-host = %[1]s\n", r.address, packagesPort, token)
@@ -467,7 +465,7 @@ func TestPackageRegistry(t *testing.T) {
 
 	for _, marker := range []string{"kiln-private-marker", "kiln-private-wheel"} {
 		if found := r.find(marker); len(found) == 0 {
-			e.Errorf("the package with %s is not found in the image: nothing would be", marker)
+			e.Errorf("the search did not find the package with %s in the image, so it would find nothing", marker)
 		}
 	}
 	for _, absent := range append(slices.Collect(maps.Values(hostile)), token, "kiln-packages", "kiln-env", "kiln-credentials", "kiln-broken") {
@@ -476,7 +474,7 @@ func TestPackageRegistry(t *testing.T) {
 		}
 	}
 
-	// Neither another token nor another environment builds anything.
+	// Neither a new token nor a new environment starts a build.
 	edit(e, secrets, packagesSecret, func(secret *corev1.Secret) { secret.Data[".npmrc"] = []byte("registry=http://127.0.0.1:1/\n") })
 	fn = e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Build.Env = nil })
 	fn = e.edit(fn, setEnv("A", "b"))
@@ -485,7 +483,7 @@ func TestPackageRegistry(t *testing.T) {
 	e.wantRevisions(3)
 }
 
-// wantHashes wants that the installation has seen each hostile value as it is.
+// wantHashes checks that the installation received each hostile value unchanged.
 func (e *env) wantHashes(fn *v1alpha1.Function) {
 	e.Helper()
 	answer, err := relay.CallFunction(e.ctx, request(fn, "{}"))

@@ -44,8 +44,8 @@ func TestDeletedWhileRunning(t *testing.T) {
 	e.deleteAndWantNothing(fn, "configmaps/", "taskruns/", "services/", "deployments/")
 }
 
-// TestDeletedAndCreatedAgain wants that a Function takes the name of one that
-// is only just going.
+// TestDeletedAndCreatedAgain checks that a Function can have the name of one that is being
+// deleted.
 func TestDeletedAndCreatedAgain(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -59,8 +59,8 @@ func TestDeletedAndCreatedAgain(t *testing.T) {
 	e.wantBuilds(2)
 }
 
-// deleteAndWantNothing deletes a Function, of which there is something of each
-// of those kinds, and waits until nothing is left.
+// deleteAndWantNothing deletes a Function that has objects of each of those kinds, and
+// waits until all are deleted.
 func (e *env) deleteAndWantNothing(fn *v1alpha1.Function, kinds ...string) {
 	e.Helper()
 	contents, err := test.Contents(e.ctx, clients, e.namespace)
@@ -69,7 +69,7 @@ func (e *env) deleteAndWantNothing(fn *v1alpha1.Function, kinds ...string) {
 	}
 	for _, kind := range append(kinds, "functions/") {
 		if !slices.ContainsFunc(contents, func(object string) bool { return len(object) > len(kind) && object[:len(kind)] == kind }) {
-			e.Errorf("there is nothing of %s among %v", kind, contents)
+			e.Errorf("there is no %s in %v", kind, contents)
 		}
 	}
 	functions := clients.Kiln.ServerlessV1alpha1().Functions(e.namespace)

@@ -38,18 +38,18 @@ import (
 
 const dockerfileRuntime = "dockerfile"
 
-// baseOfNode returns an image that the cluster's builds reach. It is Debian's.
+// baseOfNode returns a Debian image that builds of the cluster can pull.
 func (e *env) baseOfNode() string {
 	e.Helper()
 	known := knownRuntimes(e.T)
 	if _, ok := known[dockerfileRuntime]; !ok {
-		e.Fatalf("the runtime %s is not shipped: there are %s", dockerfileRuntime, known.Names())
+		e.Fatalf("config-runtimes has no runtime %s, but %s", dockerfileRuntime, known.Names())
 	}
 	return known["nodejs24"].BaseImage
 }
 
-// startOf writes the example with a Dockerfile of the author's, in a folder of its
-// own, upon an image that can be had.
+// startOf writes the example with a Dockerfile, on an available base image, into a new
+// folder.
 func (t *terminal) startOf(base string) {
 	t.Helper()
 	t.dir = t.TempDir()
@@ -64,8 +64,8 @@ func (t *terminal) startOf(base string) {
 	t.write("Dockerfile", strings.ReplaceAll(string(text), shipped, "FROM "+base+"\n"))
 }
 
-// TestDockerfile has functions built of Dockerfiles of their own, which Kiln knows
-// nothing of, and wants that each that cannot be one is told what to do.
+// TestDockerfile builds functions from their own Dockerfiles, in a language without a
+// wrapper. It checks that the status of each unusable one says what to correct.
 func TestDockerfile(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -79,7 +79,7 @@ func TestDockerfile(t *testing.T) {
 	e.wantAnswer(fn, "Ada", "hello Ada")
 	bad.want()
 
-	// Docker reads a Dockerfile that none of its commands can copy.
+	// Docker can read a Dockerfile that its own commands cannot copy.
 	term.write(".dockerignore", "Dockerfile\n")
 	term.write("Dockerfile", "FROM "+base+` AS build
 WORKDIR /src
@@ -99,18 +99,18 @@ ENTRYPOINT ["perl", "/srv/server.pl"]
 	inline.Spec.Runtime = dockerfileRuntime
 	_, err := e.tryCreate(inline)
 	if err == nil {
-		e.Fatal("a Dockerfile is taken without the files that it builds")
+		e.Fatal("a Dockerfile without its files was admitted")
 	}
 	wantWords(t, err.Error(), "spec.git or spec.archive", "kubectl fn deploy --dir")
 }
 
-// badDockerfiles are Functions that cannot be built, or do not run.
+// badDockerfiles are Functions that cannot be built or do not run.
 type badDockerfiles struct {
 	*env
 	failing, root, absent, silent, missing *v1alpha1.Function
 }
 
-// createBadDockerfiles creates them, so that they are built while others are.
+// createBadDockerfiles creates them all, so that their builds run in parallel.
 func (e *env) createBadDockerfiles(base string) *badDockerfiles {
 	e.Helper()
 	term := newTerminal(e)
@@ -136,14 +136,14 @@ func (e *env) createBadDockerfiles(base string) *badDockerfiles {
 	}
 }
 
-// refused wants that the build fails for that reason, and says so in these words.
+// refused checks that the build fails with that reason and these words.
 func (b *badDockerfiles) refused(fn *v1alpha1.Function, reason string, words ...string) {
 	b.Helper()
 	_, condition := b.untilCondition(fn, apis.Condition{Type: v1alpha1.FunctionConditionBuildReady, Status: corev1.ConditionFalse, Reason: reason})
 	wantWords(b.T, condition.Message, words...)
 }
 
-// want wants that each tells what is wrong with it.
+// want checks that the status of each Function reports its error.
 func (b *badDockerfiles) want() {
 	b.Helper()
 	b.refused(b.missing, v1alpha1.ReasonSourceUpdateFailed, `it must have the file Dockerfile at its top, where there is: "handler.py"`)
@@ -153,10 +153,10 @@ func (b *badDockerfiles) want() {
 	b.until(b.silent, func(fn *v1alpha1.Function) error {
 		running := fn.Status.GetCondition(v1alpha1.FunctionConditionRunning)
 		if words := running.GetMessage(); !strings.Contains(words, "does not listen on port 8080") || !strings.Contains(words, "$PORT") {
-			return fmt.Errorf("that nothing listens is not told: %q", words)
+			return fmt.Errorf("the message does not report that nothing listens: %q", words)
 		}
 		if running.IsTrue() {
-			return errors.New("what does not listen is said to run")
+			return errors.New("Running is True for an image that does not listen")
 		}
 		return nil
 	})

@@ -44,14 +44,12 @@ import (
 	"github.com/kiln-dev/kiln/test/images/relay/api"
 )
 
-// callers is how many call a function at once, each time for as long as
-// conformance.LongTime.
+// callers is the number of concurrent callers. Each call takes conformance.LongTime.
 const callers = 4
 
-// TestRollout wants of each runtime that an edit of the source builds anew, and that
-// nobody who calls the function in the meantime notices more than that the answer
-// changes, once: although calls are under way when the new revision becomes ready,
-// and when the old pod is told to end.
+// TestRollout edits the source in each runtime while calls are in progress. It checks that
+// callers see only that the answer changes, and only once. Calls are in progress when the
+// new revision becomes ready and when the old pod stops.
 func TestRollout(t *testing.T) {
 	t.Parallel()
 	for runtime, of := range wrapped(t) {
@@ -59,7 +57,7 @@ func TestRollout(t *testing.T) {
 			t.Parallel()
 			e := newEnv(t)
 			fn := conforming(t, runtime, of)
-			// Serving ends the old pod when nobody has called it for so long.
+			// Serving ends the old pod after this time without calls.
 			fn.Spec.Annotations = map[string]string{"autoscaling.knative.dev/window": "6s"}
 			fn = e.until(e.create(fn), test.Ready)
 			first, image := e.onlyBuild(), fn.Status.Image
@@ -80,12 +78,12 @@ func TestRollout(t *testing.T) {
 			for _, prober := range probers {
 				report := e.wantAnswers(prober, conformance.LongAnswer, edited)
 				if last := report.Runs[0].Last.Add(conformance.LongTime); last.Before(ready) {
-					e.Errorf("the old source answered until %s only, and the new revision was ready at %s: nothing was under way", last, ready)
+					e.Errorf("the old source answered until %s only, and the new revision was ready at %s: no calls were in progress", last, ready)
 				}
 			}
 
 			if second := e.onlyBuild(); second.UID == first.UID {
-				e.Errorf("TaskRun %s is still the one of the old source", first.Name)
+				e.Errorf("TaskRun %s is still that of the old source", first.Name)
 			}
 			e.wantBuilds(2)
 			e.wantRevisions(2)
@@ -106,10 +104,9 @@ func (e *env) readyTime(revision string) time.Time {
 	return found.Status.GetCondition(servingv1.RevisionConditionReady).LastTransitionTime.Inner.Time
 }
 
-// watchDrain calls the pod of a Function over and over, past Serving, which sends a
-// pod nothing any more long before what serves in it is told to end. So a call is
-// under way then. The returned function waits until that is over, and wants all that
-// was taken to be answered.
+// watchDrain calls the pod of a Function repeatedly without Serving, which stops its own
+// requests long before the container gets SIGTERM. The returned function waits until the
+// pod has stopped, and checks that every accepted call was answered.
 func (e *env) watchDrain(fn *v1alpha1.Function) (drained func()) {
 	e.Helper()
 	pod := e.podOf(fn)
@@ -133,26 +130,26 @@ func (e *env) watchDrain(fn *v1alpha1.Function) (drained func()) {
 			e.Fatal(err)
 		}
 		if pod.DeletionTimestamp == nil {
-			e.Fatalf("pod %s ended before it was told to", pod.Name)
+			e.Fatalf("pod %s ended before it was deleted", pod.Name)
 		}
 		told := pod.DeletionTimestamp.Add(-time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second)
 		if last := report.Runs[len(report.Runs)-1].Last; last.Before(told) {
-			e.Errorf("pod %s was called until %s only, and told to end at %s", pod.Name, last, told)
+			e.Errorf("pod %s was called until %s only, and deleted at %s", pod.Name, last, told)
 		}
-		// The first that was not answered must not even have been connected.
+		// The first failed call must have failed to connect.
 		if report.Failed > 0 && !strings.Contains(report.Failures[0].Answer.Error, "dial tcp") {
-			e.Errorf("pod %s took a request that it did not answer: %+v", pod.Name, report.Failures[0])
+			e.Errorf("pod %s accepted a request and did not answer it: %+v", pod.Name, report.Failures[0])
 		}
 	}
 }
 
-// functionEnded says whether a function's container has ended.
+// functionEnded reports whether a function's container has ended.
 func functionEnded(status corev1.ContainerStatus) bool {
 	return status.Name == children.FunctionContainer && status.State.Terminated != nil
 }
 
-// TestConfigurationEdited wants that what is not built into the image changes
-// without a build, and what is not the function's at all changes nothing.
+// TestConfigurationEdited checks which edits need a revision but no build, and which need
+// neither.
 func TestConfigurationEdited(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -161,8 +158,8 @@ func TestConfigurationEdited(t *testing.T) {
 	image := fn.Status.Image
 	prober := e.probe(fn, "none")
 
-	// Labels of the Function: neither a build nor a revision. What follows gives
-	// the controller every occasion to do something about them.
+	// Labels of the Function need neither a build nor a revision. The later edits make the
+	// controller reconcile it again.
 	fn = e.edit(fn, func(fn *v1alpha1.Function) {
 		fn.Labels = map[string]string{"team": "blue"}
 		fn.Annotations = map[string]string{"example.com/note": "blue"}
@@ -187,7 +184,7 @@ func TestConfigurationEdited(t *testing.T) {
 	e.wantRevisions(4)
 	e.wantBuilds(1)
 	if fn.Status.Image != image {
-		e.Errorf("image was %s, and is %s", image, fn.Status.Image)
+		e.Errorf("image changed from %s to %s", image, fn.Status.Image)
 	}
 	for _, revision := range revisions {
 		if got := revision.Labels["team"]; got != "" {
@@ -196,8 +193,7 @@ func TestConfigurationEdited(t *testing.T) {
 	}
 }
 
-// TestLabelsOfPods wants that spec.labels, which are the pods', come and go
-// with a revision and without a build.
+// TestLabelsOfPods checks that a change of spec.labels makes a revision and no build.
 func TestLabelsOfPods(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -212,8 +208,8 @@ func TestLabelsOfPods(t *testing.T) {
 	e.wantBuilds(1)
 }
 
-// TestDependenciesInstalledOnce wants that dependencies are installed for the
-// first image and not for the next, until a rebuild is asked for.
+// TestDependenciesInstalledOnce checks that the first build installs the dependencies, the
+// next one reuses them, and a requested rebuild installs them again.
 func TestDependenciesInstalledOnce(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -236,7 +232,7 @@ func TestDependenciesInstalledOnce(t *testing.T) {
 	e.wantSteps(fn, "install", "push")
 }
 
-// wantSteps wants that the Function's last build had these steps.
+// wantSteps checks that the Function's last build had these steps.
 func (e *env) wantSteps(fn *v1alpha1.Function, want ...string) {
 	e.Helper()
 	var got []string

@@ -49,8 +49,7 @@ import (
 	"github.com/kiln-dev/kiln/test/images/relay/api"
 )
 
-// env is the world of one test: a namespace of its own, and the memory of all
-// that was built in it.
+// env is the environment of one test: its namespace and the history of its builds.
 type env struct {
 	*testing.T
 	ctx       context.Context
@@ -61,13 +60,13 @@ type env struct {
 	errors *errorTexts
 }
 
-// errorTexts are what a test has said of why it failed.
+// errorTexts are the error messages of a test.
 type errorTexts struct {
 	mu    sync.Mutex
 	texts []string
 }
 
-// add adds a text, and returns it.
+// add adds a text and returns it.
 func (e *errorTexts) add(text string) string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -81,13 +80,13 @@ func (e *errorTexts) String() string {
 	return strings.Join(e.texts, "\n")
 }
 
-// newEnv makes a test's world. When the test fails, what is in it is printed.
+// newEnv creates the environment of a test. If the test fails, its objects are printed.
 func newEnv(t *testing.T) *env {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	t.Cleanup(cancel)
-	// Builds run as root in their containers, so they need baseline. That the
-	// functions themselves are restricted is a test of its own.
+	// Builds run as root in their containers, so they need the level baseline. Another test
+	// checks that functions are restricted.
 	namespace, err := createNamespace(ctx, "kiln-e2e-", "baseline")
 	if err != nil {
 		t.Fatal(err)
@@ -104,22 +103,22 @@ func newEnv(t *testing.T) *env {
 	return e
 }
 
-// end prints what there is in the namespace when the test has failed, and why it has
-// once more, as nobody finds that above so much; then it deletes the namespace.
+// end deletes the namespace. If the test has failed, it first prints the objects of the
+// namespace, and then all errors again, which are hard to find above that output.
 func (e *env) end() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if e.Failed() {
 		dump := &strings.Builder{}
 		test.Dump(ctx, clients, e.namespace, dump)
-		e.Logf("What there was in namespace %s:\n%s\n%s", e.namespace, dump, e.errors)
+		e.Logf("Objects of namespace %s:\n%s\n%s", e.namespace, dump, e.errors)
 	}
 	if err := deleteNamespace(ctx, e.namespace); err != nil {
 		e.T.Error(err)
 	}
 }
 
-// Error is testing.T's, and is said again when the test ends, as is what follows.
+// Error is testing.T's, and keeps the text for the end of the test. So do the next three.
 func (e *env) Error(args ...any) {
 	e.Helper()
 	e.T.Error(e.errors.add(strings.TrimSuffix(fmt.Sprintln(args...), "\n")))
@@ -163,14 +162,14 @@ func readExample(t *testing.T, file string, into any) {
 	}
 }
 
-// function returns a Function of that source.
+// function returns a Function with that source.
 func function(source string) *v1alpha1.Function {
 	return &v1alpha1.Function{
 		ObjectMeta: metav1.ObjectMeta{Name: "fn"},
 		Spec: v1alpha1.FunctionSpec{
 			Runtime: "nodejs24",
 			Source:  source,
-			// Many functions, old revisions among them, share a small node.
+			// Many functions and old revisions share a small node.
 			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5m")}},
 		},
 	}
@@ -196,7 +195,7 @@ func (e *env) tryCreate(fn *v1alpha1.Function) (*v1alpha1.Function, error) {
 	return clients.Kiln.ServerlessV1alpha1().Functions(e.namespace).Create(e.ctx, fn, metav1.CreateOptions{})
 }
 
-// edit changes a Function, as kubectl edit does.
+// edit changes a Function and retries after a conflict.
 func (e *env) edit(fn *v1alpha1.Function, change func(*v1alpha1.Function)) *v1alpha1.Function {
 	e.Helper()
 	functions := clients.Kiln.ServerlessV1alpha1().Functions(e.namespace)
@@ -209,11 +208,10 @@ type client[T any] interface {
 	Update(ctx context.Context, object T, opts metav1.UpdateOptions) (T, error)
 }
 
-// editBackoff outlasts controllers that write one status after the other, as they
-// do when something was deleted below them.
+// editBackoff outlasts controllers that write several updates of a status in a row.
 var editBackoff = wait.Backoff{Steps: 14, Duration: 10 * time.Millisecond, Factor: 1.5, Jitter: 0.5}
 
-// edit changes an object of any kind and returns it as it is then.
+// edit changes an object of any kind and returns the updated object.
 func edit[T any](e *env, objects client[T], name string, change func(T)) (edited T) {
 	e.Helper()
 	err := retry.RetryOnConflict(editBackoff, func() error {
@@ -231,7 +229,7 @@ func edit[T any](e *env, objects client[T], name string, change func(T)) (edited
 	return edited
 }
 
-// until waits until check is content with the Function.
+// until waits until check returns nil for the Function.
 func (e *env) until(fn *v1alpha1.Function, check func(*v1alpha1.Function) error) *v1alpha1.Function {
 	e.Helper()
 	fn, err := test.WaitForFunction(e.ctx, clients, e.namespace, fn.Name, check)
@@ -241,16 +239,16 @@ func (e *env) until(fn *v1alpha1.Function, check func(*v1alpha1.Function) error)
 	return fn
 }
 
-// untilCondition waits for a condition of the Function's current generation
-// and returns the condition, too.
+// untilCondition waits for a condition of the Function's current generation, and also
+// returns the condition.
 func (e *env) untilCondition(fn *v1alpha1.Function, want apis.Condition) (*v1alpha1.Function, *apis.Condition) {
 	e.Helper()
 	fn = e.until(fn, test.HasCondition(want))
 	return fn, fn.Status.GetCondition(want.Type)
 }
 
-// untilObjects waits until check is content with the objects of a kind in the
-// test's namespace.
+// untilObjects waits until check returns nil for the objects of a kind in the test's
+// namespace.
 func untilObjects[T metav1.Object, L runtime.Object](e *env, objects test.Watcher[L], check test.Check[T]) {
 	e.Helper()
 	if err := test.Until(e.ctx, objects, metav1.ListOptions{}, check); err != nil {
@@ -263,7 +261,7 @@ func request(fn *v1alpha1.Function, body string) api.Request {
 	return api.Request{Method: http.MethodPost, URL: fn.Status.URL.String(), ContentType: "application/json", Body: []byte(body)}
 }
 
-// wantAnswer calls a Function from inside the cluster.
+// wantAnswer calls a Function from inside the cluster and checks the answer.
 func (e *env) wantAnswer(fn *v1alpha1.Function, body, want string) {
 	e.Helper()
 	answer, err := relay.CallFunction(e.ctx, request(fn, body))
@@ -275,9 +273,8 @@ func (e *env) wantAnswer(fn *v1alpha1.Function, body, want string) {
 	}
 }
 
-// wantAnswerSoon wants that a Function gives an answer in the end. It is for
-// Functions that gave another one before, or to which something is done meanwhile:
-// Serving calls a service ready while the ingress may still know the routes that were.
+// wantAnswerSoon waits until a Function gives an answer. It is for Functions that change:
+// Serving can report a Service as ready while the ingress still uses the old routes.
 func (e *env) wantAnswerSoon(fn *v1alpha1.Function, want string) {
 	e.Helper()
 	if _, err := e.probe(fn, want).Stop(e.ctx); err != nil {
@@ -285,16 +282,16 @@ func (e *env) wantAnswerSoon(fn *v1alpha1.Function, want string) {
 	}
 }
 
-// probe calls a Function over and over, from its answer on.
+// probe calls a Function repeatedly, from its first correct answer on.
 func (e *env) probe(fn *v1alpha1.Function, answer string) *test.Prober {
 	e.Helper()
 	return e.probeOften(request(fn, "{}"), 1, answer)[0]
 }
 
-// probeOften calls a Function over and over from so many sides, from its answer on.
+// probeOften is probe with so many concurrent callers.
 func (e *env) probeOften(call api.Request, sides int, answer string) (probers []*test.Prober) {
 	e.Helper()
-	// What is asked before the ingress knows the route must not count as failed.
+	// A failure before the ingress knows the route must not count.
 	if _, err := relay.CallFunction(e.ctx, call); err != nil {
 		e.Fatal(err)
 	}
@@ -318,8 +315,8 @@ func (e *env) untilAnswer(prober *test.Prober, answer string) {
 	}
 }
 
-// wantAnswers ends a prober and wants that no request has failed and that the
-// answers changed as told, and only so.
+// wantAnswers stops a prober. It checks that no request failed and that the answers changed
+// in exactly this order.
 func (e *env) wantAnswers(prober *test.Prober, want ...string) api.Report {
 	e.Helper()
 	report, err := prober.Stop(e.ctx)
@@ -334,19 +331,19 @@ func (e *env) wantAnswers(prober *test.Prober, want ...string) api.Report {
 		got = append(got, run.Body)
 	}
 	if !slices.Equal(got, want) {
-		e.Errorf("the answers were, in turn, %q, want %q", got, want)
+		e.Errorf("the answers were, in order, %q, want %q", got, want)
 	}
 	return report
 }
 
-// wantBuilds wants that there have been exactly so many TaskRuns, and returns them.
+// wantBuilds checks the exact number of TaskRuns that were ever created, and returns them.
 func (e *env) wantBuilds(want int) []*pipelinev1.TaskRun {
 	e.Helper()
 	return wantSeen(e, e.builds, want)
 }
 
-// wantRevisions wants that there have been exactly so many revisions, and
-// returns them.
+// wantRevisions checks the exact number of revisions that were ever created, and returns
+// them.
 func (e *env) wantRevisions(want int) []*servingv1.Revision {
 	e.Helper()
 	return wantSeen(e, e.revisions, want)
@@ -363,12 +360,12 @@ func wantSeen[T metav1.Object](e *env, history *test.History[T], want int) []T {
 		for _, object := range seen {
 			names = append(names, object.GetName())
 		}
-		e.Fatalf("there have been %d %Ts, %v; want %d", len(seen), *new(T), names, want)
+		e.Fatalf("%d %Ts were created, %v; want %d", len(seen), *new(T), names, want)
 	}
 	return seen
 }
 
-// onlyBuild returns the one TaskRun that there is now.
+// onlyBuild returns the only TaskRun that exists now.
 func (e *env) onlyBuild() *pipelinev1.TaskRun {
 	e.Helper()
 	list, err := clients.Pipeline.TektonV1().TaskRuns(e.namespace).List(e.ctx, metav1.ListOptions{})
@@ -381,8 +378,7 @@ func (e *env) onlyBuild() *pipelinev1.TaskRun {
 	return &list.Items[0]
 }
 
-// podOf returns a pod of a Function that has just been called, which holds off the
-// scale to zero.
+// podOf calls a Function, which prevents the scale to zero, and returns one of its pods.
 func (e *env) podOf(fn *v1alpha1.Function) *corev1.Pod {
 	e.Helper()
 	pods, err := clients.Kube.CoreV1().Pods(e.namespace).List(e.ctx, metav1.ListOptions{LabelSelector: serving.ServiceLabelKey + "=" + fn.Name})
@@ -392,7 +388,7 @@ func (e *env) podOf(fn *v1alpha1.Function) *corev1.Pod {
 	return &pods.Items[0]
 }
 
-// service returns the KService of a Function.
+// service returns the Knative Service of a Function.
 func (e *env) service(fn *v1alpha1.Function) *servingv1.Service {
 	e.Helper()
 	service, err := clients.Serving.ServingV1().Services(e.namespace).Get(e.ctx, fn.Name, metav1.GetOptions{})
@@ -402,7 +398,7 @@ func (e *env) service(fn *v1alpha1.Function) *servingv1.Service {
 	return service
 }
 
-// wantPhase wants a phase of a Function.
+// wantPhase checks the phase of a Function.
 func (e *env) wantPhase(fn *v1alpha1.Function, want v1alpha1.FunctionPhase) {
 	e.Helper()
 	if fn.Status.Phase != want {
@@ -410,8 +406,8 @@ func (e *env) wantPhase(fn *v1alpha1.Function, want v1alpha1.FunctionPhase) {
 	}
 }
 
-// setEnv makes a change of a Function that sets an environment variable, which
-// needs a new revision and no build.
+// setEnv returns an edit that sets an environment variable, which needs a revision and no
+// build.
 func setEnv(name, value string) func(*v1alpha1.Function) {
 	return func(fn *v1alpha1.Function) {
 		fn.Spec.Env = []corev1.EnvVar{{Name: name, Value: value}}

@@ -36,18 +36,18 @@ import (
 	"github.com/kiln-dev/kiln/test"
 )
 
-// buildFailed is what a build that the Function's author must mend ends with.
+// buildFailed is the condition of a failed build that only an edit can correct.
 var buildFailed = apis.Condition{
 	Type:   v1alpha1.FunctionConditionBuildReady,
 	Status: corev1.ConditionFalse,
 	Reason: v1alpha1.ReasonTaskRunFailed,
 }
 
-// missingDependency is of a version that there will never be.
+// missingDependency names a version that does not exist.
 const missingDependency = `{"dependencies": {"ms": "99.99.99"}}`
 
-// TestDependencyMissing wants npm's own words, and the old revision to serve
-// until the mistake is mended.
+// TestDependencyMissing checks that the status has npm's message, and that the old revision
+// serves until the dependency is corrected.
 func TestDependencyMissing(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -62,7 +62,7 @@ func TestDependencyMissing(t *testing.T) {
 	wantWords(t, condition.Message, "No matching version found for ms@99.99.99")
 	e.wantPhase(fn, v1alpha1.FunctionFailed)
 	if failure := fn.Status.Build.Failure; failure == nil || !strings.Contains(failure.Log, "npm error") {
-		e.Errorf("build.failure is %+v, want a log with npm's words", failure)
+		e.Errorf("build.failure is %+v, want a log with npm's error", failure)
 	}
 	if running := fn.Status.GetCondition(v1alpha1.FunctionConditionRunning); !running.IsUnknown() {
 		e.Errorf("Running is %v, want Unknown", running)
@@ -79,8 +79,7 @@ func TestDependencyMissing(t *testing.T) {
 	e.wantRevisions(2)
 }
 
-// TestDependencyUnknown wants that a package that no registry has is named, in the
-// registry's words.
+// TestDependencyUnknown checks that the status names a package that no registry has.
 func TestDependencyUnknown(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -92,8 +91,8 @@ func TestDependencyUnknown(t *testing.T) {
 	e.wantBuilds(1)
 }
 
-// TestBaseImageMissing wants that a runtime whose base image is not there is told
-// apart from a mistake in the Function. It adds a runtime to the configuration.
+// TestBaseImageMissing checks that the status distinguishes a missing base image from an
+// error in the Function. It adds a runtime to the configuration.
 func TestBaseImageMissing(t *testing.T) {
 	e := newEnv(t)
 	fn := e.createWith(function(answering("never")), "nodejs-e2e-missing", func(runtime *config.Runtime) {
@@ -112,8 +111,8 @@ func TestBaseImageMissing(t *testing.T) {
 	e.wantPhase(fn, v1alpha1.FunctionFailed)
 }
 
-// TestSyntaxError wants that a source that cannot run is built, and that its
-// revision fails with the words of the runtime while the old one serves.
+// TestSyntaxError checks that a source with a syntax error is built. Its revision fails
+// with the message of the language, while the old revision serves.
 func TestSyntaxError(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -141,8 +140,8 @@ func TestSyntaxError(t *testing.T) {
 	e.wantRevisions(3)
 }
 
-// TestFirstRevisionFails wants that a Function whose very first revision
-// fails says so, and runs once it is mended.
+// TestFirstRevisionFails checks that the status reports a failure of the first revision,
+// and that the Function recovers after an edit.
 func TestFirstRevisionFails(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -160,8 +159,8 @@ func TestFirstRevisionFails(t *testing.T) {
 	e.wantAnswer(fn, "{}", "mended")
 }
 
-// TestCrashHidesSecrets wants that a function that prints a secret as it crashes
-// does not get it into the status or an event.
+// TestCrashHidesSecrets checks that a secret in the output of a crash appears neither in
+// the status nor in an event.
 func TestCrashHidesSecrets(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -186,11 +185,12 @@ func TestCrashHidesSecrets(t *testing.T) {
 		fmt.Fprintln(told, event.Message)
 	}
 	if strings.Contains(told.String(), secret) || strings.Contains(told.String(), "staple@") {
-		e.Errorf("a secret is told: %s", told)
+		e.Errorf("a secret was published: %s", told)
 	}
 }
 
-// TestDenied wants that the webhook denies what Kiln cannot do, and says why.
+// TestDenied checks that the webhook denies invalid Functions, and that the message names
+// the field.
 func TestDenied(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -217,7 +217,7 @@ func TestDenied(t *testing.T) {
 		}
 		for _, word := range row.words {
 			if !strings.Contains(err.Error(), word) {
-				e.Errorf("%s: denied with %q, want it to say %q", name, err, word)
+				e.Errorf("%s: denied with %q, want %q in it", name, err, word)
 			}
 		}
 	}
@@ -227,7 +227,7 @@ func wantWords(t *testing.T, text string, words ...string) {
 	t.Helper()
 	for _, word := range words {
 		if !strings.Contains(text, word) {
-			t.Errorf("message is %q, want it to say %q", text, word)
+			t.Errorf("message is %q, want %q in it", text, word)
 		}
 	}
 }

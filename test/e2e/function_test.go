@@ -63,8 +63,8 @@ func TestFunctionWithDependency(t *testing.T) {
 	}
 }
 
-// TestFunctionWithoutDependency writes a function for each runtime in a form that its
-// language came to have later: an ES module, with an export of either kind, or a coroutine.
+// TestFunctionWithoutDependency tests the other forms of a function in each runtime: an ES
+// module with either kind of export, and a coroutine.
 func TestFunctionWithoutDependency(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ source, want string }{
@@ -86,7 +86,7 @@ func TestFunctionWithoutDependency(t *testing.T) {
 			t.Parallel()
 			written, ok := tests[runtime]
 			if !ok {
-				t.Fatal("no function is written for this runtime")
+				t.Fatal("the test has no function for this runtime")
 			}
 			e := newEnv(t)
 			fn := function(written.source)
@@ -96,8 +96,8 @@ func TestFunctionWithoutDependency(t *testing.T) {
 	}
 }
 
-// TestErrorOfFunction wants that a function that throws answers, tells its
-// caller nothing of its insides, and serves on.
+// TestErrorOfFunction checks the response of a function that throws: it hides details, and
+// the function continues to serve.
 func TestErrorOfFunction(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -113,7 +113,7 @@ func TestErrorOfFunction(t *testing.T) {
 	if err != nil {
 		e.Fatal(err)
 	}
-	// The detail is a word that the random id in the answer, which is hexadecimal, cannot hold by chance.
+	// The random hexadecimal id in the response cannot contain this word.
 	if answer.Status != http.StatusInternalServerError || strings.Contains(answer.Body, "swordfish") || strings.Contains(answer.Body, "handler.js") {
 		e.Errorf("the function that throws answered %+v, want status 500 and no detail", answer)
 	}
@@ -139,7 +139,7 @@ func wantStatus(e *env, fn *v1alpha1.Function) {
 	}
 }
 
-// wantClusterLocal wants that nothing outside the cluster can reach a Function.
+// wantClusterLocal checks that a Function is not reachable from outside the cluster.
 func wantClusterLocal(e *env, fn *v1alpha1.Function) {
 	e.Helper()
 	if want := fmt.Sprintf("http://%s.%s.svc.cluster.local", fn.Name, e.namespace); fn.Status.URL.String() != want {
@@ -153,7 +153,7 @@ func wantClusterLocal(e *env, fn *v1alpha1.Function) {
 		e.Fatal(err)
 	}
 	if route.Status.URL.String() != fn.Status.URL.String() {
-		e.Errorf("the route's url is %s, want %s alone", route.Status.URL, fn.Status.URL)
+		e.Errorf("the route's url is %s, want only %s", route.Status.URL, fn.Status.URL)
 	}
 	ingress, err := clients.Ingress.NetworkingV1alpha1().Ingresses(e.namespace).Get(e.ctx, fn.Name, metav1.GetOptions{})
 	if err != nil {
@@ -166,7 +166,7 @@ func wantClusterLocal(e *env, fn *v1alpha1.Function) {
 	}
 }
 
-// wantColumns wants that kubectl get prints what the Function's design says.
+// wantColumns checks the columns that kubectl get prints.
 func wantColumns(e *env, fn *v1alpha1.Function) {
 	e.Helper()
 	data, err := clients.Kiln.ServerlessV1alpha1().RESTClient().Get().
@@ -207,11 +207,10 @@ func wantColumns(e *env, fn *v1alpha1.Function) {
 	}
 }
 
-// wantRestricted wants that a Function's pod is admitted where the restricted
-// pod security standard is enforced.
+// wantRestricted checks that a Function's pod passes the pod security standard restricted.
 func wantRestricted(e *env, fn *v1alpha1.Function) {
 	e.Helper()
-	// A call holds off the scale to zero, so there is a pod to look at.
+	// A call prevents the scale to zero, so that there is a pod.
 	e.wantAnswer(fn, `{"name": "pod"}`, "hello pod, 3600000")
 	spec := e.podOf(fn).Spec
 	spec.NodeName = ""
@@ -230,7 +229,8 @@ func wantRestricted(e *env, fn *v1alpha1.Function) {
 			e.Error(err)
 		}
 	}()
-	// The pod's volumes name what is not in that namespace, and its token would clash.
+	// The pod's volumes name objects that this namespace does not have, and its token
+	// volume would clash.
 	spec.ServiceAccountName, spec.DeprecatedServiceAccount = "", ""
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "as-restricted"}, Spec: spec}
 	_, err = clients.Kube.CoreV1().Pods(namespace).Create(e.ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
@@ -239,8 +239,8 @@ func wantRestricted(e *env, fn *v1alpha1.Function) {
 	}
 }
 
-// TestConcurrentCalls wants that every one of many calls at once, the first of
-// them to a function that is scaled to zero or one pod, gets its own answer.
+// TestConcurrentCalls checks that each of many concurrent calls gets its own answer. The
+// first calls reach a function without pods or with one pod.
 func TestConcurrentCalls(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)

@@ -43,8 +43,8 @@ import (
 	"github.com/kiln-dev/kiln/test/images/relay/api"
 )
 
-// startGit starts a Git server in the test's namespace, and returns its URL by HTTP,
-// and its host by SSH.
+// startGit starts a Git server in the test's namespace. It returns its HTTP URL and its SSH
+// host.
 func (e *env) startGit() (server, host string) {
 	e.Helper()
 	if gitImage == "" {
@@ -58,7 +58,7 @@ func (e *env) startGit() (server, host string) {
 	return server, address.Hostname()
 }
 
-// newSSHKey returns a private key, and the public one.
+// newSSHKey returns a private key and its public key.
 func (e *env) newSSHKey() (private, public string) {
 	e.Helper()
 	_, key, err := ed25519.GenerateKey(rand.Reader)
@@ -76,8 +76,8 @@ func (e *env) newSSHKey() (private, public string) {
 	return string(pem.EncodeToMemory(block)), string(ssh.MarshalAuthorizedKey(signer.PublicKey()))
 }
 
-// createSSHKeys creates the Secret ssh, with which a Git server lets in; wrong-key, with
-// which it does not; and wrong-host, which has the key of another server.
+// createSSHKeys creates three Secrets. The Git server accepts ssh and rejects wrong-key.
+// wrong-host has the host key of another server.
 func (e *env) createSSHKeys(server, host string) {
 	e.Helper()
 	key, public := e.newSSHKey()
@@ -93,7 +93,8 @@ func (e *env) createSSHKeys(server, host string) {
 	e.createSecretOf("wrong-host", map[string]string{"ssh-privatekey": key, "known_hosts": host + " " + another})
 }
 
-// TestGit has a function of a repository built by branch, by commit and by branch again.
+// TestGit builds a function from a repository by branch, then by commit, then by branch
+// again.
 func TestGit(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -108,7 +109,7 @@ func TestGit(t *testing.T) {
 	e.wantAnswerSoon(fn, "2 7200000")
 	e.wantBuilds(2)
 	if fn.Status.Source.Commit == first.Commit {
-		e.Errorf("both are of commit %s", first.Commit)
+		e.Errorf("both have commit %s", first.Commit)
 	}
 	fn = e.until(e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Git.Revision = first.Commit }), test.Ready)
 	e.wantAnswerSoon(fn, "1 7200000")
@@ -117,8 +118,8 @@ func TestGit(t *testing.T) {
 	}
 }
 
-// TestGitRefused wants that what cannot be had of a Git server is told, and not asked
-// for again.
+// TestGitRefused checks that the status reports why a Git source cannot be used, and that
+// Kiln does not retry it.
 func TestGitRefused(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -168,9 +169,9 @@ func (e *env) letKilnRead(secret string) {
 	}
 }
 
-// TestFollow wants that a push is built by itself: once, also where the server wants
-// credentials that Kiln has been allowed to read, and that these cause no build. It
-// sets how often branches are asked for, and so runs alone.
+// TestFollow checks that a push starts exactly one build, also for a repository with
+// credentials that Kiln may read. New credentials start no build. The test sets the polling
+// interval of the cluster, so it is not parallel.
 func TestFollow(t *testing.T) {
 	e := newEnv(t)
 	configure(e, config.BuildConfigName, func(data map[string]string) { data["follow-interval"] = config.LeastFollowInterval.String() })
@@ -192,8 +193,8 @@ func TestFollow(t *testing.T) {
 		Type: v1alpha1.FunctionConditionSourceFollowed, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonSourceNotFollowed,
 	})
 	wantWords(t, condition.Message, "Kiln may not read Secret git")
-	// From now on the server refuses the token that was built with: that the branch is
-	// found out at all is by the new one.
+	// The server now rejects the token of the build, so only the new token can resolve the
+	// branch.
 	e.setToken(server, "second-t0ken")
 	edit(e, clients.Kube.CoreV1().Secrets(e.namespace), "git", func(secret *corev1.Secret) { secret.Data = map[string][]byte{"token": []byte("second-t0ken")} })
 	e.letKilnRead("git")
@@ -209,7 +210,7 @@ func TestFollow(t *testing.T) {
 	e.post(server+"/move/main?to=next", "")
 	rebuilt := func(fn *v1alpha1.Function) error {
 		if fn.Status.Build.Reason != builds.ReasonCommitChanged || fn.Status.Source.Commit == first {
-			return fmt.Errorf("%s is of commit %s, built since %s", fn.Name, fn.Status.Source.Commit, fn.Status.Build.Reason)
+			return fmt.Errorf("%s has commit %s and build reason %s", fn.Name, fn.Status.Source.Commit, fn.Status.Build.Reason)
 		}
 		return test.Ready(fn)
 	}
@@ -217,7 +218,7 @@ func TestFollow(t *testing.T) {
 		fn = e.until(fn, rebuilt)
 		e.wantAnswerSoon(fn, "2 7200000")
 		if fn.Status.Build.Commit != fn.Status.Source.Commit {
-			e.Errorf("%s: the build was of commit %s, and has fetched %s", fn.Name, fn.Status.Build.Commit, fn.Status.Source.Commit)
+			e.Errorf("%s: the build of commit %s fetched %s", fn.Name, fn.Status.Build.Commit, fn.Status.Source.Commit)
 		}
 	}
 	e.wantBuilds(4)

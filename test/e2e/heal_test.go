@@ -45,8 +45,8 @@ import (
 	"github.com/kiln-dev/kiln/test"
 )
 
-// TestChildrenOfRunningFunction does by hand what it can to the children of a
-// Function that runs, and wants all healed, without a build.
+// TestChildrenOfRunningFunction changes and deletes the children of a running Function by
+// hand. It checks that Kiln restores all of them without a build.
 func TestChildrenOfRunningFunction(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -68,7 +68,7 @@ func TestChildrenOfRunningFunction(t *testing.T) {
 		{"TaskRun stripped", stripTaskRun},
 		{"TaskRun deleted", deleteTaskRun},
 	} {
-		// An edit afterwards shows that the controller is past what was done by hand.
+		// A later edit proves that the controller has processed the manual change.
 		t.Log(step.name)
 		step.hurt(e, fn)
 		fn = e.until(fn, test.Healed)
@@ -78,7 +78,7 @@ func TestChildrenOfRunningFunction(t *testing.T) {
 	}
 }
 
-// configMap returns the one ConfigMap of a Function.
+// configMap returns the only ConfigMap of a Function.
 func (e *env) configMap(fn *v1alpha1.Function) *corev1.ConfigMap {
 	e.Helper()
 	list, err := clients.Kube.CoreV1().ConfigMaps(e.namespace).List(e.ctx, ofFunction(fn))
@@ -88,7 +88,7 @@ func (e *env) configMap(fn *v1alpha1.Function) *corev1.ConfigMap {
 	return &list.Items[0]
 }
 
-// ofFunction selects what Kiln has created for a Function.
+// ofFunction selects the objects that Kiln has created for a Function.
 func ofFunction(fn *v1alpha1.Function) metav1.ListOptions {
 	return metav1.ListOptions{LabelSelector: serverless.FunctionUIDLabelKey + "=" + string(fn.UID)}
 }
@@ -102,14 +102,14 @@ func deleteConfigMap(e *env, fn *v1alpha1.Function) {
 	}
 	untilObjects(e, configMaps, func(found []*corev1.ConfigMap) error {
 		if !slices.ContainsFunc(found, func(cm *corev1.ConfigMap) bool { return ownedBy(cm, fn) && cm.UID != old.UID }) {
-			return fmt.Errorf("ConfigMap %s has no successor", old.Name)
+			return fmt.Errorf("ConfigMap %s was not replaced", old.Name)
 		}
 		return nil
 	})
 }
 
-// replaceConfigMap puts other data in the place of a ConfigMap, which itself is
-// immutable. It tries until it is faster than Kiln.
+// replaceConfigMap deletes a ConfigMap, which is immutable, and creates it with other data.
+// It retries until it is faster than Kiln.
 func replaceConfigMap(e *env, fn *v1alpha1.Function) {
 	e.Helper()
 	configMaps := clients.Kube.CoreV1().ConfigMaps(e.namespace)
@@ -150,7 +150,7 @@ func stripService(e *env, fn *v1alpha1.Function) {
 	strip(e, clients.Serving.ServingV1().Services(e.namespace), fn.Name, fn)
 }
 
-// publishService takes off the label that keeps a service inside the cluster.
+// publishService removes the label that makes a Service cluster-local.
 func publishService(e *env, fn *v1alpha1.Function) {
 	e.Helper()
 	services := clients.Serving.ServingV1().Services(e.namespace)
@@ -163,8 +163,8 @@ func publishService(e *env, fn *v1alpha1.Function) {
 	})
 }
 
-// strip takes off the label by which Kiln finds an object. It looks gone to
-// Kiln then, and is still in the way.
+// strip removes the label that Kiln's informers select by. Kiln does not see the object
+// then, but its name is still in use.
 func strip[T metav1.Object, L runtime.Object](e *env, objects interface {
 	client[T]
 	test.Watcher[L]
@@ -185,7 +185,7 @@ func strip[T metav1.Object, L runtime.Object](e *env, objects interface {
 	})
 }
 
-// editService gives a service another image, environment and memory.
+// editService changes the image, environment and memory of a Service.
 func editService(e *env, fn *v1alpha1.Function) {
 	e.Helper()
 	services := clients.Serving.ServingV1().Services(e.namespace)
@@ -201,11 +201,11 @@ func editService(e *env, fn *v1alpha1.Function) {
 				return nil
 			}
 		}
-		return errors.New("the service is still as edited by hand")
+		return errors.New("the service still has the manual changes")
 	})
 }
 
-// serves tells whether a service is as Kiln made it for a Function.
+// serves reports whether a Service has the spec that Kiln gave it for a Function.
 func serves(service *servingv1.Service, fn *v1alpha1.Function) bool {
 	container := service.Spec.Template.Spec.Containers[0]
 	byHand := slices.ContainsFunc(container.Env, func(env corev1.EnvVar) bool { return env.Name == "BY_HAND" })
@@ -221,7 +221,7 @@ func deleteService(e *env, fn *v1alpha1.Function) {
 	}
 	untilObjects(e, services, func(found []*servingv1.Service) error {
 		if len(found) != 1 || found[0].UID == old.UID {
-			return errors.New("the service has no successor")
+			return errors.New("the service was not created again")
 		}
 		return nil
 	})
@@ -260,8 +260,7 @@ func ownedBy(object metav1.Object, fn *v1alpha1.Function) bool {
 	return owner != nil && owner.UID == fn.UID
 }
 
-// TestBuildDeleted wants that a TaskRun that is deleted while it runs is
-// created again.
+// TestBuildDeleted checks that Kiln creates a TaskRun again that was deleted while it ran.
 func TestBuildDeleted(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -276,8 +275,8 @@ func TestBuildDeleted(t *testing.T) {
 	e.wantBuilds(2)
 }
 
-// TestBuildStripped wants that a running TaskRun is recognized without the
-// label by which Kiln finds it, and without the owner.
+// TestBuildStripped checks that Kiln adopts a running TaskRun that has lost its label and
+// its owner.
 func TestBuildStripped(t *testing.T) {
 	t.Parallel()
 	for name, stripTaskRun := range map[string]func(*pipelinev1.TaskRun){
@@ -297,8 +296,8 @@ func TestBuildStripped(t *testing.T) {
 	}
 }
 
-// TestServiceWhileFailed wants that the service heals while the new source
-// cannot be built, and while the next is.
+// TestServiceWhileFailed checks that Kiln restores the Service after a failed build and
+// during the next build.
 func TestServiceWhileFailed(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -321,13 +320,13 @@ func TestServiceWhileFailed(t *testing.T) {
 	fn = e.until(fn, test.Healed)
 	e.wantAnswerSoon(fn, "new")
 	if service := e.service(fn); !serves(service, fn) {
-		e.Errorf("the service is still as edited by hand: %+v", service.Spec.Template.Spec.Containers[0])
+		e.Errorf("the service still has the manual changes: %+v", service.Spec.Template.Spec.Containers[0])
 	}
 	e.wantBuilds(3)
 }
 
-// TestServiceWhileForbidden wants that the service heals while a quota forbids
-// the TaskRun of the next build, and that the build starts once it is lifted.
+// TestServiceWhileForbidden checks that Kiln restores the Service while a quota forbids the
+// next TaskRun. The build starts when the quota is deleted.
 func TestServiceWhileForbidden(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -357,8 +356,8 @@ func TestServiceWhileForbidden(t *testing.T) {
 	e.wantBuilds(2)
 }
 
-// TestConfigMapDeletedWhileBuilding wants that the build gets what it needs,
-// whether or not its pod had already mounted the ConfigMap.
+// TestConfigMapDeletedWhileBuilding checks that the build succeeds, whether or not its pod
+// had already mounted the ConfigMap.
 func TestConfigMapDeletedWhileBuilding(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -370,7 +369,8 @@ func TestConfigMapDeletedWhileBuilding(t *testing.T) {
 	e.wantBuilds(1)
 }
 
-// untilBuild waits for a TaskRun that check is content with; any, if it is nil.
+// untilBuild waits for a TaskRun of the Function for which check returns true. A nil check
+// accepts any.
 func (e *env) untilBuild(fn *v1alpha1.Function, check func(*pipelinev1.TaskRun) bool) (build *pipelinev1.TaskRun) {
 	e.Helper()
 	untilObjects(e, clients.Pipeline.TektonV1().TaskRuns(e.namespace), func(found []*pipelinev1.TaskRun) error {
@@ -379,13 +379,14 @@ func (e *env) untilBuild(fn *v1alpha1.Function, check func(*pipelinev1.TaskRun) 
 				return nil
 			}
 		}
-		return fmt.Errorf("Function %s has no such build among %d", fn.Name, len(found))
+		return fmt.Errorf("none of %d TaskRuns is the expected build of Function %s", len(found), fn.Name)
 	})
 	return build
 }
 
-// TestServiceOfSomebodyElse wants that a service of the Function's name that is
-// not Kiln's is left alone, and that the Function takes the name once it is free.
+// TestServiceOfSomebodyElse checks that Kiln does not change a Service that has the
+// Function's name but another owner. When that Service is deleted, the Function uses the
+// name.
 func TestServiceOfSomebodyElse(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -425,14 +426,13 @@ func TestServiceOfSomebodyElse(t *testing.T) {
 	e.wantBuilds(1)
 }
 
-// ignoreWrites leaves out what changes when the service's own controller
-// reports its status.
+// ignoreWrites ignores the metadata that changes with a write of the status.
 var ignoreWrites = cmp.FilterPath(func(path cmp.Path) bool {
 	return path.Last().String() == ".ResourceVersion" || path.Last().String() == ".ManagedFields"
 }, cmp.Ignore())
 
-// TestServiceDeletedWhileDeploying wants that a service that is deleted before
-// it was ready once is made again.
+// TestServiceDeletedWhileDeploying checks that Kiln creates a Service again that was
+// deleted before it became ready.
 func TestServiceDeletedWhileDeploying(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)

@@ -40,15 +40,15 @@ import (
 	"github.com/kiln-dev/kiln/test/images/relay/api"
 )
 
-// imageReused is the condition of a Function whose image was in the registry.
+// imageReused is the condition of a Function whose image was already in the registry.
 var imageReused = apis.Condition{
 	Type:   v1alpha1.FunctionConditionBuildReady,
 	Status: corev1.ConditionTrue,
 	Reason: v1alpha1.ReasonImageReused,
 }
 
-// TestSourceEditedBack wants that going back to an earlier source takes no build,
-// and that each version's tag is that version's image.
+// TestSourceEditedBack checks that a return to an earlier source needs no build, and that
+// the tag of each version names that version's image.
 func TestSourceEditedBack(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -76,8 +76,7 @@ func TestSourceEditedBack(t *testing.T) {
 	}
 }
 
-// TestAppliedAgain wants that a Function which was deleted takes no build when it
-// is applied again.
+// TestAppliedAgain checks that a Function that is deleted and applied again needs no build.
 func TestAppliedAgain(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -100,8 +99,7 @@ func TestAppliedAgain(t *testing.T) {
 	}
 }
 
-// TestVersionWithoutBuild wants that a generation which needs no build has its
-// tag, too.
+// TestVersionWithoutBuild checks that a generation without a build also gets its tag.
 func TestVersionWithoutBuild(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -114,15 +112,15 @@ func TestVersionWithoutBuild(t *testing.T) {
 	e.wantBuilds(1)
 }
 
-// TestRebuild wants that each new value of the annotation is one build, though
-// the registry holds the image, and that the new one takes over the version's tag.
+// TestRebuild checks that each new value of the annotation starts one build, even if the
+// registry has the image. The tag of the version moves to the new image.
 func TestRebuild(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	fn := e.until(e.create(function(answering("built"))), test.Ready)
 	e.wantVersion(fn)
 
-	// An annotation makes no new generation to wait for.
+	// An annotation does not change the generation.
 	fn = e.edit(fn, requestRebuild("1"))
 	fn = e.until(fn, answered("1"))
 	fn = e.until(fn, test.Ready)
@@ -137,21 +135,20 @@ func TestRebuild(t *testing.T) {
 	e.wantAnswerSoon(fn, "edited")
 	e.wantRebuilds(3, 2)
 
-	// What was answered asks for nothing more.
+	// A request that was answered starts no other build.
 	fn = e.until(e.edit(fn, setEnv("A", "1")), test.Ready)
 	e.wantRebuilds(3, 2)
 	e.wantVersion(fn)
 }
 
-// requestRebuild makes a change of a Function that asks for a rebuild.
+// requestRebuild returns an edit that requests a rebuild.
 func requestRebuild(value string) func(*v1alpha1.Function) {
 	return func(fn *v1alpha1.Function) {
 		fn.Annotations = map[string]string{serverless.RebuildAnnotationKey: value}
 	}
 }
 
-// answered is content with a Function that was built for that value of the
-// annotation.
+// answered returns an error until the Function was built for that value of the annotation.
 func answered(value string) func(*v1alpha1.Function) error {
 	return func(fn *v1alpha1.Function) error {
 		if b := fn.Status.Build; b == nil || b.Rebuild != value || b.CompletionTime == nil {
@@ -161,8 +158,7 @@ func answered(value string) func(*v1alpha1.Function) error {
 	}
 }
 
-// wantRebuilds wants that there have been so many TaskRuns, and that so many of
-// them were requested.
+// wantRebuilds checks the total number of TaskRuns and how many of them were requested.
 func (e *env) wantRebuilds(all, requested int) {
 	e.Helper()
 	got := 0
@@ -176,8 +172,8 @@ func (e *env) wantRebuilds(all, requested int) {
 	}
 }
 
-// wantVersion waits until the status says that the registry knows the Function's
-// image by its version, and wants that it does.
+// wantVersion waits until the status names the Function's image by its version tag, and
+// checks the tag in the registry.
 func (e *env) wantVersion(fn *v1alpha1.Function) {
 	e.Helper()
 	want := fmt.Sprintf("g%d", fn.Generation)
@@ -190,7 +186,7 @@ func (e *env) wantVersion(fn *v1alpha1.Function) {
 	e.wantTag(fn, want, fn.Status.Image)
 }
 
-// wantTag wants that a tag in the registry is of an image.
+// wantTag checks that a tag in the registry names an image.
 func (e *env) wantTag(fn *v1alpha1.Function, tag, image string) {
 	e.Helper()
 	want, err := name.NewDigest(image)
@@ -198,11 +194,11 @@ func (e *env) wantTag(fn *v1alpha1.Function, tag, image string) {
 		e.Fatal(err)
 	}
 	if got := e.digest(fn, tag); got != want.DigestStr() {
-		e.Errorf("tag %s is of %s, want %s", tag, got, want.DigestStr())
+		e.Errorf("tag %s has digest %s, want %s", tag, got, want.DigestStr())
 	}
 }
 
-// digest asks the registry for the digest of a tag.
+// digest returns the digest of a tag in the registry.
 func (e *env) digest(fn *v1alpha1.Function, tag string) string {
 	e.Helper()
 	digest, _, err := containerregistry.SHA256(strings.NewReader(e.fromRegistry(fn, "manifests/"+tag)))
@@ -212,8 +208,8 @@ func (e *env) digest(fn *v1alpha1.Function, tag string) string {
 	return digest.String()
 }
 
-// fromRegistry returns what the Function's repository has at that path, as it is
-// seen from inside the cluster.
+// fromRegistry returns the response of the registry for a path in the Function's
+// repository. It calls the registry from inside the cluster.
 func (e *env) fromRegistry(fn *v1alpha1.Function, path string) string {
 	e.Helper()
 	answer := e.askRegistry(fn, path)

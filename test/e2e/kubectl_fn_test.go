@@ -52,7 +52,7 @@ import (
 	"github.com/kiln-dev/kiln/test"
 )
 
-// terminal is a person's shell, in a folder, with the plugin on its PATH.
+// terminal is a user's shell in a folder, with the plugin on its PATH.
 type terminal struct {
 	*env
 	dir, plugins string
@@ -78,12 +78,12 @@ func (t *terminal) command(ctx context.Context, args ...string) *exec.Cmd {
 	return command
 }
 
-// environment has the plugin on its PATH.
+// environment returns the environment of the test with the plugin on PATH.
 func (t *terminal) environment() []string {
 	return append(os.Environ(), "PATH="+t.plugins+string(os.PathListSeparator)+os.Getenv("PATH"))
 }
 
-// try runs kubectl fn and returns what it prints.
+// try runs kubectl fn and returns its output.
 func (t *terminal) try(args ...string) (out, words string, err error) {
 	args = append([]string{"fn"}, args...)
 	if args[1] != "run" && args[1] != "init" && args[1] != "__complete" {
@@ -96,7 +96,7 @@ func (t *terminal) try(args ...string) (out, words string, err error) {
 	return stdout.String(), stderr.String(), err
 }
 
-// run runs kubectl fn, and wants that it succeeds and prints these words.
+// run runs kubectl fn, and checks that it succeeds and prints these words.
 func (t *terminal) run(want []string, args ...string) (printed string) {
 	t.Helper()
 	out, words, err := t.try(args...)
@@ -107,7 +107,7 @@ func (t *terminal) run(want []string, args ...string) (printed string) {
 	return out
 }
 
-// fail runs kubectl fn, and wants that it fails with exit code 1 and these words.
+// fail runs kubectl fn, and checks that it fails with exit code 1 and prints these words.
 func (t *terminal) fail(want []string, args ...string) (printed string) {
 	t.Helper()
 	out, words, err := t.try(args...)
@@ -125,7 +125,7 @@ func (t *terminal) write(file, text string) {
 	}
 }
 
-// wantStatusWords wants the words that scripts read of a Function, and of its pods.
+// wantStatusWords checks the words for scripts that describe a Function and its pods.
 func (t *terminal) wantStatusWords(name string, image, function string, pods ...string) {
 	t.Helper()
 	var got struct {
@@ -149,8 +149,7 @@ func (t *terminal) wantStatusWords(name string, image, function string, pods ...
 	}
 }
 
-// TestKubectlFn wants that every command of kubectl fn does, on a cluster, what it
-// says, run as people run it.
+// TestKubectlFn runs every command of kubectl fn on a cluster, as a user does.
 func TestKubectlFn(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -164,11 +163,11 @@ func TestKubectlFn(t *testing.T) {
 	term.fail([]string{"no Function fn", "kubectl fn list"}, "status", "fn")
 	term.wantStatusWords("fn", "not_found", "not_found")
 
-	// What is written can be applied by kubectl alone.
+	// kubectl alone can apply the output.
 	term.write("handler.js", "module.exports = { main: (event) => { console.log('called'); return `one ${event.data.name}`; } };\n")
 	written := term.run(nil, "create", "fn", "--runtime=nodejs24", "--dry-run=client", "-o", "yaml")
 	if err := yaml.UnmarshalStrict([]byte(written), &v1alpha1.Function{}); err != nil {
-		e.Errorf("create has written no Function: %v:\n%s", err, written)
+		e.Errorf("the output of create is not a Function: %v:\n%s", err, written)
 	}
 	e.kubectlIn(written, "apply", "--dry-run=server", "--filename=-")
 
@@ -200,7 +199,7 @@ func TestKubectlFn(t *testing.T) {
 	term.fail([]string{"fn"}, "status", "fn")
 }
 
-// deployAnother deploys a second version, and splits the requests and takes them back.
+// deployAnother deploys a second version, splits the requests between both, and rolls back.
 func (t *terminal) deployAnother() {
 	t.Helper()
 	t.write("handler.js", "module.exports = { main: () => 'two' };\n")
@@ -222,7 +221,7 @@ func (t *terminal) deployAnother() {
 	t.run([]string{"two"}, "invoke", "fn")
 }
 
-// rebuild has the same built anew, and follows the build.
+// rebuild requests a rebuild and follows its log.
 func (t *terminal) rebuild(fn *v1alpha1.Function) {
 	t.Helper()
 	before, err := t.builds.Seen()
@@ -235,7 +234,7 @@ func (t *terminal) rebuild(fn *v1alpha1.Function) {
 	t.wantBuilds(len(before) + 1)
 }
 
-// refuse deploys what cannot be, and wants that the exit code and the words tell.
+// refuse deploys invalid versions, and checks the exit codes and messages.
 func (t *terminal) refuse() {
 	t.Helper()
 	t.write("handler.js", "module.exports = { main: () => { };\n")
@@ -249,8 +248,8 @@ func (t *terminal) refuse() {
 	t.fail([]string{"absent"}, "invoke", "absent")
 }
 
-// TestKubectlFnFolder wants that a folder becomes a function, by way of the registry
-// that Kiln tells of, and another one of the same folder.
+// TestKubectlFnFolder deploys a folder through the registry that Kiln names, and then edits
+// it.
 func TestKubectlFnFolder(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -277,13 +276,13 @@ func TestKubectlFnFolder(t *testing.T) {
 	e.wantBuilds(2)
 
 	term.fail([]string{"failed to push to 127.0.0.1:1/a/b", "--push-to="}, "create", "other", "--runtime=nodejs24", "--dir=.", "--push-to=127.0.0.1:1/a/b")
-	// From one source to the other.
+	// This changes from one kind of source to the other.
 	term.run([]string{"fn updated", "runs at"}, "deploy", "fn", "--timeout=5m")
 	e.wantBuilds(3)
 }
 
-// TestKubectlFnWakes wants that a function which nobody has called for long is
-// called from outside of the cluster, and that the log of its new pod is waited for.
+// TestKubectlFnWakes calls a function that has scaled to zero from outside the cluster. It
+// also checks that logs -f waits for the new pod.
 func TestKubectlFnWakes(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -294,7 +293,7 @@ func TestKubectlFnWakes(t *testing.T) {
 	untilObjects(e, clients.Kube.CoreV1().Pods(e.namespace), func(pods []*corev1.Pod) error {
 		for _, pod := range pods {
 			if pod.Labels["serving.knative.dev/service"] == fn.Name {
-				return fmt.Errorf("pod %s is there", pod.Name)
+				return fmt.Errorf("pod %s exists", pod.Name)
 			}
 		}
 		return nil
@@ -315,11 +314,11 @@ func TestKubectlFnWakes(t *testing.T) {
 	term.run([]string{"yes", "200 OK"}, "invoke", "fn")
 	awaitLine(e, lines, "awake")
 	cancel()
-	// It was ended, and says so.
+	// The command was cancelled, so it returns an error.
 	_ = logs.Wait()
 }
 
-// awaitLine reads until a line has a text.
+// awaitLine reads lines until one has the text.
 func awaitLine(e *env, from io.Reader, text string) {
 	e.Helper()
 	scanner := bufio.NewScanner(from)
@@ -331,8 +330,8 @@ func awaitLine(e *env, from io.Reader, text string) {
 	e.Fatalf("no line has %q: %v", text, scanner.Err())
 }
 
-// TestKubectlFnRun wants that a function is served on this machine as it is in a
-// cluster, and anew when its file changes.
+// TestKubectlFnRun checks that the command run serves a function on this machine, and
+// restarts it when its file changes.
 func TestKubectlFnRun(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -365,14 +364,13 @@ func TestKubectlFnRun(t *testing.T) {
 	term.untilLocalAnswer(url, "two")
 
 	cancel()
-	// As shells say it of what ctrl-C ends.
+	// This is the exit code of shells after ctrl-C.
 	if err := server.Wait(); server.ProcessState.ExitCode() != 130 {
 		t.Errorf("kubectl fn run ended with %v, want exit code 130", err)
 	}
 }
 
-// untilLocalAnswer calls a server that starts just now, which nothing tells of but
-// its first answer.
+// untilLocalAnswer calls a server that is starting until it answers.
 func (t *terminal) untilLocalAnswer(url, want string) {
 	t.Helper()
 	var got string
@@ -391,14 +389,14 @@ func (t *terminal) untilLocalAnswer(url, want string) {
 	}
 }
 
-// TestKubectlFnWords brings Functions to each state that there is a word for.
+// TestKubectlFnWords creates a Function in each state that scripts can see.
 func TestKubectlFnWords(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	term := newTerminal(e)
 	named := func(name string, fn *v1alpha1.Function) *v1alpha1.Function {
 		fn.Name = name
-		// It has a pod also while nobody calls it.
+		// Then it has a pod without a call.
 		fn.Spec.MinReplicas = new(int32(1))
 		return e.create(fn)
 	}
@@ -430,7 +428,8 @@ func TestKubectlFnWords(t *testing.T) {
 	term.wantStatusWords("forbidden", "pending", "waiting")
 }
 
-// TestScreencast compares the session in docs/guides/terminal.md with what kubectl fn prints.
+// TestScreencast compares the session in docs/guides/terminal.md with the output of kubectl
+// fn.
 func TestScreencast(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -451,11 +450,11 @@ func TestScreencast(t *testing.T) {
 		e.Fatalf("hack/screencast.sh: %v: %s", err, printed)
 	}
 	if diff := cmp.Diff(strings.Split(shown, "\n"), strings.Split(string(printed), "\n")); diff != "" {
-		e.Errorf("docs/guides/terminal.md shows something else than hack/screencast.sh prints (-shown, +printed):\n%s", diff)
+		e.Errorf("docs/guides/terminal.md differs from the output of hack/screencast.sh (-shown, +printed):\n%s", diff)
 	}
 }
 
-// untilUnscheduled waits until a Function has a pod that no node can have.
+// untilUnscheduled waits until a Function has a pod that fits no node.
 func (e *env) untilUnscheduled(fn *v1alpha1.Function) {
 	e.Helper()
 	err := test.Until(e.ctx, clients.Kube.CoreV1().Pods(e.namespace), ofFunction(fn), func(pods []*corev1.Pod) error {
@@ -466,14 +465,14 @@ func (e *env) untilUnscheduled(fn *v1alpha1.Function) {
 				}
 			}
 		}
-		return fmt.Errorf("of %d pods of %s, each has a node", len(pods), fn.Name)
+		return fmt.Errorf("each of the %d pods of %s has a node", len(pods), fn.Name)
 	})
 	if err != nil {
 		e.Fatal(err)
 	}
 }
 
-// deleteBuildOf deletes the TaskRun of a Function that is ready.
+// deleteBuildOf deletes the TaskRuns of a ready Function.
 func (e *env) deleteBuildOf(fn *v1alpha1.Function) {
 	e.Helper()
 	taskRuns := clients.Pipeline.TektonV1().TaskRuns(e.namespace)

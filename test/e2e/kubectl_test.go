@@ -40,7 +40,7 @@ import (
 	"github.com/kiln-dev/kiln/test"
 )
 
-// kubectl runs the kubectl on PATH in the test's namespace and returns what it prints.
+// kubectl runs the kubectl on PATH in the test's namespace and returns its output.
 func (e *env) kubectl(args ...string) string {
 	e.Helper()
 	return e.kubectlIn("", args...)
@@ -71,9 +71,8 @@ spec:
   resources: {requests: {cpu: 5m}}
 `
 
-// TestKubectl wants that a person with nothing but kubectl is served well, from
-// the first apply to the story of what has happened. No other test runs beside
-// it: one of them kills the controller, and an event that was to be told then is
+// TestKubectl checks the output of plain kubectl, from the first apply to the events. No
+// other test runs in parallel: one of them kills the controller, and unsent events would be
 // lost.
 func TestKubectl(t *testing.T) {
 	e := newEnv(t)
@@ -94,7 +93,7 @@ func TestKubectl(t *testing.T) {
 		}
 	}
 
-	// What does nothing is no news, and neither is a look at it by a reconciler.
+	// Neither a change without effect nor a reconcile without a change sends an event.
 	e.kubectl("label", "fn/fn", "team=a")
 	e.kubectl("patch", "fn/fn", "--type=merge", `--patch={"spec": {"env": [{"name": "WORD", "value": "said"}]}}`)
 	e.kubectl("wait", "--for=jsonpath={.status.observedGeneration}=2", "fn/fn", "--timeout=1m")
@@ -108,17 +107,17 @@ func TestKubectl(t *testing.T) {
 	described := e.kubectl("describe", "fn/fn")
 	for _, words := range []string{"Events:", "TaskRunSucceeded", "ServiceUpdated", "Observed Generation:", "Latest Ready Revision Name:"} {
 		if !strings.Contains(described, words) {
-			e.Errorf("kubectl describe does not say %q:\n%s", words, described)
+			e.Errorf("kubectl describe does not print %q:\n%s", words, described)
 		}
 	}
 }
 
-// wantTable wants that kubectl has printed a table of one row. "*" is any text.
+// wantTable checks that kubectl printed a table with one row. "*" is any text.
 func wantTable(e *env, printed string, want map[string]string) {
 	e.Helper()
 	header, row, ok := strings.Cut(strings.TrimRight(printed, "\n"), "\n")
 	if !ok || strings.Contains(row, "\n") {
-		e.Fatalf("kubectl has not printed one row:\n%s", printed)
+		e.Fatalf("kubectl did not print one row:\n%s", printed)
 	}
 	columns := strings.Fields(header)
 	if len(columns) != len(want) {
@@ -136,9 +135,9 @@ func wantTable(e *env, printed string, want map[string]string) {
 	}
 }
 
-// wantStory wants that the Function's events are these, each told once. That
-// something waits for Serving may be told or not. Events are written after what they
-// tell of, so the last may be still to come.
+// wantStory checks that the Function has these events, each sent once. ServiceWaiting is
+// optional. Events are written after the change that they report, so wantStory waits for
+// the last one.
 func wantStory(e *env, fn *v1alpha1.Function, want ...string) {
 	e.Helper()
 	ctx, cancel := context.WithTimeout(e.ctx, time.Minute)
@@ -155,9 +154,10 @@ func wantStory(e *env, fn *v1alpha1.Function, want ...string) {
 	}
 }
 
-// story returns what was told, in its order, an event that was told twice with how often.
+// story returns the events in their order. For an event that was sent more than once, it
+// includes the count.
 func story(events []*corev1.Event) (told []string) {
-	// Their times are in seconds; their names end with the nanosecond.
+	// The timestamps have a resolution of one second. The names end with nanoseconds.
 	slices.SortFunc(events, func(a, b *corev1.Event) int {
 		return cmp.Or(a.FirstTimestamp.Compare(b.FirstTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
@@ -173,7 +173,7 @@ func story(events []*corev1.Event) (told []string) {
 	return told
 }
 
-// TestExamples wants that the examples do as they are what they say.
+// TestExamples checks that the examples work unchanged.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -200,7 +200,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// TestKubectlExplain wants that kubectl knows every field and says something of it.
+// TestKubectlExplain checks that kubectl explain describes every field.
 func TestKubectlExplain(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -220,7 +220,7 @@ func TestKubectlExplain(t *testing.T) {
 	} {
 		got := e.kubectl("explain", path)
 		if !strings.Contains(got, words) || strings.Contains(got, "<no description>") || strings.Contains(got, "<empty>") {
-			e.Errorf("kubectl explain %s does not say %q of each field:\n%s", path, words, got)
+			e.Errorf("kubectl explain %s does not print %q, or a field has no description:\n%s", path, words, got)
 		}
 	}
 }

@@ -16,8 +16,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package e2e tests Kiln as its users meet it, on the cluster that KUBECONFIG
-// names.
+// Package e2e tests Kiln as its users see it, on the cluster that KUBECONFIG names.
 package e2e
 
 import (
@@ -35,23 +34,23 @@ import (
 	"github.com/kiln-dev/kiln/test"
 )
 
-// patience is how long a test may take: much longer than it should, as tests
-// share the cores of one node with each other's builds.
-const patience = 10 * time.Minute
+// testTimeout is the timeout of a test. It is much longer than a test needs, because tests
+// share one node's cores with each other's builds.
+const testTimeout = 10 * time.Minute
 
-// What all tests share.
+// All tests share these.
 var (
 	clients    *test.Clients
 	relay      *test.Relay
 	relayImage string
-	// registriesImage and htpasswdImage are of a pod that the tests of credentials
-	// start.
+	// registriesImage and htpasswdImage are the images of a pod for the tests of
+	// credentials.
 	registriesImage, htpasswdImage string
-	// sourcesImage, versitygwImage and gitImage are of pods that the tests of sources
-	// start.
+	// sourcesImage, versitygwImage and gitImage are the images of pods for the tests of
+	// sources.
 	sourcesImage, versitygwImage, gitImage string
-	// toolNamespace is where the relay runs, and what else the tests need. It
-	// admits privileged pods.
+	// toolNamespace is the namespace of the relay and other tools. It admits privileged
+	// pods.
 	toolNamespace string
 )
 
@@ -79,7 +78,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// setUp starts what all tests share. The returned function removes it.
+// setUp starts what all tests share, and returns a function that deletes it.
 func setUp(ctx context.Context) (teardown func(context.Context) error, err error) {
 	teardown = func(context.Context) error { return nil }
 	if relayImage == "" {
@@ -88,7 +87,7 @@ func setUp(ctx context.Context) (teardown func(context.Context) error, err error
 	if clients, err = test.NewClients(); err != nil {
 		return teardown, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, testTimeout)
 	defer cancel()
 	if toolNamespace, err = createNamespace(ctx, "kiln-e2e-tools-", "privileged"); err != nil {
 		return teardown, err
@@ -98,8 +97,7 @@ func setUp(ctx context.Context) (teardown func(context.Context) error, err error
 	return teardown, err
 }
 
-// createNamespace makes a namespace with the pod security standard of that
-// level and returns its name.
+// createNamespace creates a namespace with that pod security level and returns its name.
 func createNamespace(ctx context.Context, prefix, podSecurity string) (string, error) {
 	namespace, err := clients.Kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{

@@ -47,17 +47,17 @@ import (
 	"github.com/kiln-dev/kiln/test"
 )
 
-// The tests of this file change what all of Kiln runs with. They are not
-// parallel to any other test, and put back what they have changed.
+// The tests of this file change the configuration of the whole installation. They are not
+// parallel to any other test, and undo their changes.
 
 // observabilityConfig is the name of the ConfigMap that turns metrics on.
 const observabilityConfig = "config-observability"
 
-// TestMetrics wants the numbers of a Function as Prometheus would see them, under
-// the names that docs/metrics.md tells.
+// TestMetrics checks a Function's metrics as Prometheus scrapes them, under the names in
+// docs/metrics.md.
 func TestMetrics(t *testing.T) {
 	e := newEnv(t)
-	// Metrics are set up when the controller starts.
+	// The controller sets up metrics when it starts.
 	e.restore(func(e *env) { restartController(e) })
 	configure(e, observabilityConfig, func(data map[string]string) { data["metrics-protocol"] = "prometheus" })
 	pod := restartController(e)
@@ -82,7 +82,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// documentedMetrics returns what docs/metrics.md says the controller exports.
+// documentedMetrics returns the metrics of the controller in docs/metrics.md.
 func documentedMetrics(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/metrics.md")
@@ -96,13 +96,12 @@ func documentedMetrics(t *testing.T) []string {
 		}
 	}
 	if len(names) < 5 {
-		t.Fatalf("docs/metrics.md has but %q", names)
+		t.Fatalf("docs/metrics.md has only %q", names)
 	}
 	return names
 }
 
-// untilMetric waits until what a pod exports matches. What a scrape shows is not
-// watched by anyone, so it is read again and again.
+// untilMetric scrapes a pod until the text matches. Metrics cannot be watched.
 func untilMetric(e *env, pod *corev1.Pod, want string) {
 	e.Helper()
 	pattern := regexp.MustCompile(want)
@@ -117,15 +116,15 @@ func untilMetric(e *env, pod *corev1.Pod, want string) {
 	}
 }
 
-// scrape returns what a pod exports at a port.
+// scrape returns the metrics that a pod exports on a port.
 func scrape(ctx context.Context, pod *corev1.Pod, port int) ([]byte, error) {
 	return clients.Kube.CoreV1().RESTClient().Get().Namespace(pod.Namespace).Resource("pods").
 		Name(fmt.Sprintf("%s:%d", pod.Name, port)).SubResource("proxy").Suffix("metrics").DoRaw(ctx)
 }
 
-// TestTakeover kills the leader of two controllers while it builds, and wants the
-// other one to go on with that build, but not with one whose source was edited
-// while nobody led: that is built once, as it is now.
+// TestTakeover kills the leader of two controllers during builds. The new leader continues
+// one build. It replaces the other, whose source was edited while there was no leader, by
+// one build of the new source.
 func TestTakeover(t *testing.T) {
 	e, other := newEnv(t), newEnv(t)
 	e.restore(func(e *env) {
@@ -167,8 +166,7 @@ func scaleController(e *env, replicas int32) {
 	})
 }
 
-// untilControllers waits until there are exactly so many controllers, all of
-// them ready.
+// untilControllers waits until there are exactly so many controllers, all of them ready.
 func untilControllers(e *env, want int) (pods []*corev1.Pod) {
 	e.Helper()
 	err := test.Until(e.ctx, clients.Kube.CoreV1().Pods(test.SystemNamespace), metav1.ListOptions{LabelSelector: controllerPods}, func(found []*corev1.Pod) error {
@@ -189,10 +187,10 @@ func untilControllers(e *env, want int) (pods []*corev1.Pod) {
 	return pods
 }
 
-// functionLease is the end of the name of the lease of who leads the Functions.
+// functionLease is the suffix of the name of the lease for Functions.
 const functionLease = "reconciler.function.reconciler.00-of-01"
 
-// untilLed waits until somebody leads who is right, and returns who.
+// untilLed waits until an expected holder has the lease, and returns its name.
 func untilLed(e *env, isRight func(leader string) bool) (leader string) {
 	e.Helper()
 	err := test.Until(e.ctx, clients.Kube.CoordinationV1().Leases(test.SystemNamespace), metav1.ListOptions{}, func(found []*coordinationv1.Lease) error {
@@ -212,16 +210,16 @@ func untilLed(e *env, isRight func(leader string) bool) (leader string) {
 	return leader
 }
 
-// TestConfigurationBroken forces a ConfigMap past the webhook that cannot be read,
-// and wants that everything goes on as before, that an event tells of it, and that
-// a controller which starts meanwhile says what it misses.
+// TestConfigurationBroken forces an invalid ConfigMap past the webhook. It checks that the
+// previous values stay in effect and that an event reports the error. A controller that
+// starts now must report the error, too.
 func TestConfigurationBroken(t *testing.T) {
 	e := newEnv(t)
 	fn := e.until(e.create(function(answering("one"))), test.Ready)
 	nonsense := "soon-" + e.namespace
 
 	e.restore(func(e *env) {
-		// One that could not start is made to wait longer and longer.
+		// The kubelet delays each restart of a container that cannot start.
 		restartController(e)
 	})
 	forceConfig(e, config.BuildConfigName, func(data map[string]string) { data["timeout"] = nonsense })
@@ -243,7 +241,7 @@ func TestConfigurationBroken(t *testing.T) {
 				}
 			}
 		}
-		return errors.New("no controller has ended and told why")
+		return errors.New("no controller has terminated with the error")
 	})
 	if err != nil {
 		e.Error(err)
@@ -252,7 +250,7 @@ func TestConfigurationBroken(t *testing.T) {
 	e.wantAnswer(fn, "{}", "two")
 }
 
-// untilEvent waits for an event on a ConfigMap that has the words.
+// untilEvent waits for a warning event on a ConfigMap with these words.
 func untilEvent(e *env, configMap, words string) {
 	e.Helper()
 	on := metav1.ListOptions{FieldSelector: fields.Set{"involvedObject.kind": "ConfigMap", "involvedObject.name": configMap}.String()}
@@ -269,8 +267,8 @@ func untilEvent(e *env, configMap, words string) {
 	}
 }
 
-// TestRuntimeChanged gives a runtime another base image, and wants that the
-// Functions which use it are built anew, and no others.
+// TestRuntimeChanged changes the base image of a runtime. It checks that Kiln builds the
+// Functions of that runtime again, and no others.
 func TestRuntimeChanged(t *testing.T) {
 	e := newEnv(t)
 	const runtime = "nodejs24-e2e"
@@ -281,7 +279,7 @@ func TestRuntimeChanged(t *testing.T) {
 	unconcerned := e.create(function(answering("unconcerned")))
 	concerned := function(answering("concerned"))
 	concerned.Name, concerned.Spec.Runtime = "concerned", runtime
-	// The webhook may hear of the runtime a moment later than we do.
+	// The webhook may see the runtime a moment later than this test.
 	untilAccepted(e, func() error {
 		_, err := e.tryCreate(concerned)
 		return err
@@ -297,14 +295,14 @@ func TestRuntimeChanged(t *testing.T) {
 		return test.Healed(fn)
 	})
 	e.wantAnswerSoon(concerned, "concerned")
-	// The other has been looked at, too.
+	// Wait until Kiln has reconciled the other Function, too.
 	e.until(e.edit(unconcerned, setEnv("AFTER", "change")), test.Healed)
 	e.wantBuilds(3)
 	e.wantRevisions(4)
 }
 
-// TestDefaultChanged changes a default, which must reach Functions that are
-// created afterwards and leave those alone that are there.
+// TestDefaultChanged changes a default. It must apply to new Functions and not to existing
+// ones.
 func TestDefaultChanged(t *testing.T) {
 	e := newEnv(t)
 	before := e.until(e.create(function(answering("before"))), test.Ready)
@@ -312,7 +310,7 @@ func TestDefaultChanged(t *testing.T) {
 
 	after := function(answering("after"))
 	after.Name = "after"
-	// The webhook may hear of the default a moment later than we do.
+	// The webhook may see the default a moment later than this test.
 	untilAccepted(e, func() error {
 		dry, err := clients.Kiln.ServerlessV1alpha1().Functions(e.namespace).Create(e.ctx, after, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err == nil && (dry.Spec.MaxReplicas == nil || *dry.Spec.MaxReplicas != 7) {
@@ -326,13 +324,13 @@ func TestDefaultChanged(t *testing.T) {
 	}
 	now := e.until(before, test.Ready)
 	if now.Generation != before.Generation || now.Spec.MaxReplicas != nil && *now.Spec.MaxReplicas == 7 {
-		e.Errorf("the Function that was there has changed to %+v", now.Spec)
+		e.Errorf("the existing Function has changed to %+v", now.Spec)
 	}
 	e.wantBuilds(2)
 	e.wantRevisions(2)
 }
 
-// restore has something done when the test ends, however it ends.
+// restore calls a function when the test ends, even if it fails.
 func (e *env) restore(undo func(*env)) {
 	e.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
@@ -357,11 +355,11 @@ func configure(e *env, name string, change func(data map[string]string)) {
 	edit(e, configMaps, name, func(cm *corev1.ConfigMap) { change(cm.Data) })
 }
 
-// configWebhook is the name of the webhook that denies broken ConfigMaps.
+// configWebhook is the name of the webhook that denies invalid ConfigMaps.
 const configWebhook = "config.webhook.serverless.kiln.dev"
 
-// forceConfig changes one of Kiln's ConfigMaps until the test ends without asking
-// the webhook, which denies the change at first.
+// forceConfig changes one of Kiln's ConfigMaps until the test ends. It first checks that
+// the webhook denies the change, and then exempts the ConfigMap from the webhook.
 func forceConfig(e *env, name string, change func(data map[string]string)) {
 	e.Helper()
 	configMaps := clients.Kube.CoreV1().ConfigMaps(test.SystemNamespace)
@@ -376,7 +374,7 @@ func forceConfig(e *env, name string, change func(data map[string]string)) {
 		return err
 	}
 	if err := try(); err == nil || !strings.Contains(err.Error(), name) {
-		e.Errorf("the webhook answers to a broken %s: %v", name, err)
+		e.Errorf("the webhook did not deny an invalid %s: %v", name, err)
 	}
 
 	webhooks := clients.Kube.AdmissionregistrationV1().ValidatingWebhookConfigurations()
@@ -391,12 +389,12 @@ func forceConfig(e *env, name string, change func(data map[string]string)) {
 		w.Webhooks[0].MatchConditions = append(w.Webhooks[0].MatchConditions,
 			admissionregistrationv1.MatchCondition{Name: exemption, Expression: fmt.Sprintf("request.name != %q", name)})
 	})
-	// The API server hears of it a moment later.
+	// The API server sees the change of the webhook a moment later.
 	untilAccepted(e, try)
 }
 
-// untilAccepted tries again and again: who is asked does not tell when it has
-// heard of a change.
+// untilAccepted retries until there is no error. Nothing reports when the API server or a
+// webhook has seen a change.
 func untilAccepted(e *env, try func() error) {
 	e.Helper()
 	var last error
@@ -405,7 +403,7 @@ func untilAccepted(e *env, try func() error) {
 		return last == nil || apierrs.IsAlreadyExists(last), nil
 	})
 	if err != nil {
-		e.Fatalf("%v; at last: %v", err, last)
+		e.Fatalf("%v; last error: %v", err, last)
 	}
 }
 
@@ -433,7 +431,7 @@ func deleteController(e *env) {
 		}
 		err := test.Until(e.ctx, pods, test.Named(pod.Name), func(found []*corev1.Pod) error {
 			if len(found) > 0 {
-				return fmt.Errorf("pod %s is still there", pod.Name)
+				return fmt.Errorf("pod %s still exists", pod.Name)
 			}
 			return nil
 		})

@@ -37,9 +37,9 @@ import (
 	"github.com/kiln-dev/kiln/test"
 )
 
-// TestQueue lets one build run at a time, and wants that two namespaces take
-// turns, and go on to when the controller is replaced meanwhile. It changes what
-// all builds run with, and is not parallel to any other test.
+// TestQueue lets one build run at a time. It checks that two namespaces take turns, even
+// after the controller is replaced. It changes a limit of the whole installation and is not
+// parallel to any other test.
 func TestQueue(t *testing.T) {
 	many, few := newEnv(t), newEnv(t)
 	configure(many, config.BuildConfigName, func(data map[string]string) { data["max-concurrent-builds"] = "1" })
@@ -52,7 +52,8 @@ func TestQueue(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
 		fn := many.create(named(name))
 		if len(fns) == 0 {
-			// The registry answers for them in any order: the first is to be the first.
+			// Registry lookups end in any order. Wait, so that the first Function is the
+			// first in the queue.
 			many.untilCondition(fn, apis.Condition{Type: v1alpha1.FunctionConditionBuildReady, Status: corev1.ConditionUnknown, Reason: v1alpha1.ReasonTaskRunCreated})
 		}
 		fns = append(fns, fn)
@@ -71,19 +72,19 @@ func TestQueue(t *testing.T) {
 	runs = append(runs, few.wantBuilds(1)...)
 	for i, a := range runs {
 		for _, b := range runs[i+1:] {
-			// Kubernetes' times are in whole seconds.
+			// Timestamps in Kubernetes have whole seconds.
 			if a.CreationTimestamp.Before(b.Status.CompletionTime) && b.CreationTimestamp.Before(a.Status.CompletionTime) {
 				t.Errorf("TaskRuns %s and %s ran at the same time", a.Name, b.Name)
 			}
 		}
 	}
 	if last := runs[2]; last.CreationTimestamp.Before(&runs[3].CreationTimestamp) {
-		t.Errorf("the one of namespace %s was built after all of %s", few.namespace, many.namespace)
+		t.Errorf("the Function of namespace %s was built after all those of %s", few.namespace, many.namespace)
 	}
 }
 
-// TestTenEdits edits a Function ten times in ten seconds while it is built, and
-// wants that each edit ends the build before it, and that the last one is built.
+// TestTenEdits edits a Function ten times in ten seconds during its build. It checks that
+// each edit stops the build before it, and that the last version is built.
 func TestTenEdits(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -114,7 +115,7 @@ func TestTenEdits(t *testing.T) {
 			took := time.Since(edited)
 			t.Logf("the stale build's pod was being deleted %s after the edit", took)
 			if took > 5*time.Second {
-				e.Errorf("it took %s until the stale build was cancelled", took)
+				e.Errorf("the stale build was cancelled only after %s", took)
 			}
 		}
 		time.Sleep(time.Until(start.Add(time.Duration(i+1) * time.Second)))
@@ -134,12 +135,12 @@ func TestTenEdits(t *testing.T) {
 			done++
 		}
 	}
-	t.Logf("%d TaskRuns, %d of which made an image", len(seen), done)
+	t.Logf("%d TaskRuns, of which %d succeeded", len(seen), done)
 	e.wantRevisions(1)
 }
 
-// TestQuota forbids builds' pods by a quota, and wants its words in the status, and
-// that the Function heals when it is lifted.
+// TestQuota forbids the pods of builds by a quota. It checks that the status has the
+// message of the quota, and that the build starts when the quota is deleted.
 func TestQuota(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -155,8 +156,8 @@ func TestQuota(t *testing.T) {
 	e.wantBuilds(1)
 }
 
-// forbidPods forbids new pods in the test's namespace by the quota no-pods, until
-// it is lifted.
+// forbidPods creates the quota no-pods, which forbids new pods in the test's namespace. The
+// returned function deletes it.
 func (e *env) forbidPods() (lift func()) {
 	e.Helper()
 	quotas := clients.Kube.CoreV1().ResourceQuotas(e.namespace)
@@ -167,14 +168,14 @@ func (e *env) forbidPods() (lift func()) {
 	if _, err := quotas.Create(e.ctx, quota, metav1.CreateOptions{}); err != nil {
 		e.Fatal(err)
 	}
-	// Until its status is written, a quota forbids all, in other words.
+	// A quota without a status forbids everything, with another message.
 	untilObjects(e, quotas, func(found []*corev1.ResourceQuota) error {
 		for _, quota := range found {
 			if _, ok := quota.Status.Used[corev1.ResourcePods]; ok {
 				return nil
 			}
 		}
-		return errors.New("the quota is not in force")
+		return errors.New("the quota has no status yet")
 	})
 	return func() {
 		e.Helper()

@@ -39,9 +39,9 @@ import (
 	"github.com/kiln-dev/kiln/test/images/relay/api"
 )
 
-// TestRuntimesConform sends the requests of the conformance suite, CloudEvents,
-// errors and what takes too long among them, to a Function of each runtime, and
-// wants them to be counted.
+// TestRuntimesConform sends the requests of the conformance suite to a Function of each
+// runtime. They include CloudEvents, errors and calls that exceed the timeout. It checks
+// that the metrics count them.
 func TestRuntimesConform(t *testing.T) {
 	t.Parallel()
 	for runtime, of := range wrapped(t) {
@@ -58,12 +58,11 @@ func TestRuntimesConform(t *testing.T) {
 	}
 }
 
-// metricsPort is where a function's pod tells its own metrics, as docs/runtimes.md
-// says with their names.
+// metricsPort is the port of a function's own metrics, which docs/runtimes.md lists.
 const metricsPort = 9464
 
-// wantCounted wants that the pod of a Function tells of the suite's requests. Of these
-// methods the suite has one request each, and main is called for both.
+// wantCounted checks that the metrics of the Function's pod count the suite's requests. The
+// suite has one request of each of these methods, and main is called for both.
 func (e *env) wantCounted(fn *v1alpha1.Function) {
 	e.Helper()
 	metrics, err := scrape(e.ctx, e.podOf(fn), metricsPort)
@@ -85,8 +84,8 @@ func (e *env) wantCounted(fn *v1alpha1.Function) {
 	}
 }
 
-// wrapped returns the runtimes of the cluster that Kiln has a wrapper for, each with
-// its language. It wants Kiln to know all languages, and each to have a runtime.
+// wrapped returns the language of each runtime of the cluster that has a wrapper. It checks
+// that Kiln supports every language and that every language has a runtime.
 func wrapped(t *testing.T) map[string]runtimes.Runtime {
 	t.Helper()
 	known := knownRuntimes(t)
@@ -121,7 +120,7 @@ func knownRuntimes(t *testing.T) config.Runtimes {
 	return known
 }
 
-// conforming returns a Function of the suite's source, in a runtime of the language.
+// conforming returns a Function with the suite's source, in a runtime of the language.
 func conforming(t *testing.T, runtime string, of runtimes.Runtime) *v1alpha1.Function {
 	t.Helper()
 	source, err := conformance.Source(of.Language, of.SourceFile)
@@ -146,8 +145,8 @@ func through(fn *v1alpha1.Function) conformance.Sender {
 	}
 }
 
-// TestPythonModuleMissing wants that a Function in Python says why it does not start,
-// though what it asks for is installed.
+// TestPythonModuleMissing checks that the status of a Python Function names a missing
+// module, although the installation succeeds.
 func TestPythonModuleMissing(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -156,17 +155,17 @@ func TestPythonModuleMissing(t *testing.T) {
 	e.until(e.create(fn), func(fn *v1alpha1.Function) error {
 		running := fn.Status.GetCondition(v1alpha1.FunctionConditionRunning)
 		if running == nil || !strings.Contains(running.Message, "No module named 'nothing_of_that_name'") {
-			return errors.New("the Function does not say which module is missing")
+			return errors.New("the message does not name the missing module")
 		}
 		return nil
 	})
 }
 
-// trace is what TestTraces' caller is in.
+// trace is the trace id of the caller in TestTraces.
 const trace = "4bf92f3577b34da6a3ce929d0e0e4736"
 
-// collector is a function that takes traces by OTLP, and says whether it was sent
-// one of the service "traced", as protobuf has that, and in the caller's trace.
+// collector is the source of a function that receives traces by OTLP. It reports whether it
+// received a trace of the service "traced" with the caller's trace id, in protobuf.
 const collector = `let got = false;
 const wanted = ['service.name\x12\x08\x0a\x06traced', Buffer.from('` + trace + `', 'hex')];
 module.exports = { main: ({ data, extensions: { request } }) => {
@@ -175,9 +174,9 @@ module.exports = { main: ({ data, extensions: { request } }) => {
 } };
 `
 
-// TestTraces wants that a function which has OpenTelemetry's official SDK among its
-// dependencies continues the trace of who calls it, and exports it by OTLP, with
-// nothing said but where to. That is another Function, which remembers in its one pod.
+// TestTraces checks a function that has OpenTelemetry's official SDK as a dependency. It
+// continues the trace of its caller and exports it by OTLP; only the endpoint is
+// configured. The collector is another Function, which keeps the traces in its only pod.
 func TestTraces(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -188,7 +187,7 @@ func TestTraces(t *testing.T) {
 	taker := function(collector)
 	taker.Name, taker.Spec.MinReplicas, taker.Spec.MaxReplicas = "collector", new(int32(1)), new(int32(1))
 	taker = e.until(e.create(taker), test.Ready)
-	// It is told while it is built, which takes longer than the other.
+	// The edit comes during the build, which takes longer than that of the collector.
 	fn = e.until(e.edit(fn, func(fn *v1alpha1.Function) {
 		fn.Spec.Env = []corev1.EnvVar{
 			{Name: "OTEL_EXPORTER_OTLP_ENDPOINT", Value: taker.Status.URL.String()},
@@ -207,9 +206,8 @@ func TestTraces(t *testing.T) {
 	e.wantAnswerSoon(taker, "true")
 }
 
-// TestCustomRuntime wants that a language which Kiln does not know is added by an
-// entry of config-runtimes, as the examples do, and that its Functions fare as
-// any. It adds a runtime to the configuration.
+// TestCustomRuntime adds a language without a wrapper by an entry of config-runtimes, as
+// the examples do. It checks that Functions of that runtime work like others.
 func TestCustomRuntime(t *testing.T) {
 	e := newEnv(t)
 	added := &corev1.ConfigMap{}
@@ -219,7 +217,7 @@ func TestCustomRuntime(t *testing.T) {
 		var perl, node config.Runtime
 		unmarshal(t, added.Data["perl5"], &perl)
 		unmarshal(t, data["nodejs24"], &node)
-		// The cluster need not reach another; this one is of Debian, too.
+		// The cluster may not reach another registry. This image is Debian, too.
 		perl.BaseImage = node.BaseImage
 		text, err := yaml.Marshal(perl)
 		if err != nil {
@@ -227,7 +225,7 @@ func TestCustomRuntime(t *testing.T) {
 		}
 		data[name] = string(text)
 	}
-	// When Kiln has just been upgraded, the webhook of before may answer still.
+	// After an upgrade of Kiln, the old webhook may still answer for a moment.
 	untilAccepted(e, func() error {
 		configMaps := clients.Kube.CoreV1().ConfigMaps(test.SystemNamespace)
 		cm, err := configMaps.Get(e.ctx, config.RuntimesConfigName, metav1.GetOptions{})
@@ -241,7 +239,7 @@ func TestCustomRuntime(t *testing.T) {
 	configure(e, config.RuntimesConfigName, add)
 	fn := example(t, "word-count.yaml")
 	fn.Spec.Runtime = name
-	// The webhook may hear of the runtime a moment later than we do.
+	// The webhook may see the runtime a moment later than this test.
 	untilAccepted(e, func() error {
 		_, err := e.tryCreate(fn)
 		return err
@@ -259,7 +257,7 @@ func TestCustomRuntime(t *testing.T) {
 	e.until(fn, func(fn *v1alpha1.Function) error {
 		running := fn.Status.GetCondition(v1alpha1.FunctionConditionRunning)
 		if running == nil || !strings.Contains(running.Message, "Missing right curly") {
-			return errors.New("the Function does not say what is wrong with its source")
+			return errors.New("the message does not report the syntax error")
 		}
 		return nil
 	})
@@ -268,7 +266,7 @@ func TestCustomRuntime(t *testing.T) {
 	denied.Spec.Deps = "requires 'JSON';\n"
 	_, err := e.tryCreate(denied)
 	if err == nil {
-		e.Fatal("deps are accepted where a runtime takes none")
+		e.Fatal("deps were admitted for a runtime without a dependencyFile")
 	}
 	wantWords(t, err.Error(), "spec.deps", "dependencyFile", "config-runtimes")
 }

@@ -43,8 +43,8 @@ import (
 	"github.com/kiln-dev/kiln/test"
 )
 
-// TestSameInputsSameImage wants that an image tells what it is made of, and that
-// to install, and to build, the same once more makes the same image.
+// TestSameInputsSameImage checks the labels of an image, and that a second installation and
+// build of the same inputs makes the same image.
 func TestSameInputsSameImage(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -63,13 +63,12 @@ func TestSameInputsSameImage(t *testing.T) {
 	e.wantRebuilds(2, 1)
 	e.wantSteps(fn, "install", "push")
 	if fn.Status.Image != first {
-		e.Errorf("the same inputs have made %s, and before %s", fn.Status.Image, first)
+		e.Errorf("the same inputs made %s, and %s before", fn.Status.Image, first)
 	}
 }
 
-// wantTypeHints wants of the Function's last build what Tekton Chains, by its
-// documentation, takes for an image that was built, and for what went into it. It
-// returns the digest of the base image.
+// wantTypeHints checks that the Function's last build has the results that Tekton Chains
+// documents for built images and their inputs. It returns the digest of the base image.
 func (e *env) wantTypeHints(fn *v1alpha1.Function) string {
 	e.Helper()
 	results := map[string]pipelinev1.ResultValue{}
@@ -80,7 +79,7 @@ func (e *env) wantTypeHints(fn *v1alpha1.Function) string {
 	if err != nil {
 		e.Errorf("IMAGE_URL and IMAGE_DIGEST name no image: %v", err)
 	} else if !strings.HasSuffix(fn.Status.Image, "@"+built.DigestStr()) {
-		e.Errorf("the results tell of %s, and the image is %s", built, fn.Status.Image)
+		e.Errorf("the results name %s, and the image is %s", built, fn.Status.Image)
 	}
 	input := results["BASE_IMAGE_ARTIFACT_INPUTS"].ObjectVal
 	if _, err := containerregistry.NewHash(input["digest"]); err != nil || !strings.HasPrefix(input["uri"], "oci://") || len(input) != 2 {
@@ -89,7 +88,7 @@ func (e *env) wantTypeHints(fn *v1alpha1.Function) string {
 	return input["digest"]
 }
 
-// wantLabels wants that the image tells what it is made of, and of what base image.
+// wantLabels checks the labels that name the source and the base image.
 func (e *env) wantLabels(fn *v1alpha1.Function, base string) {
 	e.Helper()
 	_, digest, _ := strings.Cut(fn.Status.Image, "@")
@@ -101,7 +100,7 @@ func (e *env) wantLabels(fn *v1alpha1.Function, base string) {
 		e.Errorf("the hash of the source is %q", source)
 	}
 	if name := labels["org.opencontainers.image.base.name"]; name == "" {
-		e.Error("the image does not tell its base image's name")
+		e.Error("the image has no label with its base image's name")
 	}
 	want := map[string]string{
 		"org.opencontainers.image.title":         fn.Name,
@@ -121,25 +120,25 @@ func (e *env) wantLabels(fn *v1alpha1.Function, base string) {
 	}
 }
 
-// wantPackages wants that a document which refers to the image lists what was built
-// upon, and these packages.
+// wantPackages checks that the registry has a package list that refers to the image and has
+// its base image and these packages.
 func (e *env) wantPackages(fn *v1alpha1.Function, base string, want ...string) {
 	e.Helper()
 	_, digest, _ := strings.Cut(fn.Status.Image, "@")
 	referrers := "referrers/" + digest
 	if e.askRegistry(fn, referrers).Status == http.StatusNotFound {
-		// As registries have it that know no referrers.
+		// This is the tag scheme for registries without the referrers API.
 		referrers = "manifests/" + strings.Replace(digest, ":", "-", 1)
 	}
 	index, artifact, document := containerregistry.IndexManifest{}, containerregistry.Manifest{}, cyclonedx.BOM{}
 	e.fetch(fn, referrers, &index)
 	if len(index.Manifests) != 1 || index.Manifests[0].ArtifactType != sbom.MediaType {
-		e.Fatalf("to the image refer %+v", index.Manifests)
+		e.Fatalf("the referrers of the image are %+v", index.Manifests)
 	}
 	e.fetch(fn, "manifests/"+index.Manifests[0].Digest.String(), &artifact)
 	e.fetch(fn, "blobs/"+artifact.Layers[0].Digest.String(), &document)
 	if document.Metadata.Component.Version != digest {
-		e.Errorf("the document is of %+v, want it to be of %s", document.Metadata.Component, digest)
+		e.Errorf("the document describes %+v, want %s", document.Metadata.Component, digest)
 	}
 	var got []string
 	for _, component := range *document.Components {
@@ -149,7 +148,7 @@ func (e *env) wantPackages(fn *v1alpha1.Function, base string, want ...string) {
 		got = append(got, component.PackageURL)
 	}
 	if len(got) != len(*document.Components)-1 || !cmp.Equal(got, want) {
-		e.Errorf("the document lists %v beside the base image, want %v", got, want)
+		e.Errorf("the document lists %v besides the base image, want %v", got, want)
 	}
 }
 
@@ -161,8 +160,8 @@ func (e *env) fetch(fn *v1alpha1.Function, path string, into any) {
 	}
 }
 
-// wantNoTokens wants that no pod of a build, and none of a Function, has a token of
-// the API server, or may do more than it must.
+// wantNoTokens checks that no pod of a build or a Function has a token for the API server
+// or unnecessary privileges.
 func (e *env) wantNoTokens() {
 	e.Helper()
 	pods, err := clients.Kube.CoreV1().Pods(e.namespace).List(e.ctx, metav1.ListOptions{})
@@ -190,12 +189,12 @@ func (e *env) wantNoTokens() {
 		}
 	}
 	if len(kinds) < 2 {
-		e.Fatalf("there are pods of %v only, want one of a build and one of a Function", kinds)
+		e.Fatalf("there are only pods of %v, want one of a build and one of a Function", kinds)
 	}
 }
 
-// wantBuildPolicy wants that the example of a NetworkPolicy is one, and that it
-// selects the pods of builds.
+// wantBuildPolicy checks that the example of a NetworkPolicy is valid and selects the pods
+// of builds.
 func (e *env) wantBuildPolicy() {
 	e.Helper()
 	const file = "../../examples/build-network-policy.yaml"
@@ -205,13 +204,12 @@ func (e *env) wantBuildPolicy() {
 		e.Fatal(err)
 	}
 	if len(pods.Items) != 1 || pods.Items[0].Name != e.onlyBuild().Status.PodName {
-		e.Errorf("the policy selects %d pods, want that of the build", len(pods.Items))
+		e.Errorf("the policy selects %d pods, want only that of the build", len(pods.Items))
 	}
 }
 
-// curious is a script that, run by npm while dependencies are installed, looks for
-// what it should not see and writes down what it has found. The needle it must find
-// is in package.json.
+// curious is a script that npm runs while it installs dependencies. It searches for secrets
+// and writes a report. It must find the needle, which is in package.json.
 const curious = `const fs = require('fs'), path = require('path');
 const report = '/function/node_modules/report.json';
 const secret = new RegExp(['pass', 'word-7c1f'].join(''));
@@ -247,9 +245,8 @@ fs.mkdirSync(path.dirname(report), { recursive: true });
 fs.writeFileSync(report, JSON.stringify(seen));
 `
 
-// TestInstallationSeesNoCredentials wants that what a package manager runs sees
-// neither the credentials that images are pushed with nor a token, and that none
-// is in an image.
+// TestInstallationSeesNoCredentials checks that a script of a package manager sees neither
+// the registry credentials nor a token, and that no image contains them.
 func TestInstallationSeesNoCredentials(t *testing.T) {
 	const password = "password-7c1f"
 	e := newEnv(t)
@@ -257,7 +254,7 @@ func TestInstallationSeesNoCredentials(t *testing.T) {
 	r.want("password", password)
 	r.createSource(password)
 	fn := function("module.exports = { main: () => require('/function/node_modules/report.json') };")
-	// The function's own source is not there while dependencies are installed.
+	// The function's own source is not mounted during the installation.
 	script := fmt.Sprintf(`node -e \"eval(Buffer.from('%s', 'base64').toString())\"`, base64.StdEncoding.EncodeToString([]byte(curious)))
 	fn.Spec.Deps = `{"description": "needle-7c1f", "dependencies": {"ms": "2.1.3"}, "scripts": {"postinstall": "` + script + `"}}`
 	fn = e.until(e.create(fn), test.Ready)
@@ -276,10 +273,10 @@ func TestInstallationSeesNoCredentials(t *testing.T) {
 		e.Fatalf("the function answered %+v: %v", answer, err)
 	}
 	if seen.Files < 500 || len(seen.Needles) == 0 {
-		e.Errorf("it has looked at %d files and found %v: it would find nothing", seen.Files, seen.Needles)
+		e.Errorf("the script searched %d files and found %v, so it would find nothing", seen.Files, seen.Needles)
 	}
 	if len(seen.Secrets) > 0 || len(seen.Tokens) > 0 || seen.Docker != "" || seen.ServiceAccount {
-		e.Errorf("it has seen: %+v", seen)
+		e.Errorf("the script found: %+v", seen)
 	}
 	if found := r.find(password); len(found) > 0 {
 		e.Errorf("the password is in the image: %v", found)
@@ -290,7 +287,7 @@ func TestInstallationSeesNoCredentials(t *testing.T) {
 	e.wantNoTokens()
 }
 
-// wantNotLogged wants that no log of the build has a text.
+// wantNotLogged checks that no log of the build contains a text.
 func (e *env) wantNotLogged(text string) {
 	e.Helper()
 	build := e.onlyBuild()
@@ -305,8 +302,8 @@ func (e *env) wantNotLogged(text string) {
 	}
 }
 
-// wantCredentialsOnlyIn wants that the one container of the build's pod mounts the
-// credentials of registries.
+// wantCredentialsOnlyIn checks that only one container of the build's pod mounts the
+// registry credentials.
 func (e *env) wantCredentialsOnlyIn(want string) {
 	e.Helper()
 	pod, err := clients.Kube.CoreV1().Pods(e.namespace).Get(e.ctx, e.onlyBuild().Status.PodName, metav1.GetOptions{})
@@ -330,8 +327,8 @@ func (e *env) wantCredentialsOnlyIn(want string) {
 	}
 }
 
-// ownDockerfile is what an administrator may put in the place of Kiln's: of two
-// stages, the first of which makes a file.
+// ownDockerfile is a Dockerfile template of an administrator. It has two stages, and the
+// first one creates a file.
 const ownDockerfile = `FROM {{.BaseImage}} AS made
 WORKDIR /made
 RUN ["node", "-e", "fs.writeFileSync('made.js', 'module.exports = \"made by hand\";')"]
@@ -345,8 +342,8 @@ USER 1000:1000
 ENTRYPOINT ["node", "/kiln/server.cjs", "/function/handler.js"]
 `
 
-// TestOwnDockerfile wants that an administrator's own Dockerfile makes the image. It
-// adds a runtime to the configuration.
+// TestOwnDockerfile checks that Kiln uses an administrator's Dockerfile. It adds a runtime
+// to the configuration.
 func TestOwnDockerfile(t *testing.T) {
 	e := newEnv(t)
 	fn := function("module.exports = { main: () => require('/function/made.js') };\n")
@@ -357,8 +354,8 @@ func TestOwnDockerfile(t *testing.T) {
 	e.wantTypeHints(fn)
 }
 
-// createWith creates a Function of a runtime that is added to the configuration
-// for the test: the Function's own one, changed.
+// createWith adds a changed copy of the Function's runtime to the configuration for the
+// test, and creates the Function with it.
 func (e *env) createWith(fn *v1alpha1.Function, name string, change func(*config.Runtime)) *v1alpha1.Function {
 	e.Helper()
 	configure(e, config.RuntimesConfigName, func(data map[string]string) {
@@ -374,7 +371,7 @@ func (e *env) createWith(fn *v1alpha1.Function, name string, change func(*config
 		data[name] = string(text)
 	})
 	fn.Spec.Runtime = name
-	// The webhook may hear of the runtime a moment later than we do.
+	// The webhook may see the runtime a moment later than this test.
 	untilAccepted(e, func() error {
 		created, err := e.tryCreate(fn)
 		if err == nil {

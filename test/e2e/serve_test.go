@@ -46,7 +46,7 @@ import (
 // greeting is the source of a function that answers with its variable GREETING.
 const greeting = "module.exports = { main: () => process.env.GREETING || 'none' };\n"
 
-// servingNamespace is where Knative Serving keeps its configuration.
+// servingNamespace is the namespace of Knative Serving's configuration.
 const servingNamespace = "knative-serving"
 
 func share(revision string, percent int64, tag string) v1alpha1.TrafficTarget {
@@ -61,7 +61,7 @@ func setTraffic(targets ...v1alpha1.TrafficTarget) func(*v1alpha1.Function) {
 	return func(fn *v1alpha1.Function) { fn.Spec.Traffic = targets }
 }
 
-// wantAnswerAt wants that a URL gives an answer in the end.
+// wantAnswerAt waits until a URL gives an answer.
 func (e *env) wantAnswerAt(url, host, want string) {
 	e.Helper()
 	prober, err := relay.Probe(e.ctx, api.Request{Method: http.MethodGet, URL: url, Host: host})
@@ -74,8 +74,8 @@ func (e *env) wantAnswerAt(url, host, want string) {
 	}
 }
 
-// TestTraffic splits requests, goes back to an earlier revision and forward
-// again, without a build or a revision, and while a build has failed, too.
+// TestTraffic splits requests, rolls back to an earlier revision and forward again. That
+// needs no build and no revision, and also works after a failed build.
 func TestTraffic(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -108,7 +108,7 @@ func TestTraffic(t *testing.T) {
 		e.Errorf("message is %q, want %q", got, want)
 	}
 
-	// Nothing is applied of what cannot be, and an edit mends it.
+	// An invalid edit changes nothing, and the next edit corrects it.
 	fn = e.edit(fn, func(fn *v1alpha1.Function) {
 		setTraffic(share("fn-99999", 100, ""))(fn)
 		setEnv("GREETING", "three")(fn)
@@ -130,7 +130,7 @@ func TestTraffic(t *testing.T) {
 	e.untilAnswer(prober, "one")
 	e.wantRevisions(3)
 
-	// While the next image cannot be built, requests go where they are sent.
+	// While the next image cannot be built, the traffic does not change.
 	fn = e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Deps = missingDependency })
 	fn, _ = e.untilCondition(fn, buildFailed)
 	fn = e.edit(fn, setTraffic(share(two, 100, "")))
@@ -149,7 +149,8 @@ func TestTraffic(t *testing.T) {
 	e.wantRevisions(3)
 }
 
-// inspector answers with what the function is given beside its code.
+// inspector is the source of a function that answers with its environment, mounts and
+// identity.
 const inspector = `const fs = require('fs');
 const read = (file) => { try { return fs.readFileSync(file, 'utf8'); } catch { return ''; } };
 module.exports = { main: () => JSON.stringify({
@@ -158,8 +159,8 @@ module.exports = { main: () => JSON.stringify({
 }) };
 `
 
-// TestEverythingSaid gives a Function all that its pods can be given, takes it
-// away again, and wants that edits by hand heal.
+// TestEverythingSaid sets every option of a Function's pods and removes them again. It
+// checks that Kiln reverts manual changes.
 func TestEverythingSaid(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -224,7 +225,7 @@ func TestEverythingSaid(t *testing.T) {
 	}), test.Ready)
 	e.untilAnswer(prober, `{"env":"","level":"","mounted":"","identity":false}`)
 	if diff := cmp.Diff(plain, e.service(fn).Spec.Template.Spec); diff != "" {
-		e.Errorf("the revision is not as it was (-before +after): %s", diff)
+		e.Errorf("the revision has changed (-before +after): %s", diff)
 	}
 	if _, err := prober.Stop(e.ctx); err != nil {
 		e.Fatal(err)
@@ -242,8 +243,8 @@ func (e *env) createSecret(name string) {
 	}
 }
 
-// TestMissingReferences names Secrets and a service account that do not exist,
-// wants to be told, and that the Function runs once they do.
+// TestMissingReferences names Secrets and a service account that do not exist. It checks
+// that the status names them, and that the Function runs when they exist.
 func TestMissingReferences(t *testing.T) {
 	t.Parallel()
 	secretRef := corev1.LocalObjectReference{Name: "late"}
@@ -286,8 +287,7 @@ func TestMissingReferences(t *testing.T) {
 	}
 }
 
-// TestScaleToZero wants that a function that nobody calls has no pods, and
-// answers the next call.
+// TestScaleToZero checks that an idle function has no pods and answers the next call.
 func TestScaleToZero(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -312,9 +312,9 @@ func podsOf(pods []*corev1.Pod, fn *v1alpha1.Function) []*corev1.Pod {
 	})
 }
 
-// TestMinimumReplicas wants to be told of pods for which there is no node: before
-// the Function runs, and when it has run. Each pod wants a seat; nodes have as
-// many as the test says.
+// TestMinimumReplicas checks that the status reports pods that fit no node, before the
+// Function has run and after. Each pod needs one seat, a resource that the test adds to a
+// node.
 func TestMinimumReplicas(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -364,8 +364,8 @@ func TestMinimumReplicas(t *testing.T) {
 	e.wantPhase(fn, v1alpha1.FunctionRunning)
 }
 
-// setSeats gives one node so many of a resource that no other test uses, until
-// the test ends.
+// setSeats gives one node that amount of a resource that no other test uses, until the test
+// ends.
 func setSeats(e *env, seat corev1.ResourceName, n int) {
 	e.Helper()
 	nodes, err := clients.Kube.CoreV1().Nodes().List(e.ctx, metav1.ListOptions{})
@@ -388,8 +388,8 @@ func setSeats(e *env, seat corev1.ResourceName, n int) {
 	}
 }
 
-// configure changes a key of Serving's configuration until the test ends. Tests
-// that do so run alone.
+// configure changes a key of Serving's configuration until the test ends. Tests that use it
+// are not parallel.
 func (e *env) configure(name, key, value string) {
 	e.Helper()
 	configMaps := clients.Kube.CoreV1().ConfigMaps(servingNamespace)
@@ -412,8 +412,8 @@ func (e *env) configure(name, key, value string) {
 	})
 }
 
-// TestVisibility makes a Function public, and hides it again. It gives public
-// functions of its own a domain, without which Serving makes nothing public.
+// TestVisibility makes a Function public and then cluster-local again. It configures a
+// domain, because Serving publishes nothing without one.
 func TestVisibility(t *testing.T) {
 	e := newEnv(t)
 	fn := function(answering("hello, world"))
@@ -455,8 +455,8 @@ func TestVisibility(t *testing.T) {
 	e.wantBuilds(1)
 }
 
-// TestFeatureFlags wants to be told which of Serving's features a Function needs,
-// and that the Function runs once an administrator has switched it on.
+// TestFeatureFlags checks that the status names the features of Serving that a Function
+// needs. The Function runs when an administrator enables them.
 func TestFeatureFlags(t *testing.T) {
 	e := newEnv(t)
 	fn := e.until(e.create(function(answering("old"))), test.Ready)
@@ -482,7 +482,7 @@ func TestFeatureFlags(t *testing.T) {
 		e.Errorf("the revision has node selector %v and tolerations %v", spec.NodeSelector, spec.Tolerations)
 	}
 	e.wantRevisions(2)
-	// Without the feature, Serving would not take the next write of this Function.
+	// Without the feature, Serving would deny the next update of this Function's Service.
 	fn = e.until(e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.NodeSelector, fn.Spec.Tolerations = nil, nil }), test.Ready)
 	e.wantAnswer(fn, "{}", "old")
 	e.wantBuilds(1)

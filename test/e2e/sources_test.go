@@ -46,15 +46,14 @@ import (
 	"github.com/kiln-dev/kiln/test/images/relay/api"
 )
 
-// startSources starts the server of archives in the test's namespace, and returns
-// its URL.
+// startSources starts the server of archives in the test's namespace and returns its URL.
 func (e *env) startSources() string {
 	e.Helper()
 	return e.startServer("sources", sourcesImage, 8080)
 }
 
-// startServer starts a pod in the test's namespace that is ready when it answers at
-// the port, and returns its URL.
+// startServer starts a pod in the test's namespace that is ready when the port answers. It
+// returns its URL.
 func (e *env) startServer(name, image string, port int32, args ...string) string {
 	e.Helper()
 	if image == "" {
@@ -108,7 +107,7 @@ func hashOf(archive []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// TestSources has a function built of each kind of source in each runtime.
+// TestSources builds a function from each kind of source in each runtime.
 func TestSources(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -155,7 +154,7 @@ func TestSources(t *testing.T) {
 			if got := fn.Status.Build.Attempts; got != 1 {
 				e.Errorf("%s was built %d times", name, got)
 			}
-			// All at once they would leave no room on the node to the other tests.
+			// All at once would leave no room on the node for other tests.
 			if err := clients.Kiln.ServerlessV1alpha1().Functions(e.namespace).Delete(e.ctx, name, metav1.DeleteOptions{}); err != nil {
 				e.Fatal(err)
 			}
@@ -163,8 +162,8 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// TestArchive has a function of an archive built, and of another, packed in another
-// way; and wants that one that is known by its hash is not built again.
+// TestArchive builds a function from an archive, and then from a different archive in
+// another format. An archive with a known hash is not built again.
 func TestArchive(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -183,23 +182,23 @@ func TestArchive(t *testing.T) {
 	if fn.Status.Build.Reason != builds.ReasonSourceChanged {
 		e.Errorf("the reason of the build is %s", fn.Status.Build.Reason)
 	}
-	// By its hash, it is the same wherever it is.
+	// The hash identifies the archive, whatever its URL is.
 	fn = e.until(e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Archive.SHA256 = hashOf(packed[second]) }), test.Ready)
 	image := fn.Status.Image
 	fn = e.until(e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Archive.URL = server + "nowhere?signature=2" }), test.Ready)
 	e.wantBuilds(3)
 	if fn.Status.Image != image {
-		e.Errorf("the image is %s, and was %s", fn.Status.Image, image)
+		e.Errorf("image changed to %s from %s", fn.Status.Image, image)
 	}
 }
 
-// setToken says which token the server of sources wants.
+// setToken sets the token that the server of sources requires.
 func (e *env) setToken(server, token string) {
 	e.Helper()
 	e.post(server+"/token?token="+url.QueryEscape(token), "")
 }
 
-// post has a server of sources do something, and returns its answer.
+// post sends a command to a server of sources and returns its answer.
 func (e *env) post(address, body string) string {
 	e.Helper()
 	answer, err := relay.Call(e.ctx, api.Request{Method: http.MethodPost, URL: address, Body: []byte(body)})
@@ -209,9 +208,8 @@ func (e *env) post(address, body string) string {
 	return answer.Body
 }
 
-// pushArtifact pushes archives as one artifact to a registry that Kiln pushes to,
-// below the place of the images of a namespace, and returns its URL without the tag
-// 1, and its digest.
+// pushArtifact pushes archives as one artifact to Kiln's registry, below the images of a
+// namespace. It returns its URL without the tag 1, and its digest.
 func (e *env) pushArtifact(server, namespace, credentials string, archives ...string) (artifact, digest string) {
 	e.Helper()
 	registry := e.registry()
@@ -220,7 +218,7 @@ func (e *env) pushArtifact(server, namespace, credentials string, archives ...st
 	return "oci://" + artifact, e.post(server+"/push?"+query.Encode(), credentials)
 }
 
-// registry returns what Kiln knows of its registry.
+// registry returns the configuration of Kiln's registry.
 func (e *env) registry() *config.Registry {
 	e.Helper()
 	configMap, err := clients.Kube.CoreV1().ConfigMaps(test.SystemNamespace).Get(e.ctx, config.RegistryConfigName, metav1.GetOptions{})
@@ -234,7 +232,7 @@ func (e *env) registry() *config.Registry {
 	return registry
 }
 
-// registryCredentials returns those that Kiln has for its registry, if there are any.
+// registryCredentials returns Kiln's credentials for its registry, or "".
 func (e *env) registryCredentials() string {
 	e.Helper()
 	name := e.registry().Credentials
@@ -248,8 +246,7 @@ func (e *env) registryCredentials() string {
 	return string(secret.Data[corev1.DockerConfigJsonKey])
 }
 
-// TestArtifact has a function of an artifact in the registry built, by tag and by
-// digest.
+// TestArtifact builds a function from an artifact in the registry, by tag and by digest.
 func TestArtifact(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -267,13 +264,13 @@ func TestArtifact(t *testing.T) {
 	}), test.Ready)
 	e.wantAnswerSoon(fn, "2 7200000")
 	e.wantSource(fn, packed[archives[1]])
-	// The tag is another's now, and the digest is not.
+	// The tag has moved. The digest still names the old artifact.
 	fn = e.until(e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Archive = &v1alpha1.ArchiveSource{URL: artifact + "@" + first} }), test.Ready)
 	e.wantAnswerSoon(fn, "1 7200000")
 	e.wantBuilds(3)
 }
 
-// TestArtifactRefused wants that what cannot be used of a registry is told.
+// TestArtifactRefused checks that the status reports why an artifact cannot be used.
 func TestArtifactRefused(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -302,8 +299,8 @@ func TestArtifactRefused(t *testing.T) {
 	e.wantBuilds(len(refused))
 }
 
-// untilRefused waits until the source of a Function is refused in these words, and
-// wants it not to be fetched again.
+// untilRefused waits until the build fails because of the source, with these words. It
+// checks that Kiln does not fetch the source again.
 func (e *env) untilRefused(fn *v1alpha1.Function, words string) {
 	e.Helper()
 	fn, condition := e.untilCondition(fn, apis.Condition{
@@ -327,10 +324,9 @@ func (e *env) createSecretOf(name string, values map[string]string) {
 	}
 }
 
-// startStore starts a store that speaks S3, into whose bucket code the server of
-// archives puts these, and returns its endpoint, where buckets are in the path, and the
-// one where they are in the host, as the Service of that name. Its keys are in the
-// Secret keys, and others in wrong-keys.
+// startStore starts an S3 store and fills its bucket code from the server of archives. It
+// returns the endpoint for bucket names in the path, and the one for bucket names in the
+// host. The Secret keys has valid credentials, and wrong-keys has others.
 func (e *env) startStore(server string, archives ...string) (inPath, inHost string) {
 	e.Helper()
 	const bucket, access, secret = "code", "kiln", "s3cret-key"
@@ -356,7 +352,8 @@ func (e *env) startStore(server string, archives ...string) (inPath, inHost stri
 	return inPath, fmt.Sprintf("http://%s:%d", domain, port)
 }
 
-// TestBucketRefused wants that what cannot be had of a bucket is told.
+// TestBucketRefused checks that the status reports why an object of a bucket cannot be
+// fetched.
 func TestBucketRefused(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -381,7 +378,7 @@ func TestBucketRefused(t *testing.T) {
 	e.wantBuilds(len(created))
 }
 
-// wantSource wants that the status tells which archive the image is made of.
+// wantSource checks that the status has the hash of the archive.
 func (e *env) wantSource(fn *v1alpha1.Function, archive []byte) {
 	e.Helper()
 	if source := fn.Status.Source; source == nil || source.SHA256 != hashOf(archive) {
@@ -389,8 +386,8 @@ func (e *env) wantSource(fn *v1alpha1.Function, archive []byte) {
 	}
 }
 
-// TestHostileArchives wants that each is refused in its own words, and not fetched
-// again.
+// TestHostileArchives checks that each hostile archive is refused with its own message and
+// not fetched again.
 func TestHostileArchives(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -421,8 +418,8 @@ func TestHostileArchives(t *testing.T) {
 	e.wantBuilds(len(refused))
 }
 
-// TestArchiveServerFails wants that the build of an archive is tried again when its
-// server has failed.
+// TestArchiveServerFails checks that Kiln retries the build after a failure of the archive
+// server.
 func TestArchiveServerFails(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -437,8 +434,8 @@ func TestArchiveServerFails(t *testing.T) {
 	e.wantBuilds(2)
 }
 
-// TestArchiveCredentials wants that a Secret is waited for, that the build uses what
-// is in it then, and that nothing is built when that changes.
+// TestArchiveCredentials checks that a build waits for its Secret and uses its current
+// data. A change of the Secret starts no build.
 func TestArchiveCredentials(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -466,7 +463,7 @@ func TestArchiveCredentials(t *testing.T) {
 
 	e.setToken(server, "second-t0ken")
 	edit(e, secrets, "store", func(secret *corev1.Secret) { secret.Data = map[string][]byte{"token": []byte("second-t0ken")} })
-	// What is edited next would be built with it, if there were anything to build.
+	// This edit would use the new token, but it needs no build.
 	fn = e.until(e.edit(fn, setEnv("A", "b")), test.Ready)
 	e.wantBuilds(2)
 	fn = e.until(e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Archive.URL = server + "/private/nodejs-2.zip" }), test.Ready)

@@ -41,8 +41,9 @@ import (
 	"github.com/kiln-dev/kiln/test"
 )
 
-// prying is a function that tells whether it has a token of the API server, and
-// whether it may read the ConfigMaps of its namespace, of another, and of Kiln's.
+// prying is the source of a function that reports whether it has a token for the API
+// server. It also reports whether it may read the ConfigMaps of its own namespace, of
+// another one, and of Kiln's.
 const prying = `const fs = require('fs');
 process.env.NODE_TLS_REJECT_UNAUTHORIZED = '0';
 const file = '/var/run/secrets/kubernetes.io/serviceaccount/token';
@@ -60,9 +61,8 @@ module.exports = { main: async () => {
 } };
 `
 
-// TestTenant wants that who may edit Functions in one namespace, and nothing else,
-// has one that runs, and gets neither at what is in other namespaces nor at what
-// Kiln has, also not through the Function.
+// TestTenant checks that a user who may only edit the Functions of one namespace can run
+// one. Neither the user nor the Function can access other namespaces or Kiln's objects.
 func TestTenant(t *testing.T) {
 	t.Parallel()
 	e, other := newEnv(t), newEnv(t)
@@ -118,14 +118,14 @@ func TestTenant(t *testing.T) {
 		},
 	} {
 		if err := try(); !apierrs.IsForbidden(err) {
-			e.Errorf("they may %s: %v", what, err)
+			e.Errorf("the tenant may %s: %v", what, err)
 		}
 	}
 	e.wantOwnOnly(functions, fn)
 }
 
-// wantOwnOnly wants that a function gets a ServiceAccount of its own namespace, and
-// what that may, and that none of another namespace is found, nor a Secret of one.
+// wantOwnOnly checks that a function gets a ServiceAccount of its own namespace with its
+// permissions. ServiceAccounts and Secrets of other namespaces are not found.
 func (e *env) wantOwnOnly(functions serverlessv1alpha1.FunctionInterface, fn *v1alpha1.Function) {
 	e.Helper()
 	change := func(account string, mounts ...v1alpha1.SecretMount) *v1alpha1.Function {
@@ -160,7 +160,7 @@ func (e *env) wantOwnOnly(functions serverlessv1alpha1.FunctionInterface, fn *v1
 	}
 }
 
-// untilTold waits until a condition of the Function that is not True says something.
+// untilTold waits until a condition that is not True has these words.
 func (e *env) untilTold(fn *v1alpha1.Function, kind apis.ConditionType, words string) *v1alpha1.Function {
 	e.Helper()
 	return e.until(fn, func(fn *v1alpha1.Function) error {
@@ -168,12 +168,11 @@ func (e *env) untilTold(fn *v1alpha1.Function, kind apis.ConditionType, words st
 		if !condition.IsTrue() && strings.Contains(condition.GetMessage(), words) {
 			return nil
 		}
-		return fmt.Errorf("%s is %v, want it to say %q", kind, condition, words)
+		return fmt.Errorf("%s is %v, want %q in its message", kind, condition, words)
 	})
 }
 
-// newTenant returns clients of a user who may edit Functions in the test's
-// namespace, and nothing else.
+// newTenant returns clients of a user who may only edit Functions in the test's namespace.
 func (e *env) newTenant(user string) *test.Clients {
 	e.Helper()
 	e.allow(rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}, rbacv1.PolicyRule{
@@ -183,7 +182,7 @@ func (e *env) newTenant(user string) *test.Clients {
 	if err != nil {
 		e.Fatal(err)
 	}
-	// The API server learns of its own roles by a watch, a moment after they are written.
+	// The API server's authorizer sees new roles a moment later.
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Namespace: e.namespace, Group: serverless.GroupName, Resource: "functions", Verb: "create",
@@ -211,7 +210,7 @@ func (e *env) createReader(name string) {
 	})
 }
 
-// allow lets somebody do something in the test's namespace.
+// allow binds a rule to a subject in the test's namespace.
 func (e *env) allow(who rbacv1.Subject, what rbacv1.PolicyRule) {
 	e.Helper()
 	meta := metav1.ObjectMeta{Name: who.Name}
@@ -230,7 +229,8 @@ func (e *env) allow(who rbacv1.Subject, what rbacv1.PolicyRule) {
 	}
 }
 
-// wantCredentialsDenied wants that no Function gets the registry's credentials.
+// wantCredentialsDenied checks that the webhook denies a Function that uses the registry
+// credentials.
 func (e *env) wantCredentialsDenied(secret string) {
 	e.Helper()
 	fn := function(answering("never"))
@@ -239,7 +239,7 @@ func (e *env) wantCredentialsDenied(secret string) {
 	fn.Spec.EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: secret}}}}
 	_, err := e.tryCreate(fn)
 	if err == nil {
-		e.Fatal("a Function that mounts the registry's credentials is accepted")
+		e.Fatal("a Function that uses the registry's credentials was admitted")
 	}
 	wantWords(e.T, err.Error(), "spec.secretMounts[0].secretName", "spec.envFrom[0].secretRef.name", secret, "credentials of the image registry")
 }

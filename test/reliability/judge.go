@@ -48,7 +48,7 @@ import (
 	"github.com/kiln-dev/kiln/test/controlplane"
 )
 
-// judge watches what Kiln does, past the proxy, and knows what must come of it.
+// judge watches Kiln's objects without the proxy, and checks them against the stories.
 type judge struct {
 	images     *controlplane.Images
 	functions  kilnlisters.FunctionLister
@@ -59,14 +59,14 @@ type judge struct {
 
 	mu      sync.Mutex
 	stories []*story
-	// live are the TaskRuns that have not ended, by the UID of their Function.
+	// live are the unfinished TaskRuns by the UID of their Function.
 	live map[types.UID]map[string]struct{}
-	// most is how many there were of all Functions at once.
+	// most is the largest number of unfinished TaskRuns at one time.
 	most  int
 	wrong []string
 }
 
-// newJudge returns a judge who watches until ctx ends.
+// newJudge returns a judge that watches until ctx ends.
 func newJudge(ctx context.Context, k *controlplane.Kiln) (*judge, error) {
 	ours := func(o *metav1.ListOptions) { o.LabelSelector = serverless.FunctionUIDLabelKey }
 	kiln := kilninformers.NewSharedInformerFactory(k.Admin.Kiln, 0)
@@ -109,14 +109,14 @@ func (j *judge) wake(any) {
 	}
 }
 
-// expect has the judge want what comes of the stories.
+// expect sets the stories to check.
 func (j *judge) expect(stories []*story) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.stories = stories
 }
 
-// see wants that a Function has no more than one TaskRun that has not ended.
+// see checks that a Function has at most one unfinished TaskRun.
 func (j *judge) see(obj any) {
 	tr, ok := obj.(*pipelinev1.TaskRun)
 	owner := metav1.GetControllerOf(tr)
@@ -158,10 +158,10 @@ func (j *judge) unsee(obj any) {
 	}
 }
 
-// await waits until the check is content. That the registry has what it is to have
-// no watch tells.
-func (j *judge) await(ctx context.Context, patience time.Duration, what string, check func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// await waits until check returns nil. It also polls, because no watch reports changes of
+// the registry.
+func (j *judge) await(ctx context.Context, timeout time.Duration, what string, check func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for {
 		err := check()
@@ -177,8 +177,8 @@ func (j *judge) await(ctx context.Context, patience time.Duration, what string, 
 	}
 }
 
-// settled is content when all Functions are as they are to be, and there is nothing
-// else.
+// settled returns nil if every Function has the final state of its story and there are no
+// other objects.
 func (j *judge) settled() error {
 	j.mu.Lock()
 	stories := j.stories
@@ -192,7 +192,7 @@ func (j *judge) settled() error {
 		case err != nil:
 			return fmt.Errorf("Function %s: %w", s.key, err)
 		case s.source == "":
-			return fmt.Errorf("Function %s was deleted, and is there", s.key)
+			return fmt.Errorf("Function %s was deleted and still exists", s.key)
 		}
 		owners[fn.UID] = true
 		if err := j.isAsToldBy(s, fn); err != nil {
@@ -202,16 +202,16 @@ func (j *judge) settled() error {
 	return j.noneBut(owners)
 }
 
-// gone is content when nothing is left.
+// gone returns nil if no Function and no child exists.
 func (j *judge) gone() error {
 	fns, err := j.functions.List(labels.Everything())
 	if err != nil || len(fns) > 0 {
-		return fmt.Errorf("%d Functions are left: %w", len(fns), err)
+		return fmt.Errorf("%d Functions still exist: %w", len(fns), err)
 	}
 	return j.noneBut(nil)
 }
 
-// noneBut is content when all children have one of those owners.
+// noneBut returns nil if each child belongs to one of the owners.
 func (j *judge) noneBut(owners map[types.UID]bool) error {
 	all, err := j.children(labels.Everything())
 	if err != nil {
@@ -250,7 +250,7 @@ func (j *judge) children(selector labels.Selector) (all []metav1.Object, err err
 	return all, nil
 }
 
-// isAsToldBy is content with a Function that is what its story ends with.
+// isAsToldBy returns nil if a Function has the final state of its story.
 func (j *judge) isAsToldBy(s *story, fn *v1alpha1.Function) error {
 	selector := labels.SelectorFromSet(labels.Set{serverless.FunctionUIDLabelKey: string(fn.UID)})
 	cms, err := j.configMaps.ConfigMaps(fn.Namespace).List(selector)
@@ -263,27 +263,27 @@ func (j *judge) isAsToldBy(s *story, fn *v1alpha1.Function) error {
 	j.mu.Unlock()
 	switch {
 	case fn.Spec.Source != s.source:
-		return errors.New("the watch has not told of the last edit")
+		return errors.New("the watch has not delivered the last edit")
 	case fn.Status.ObservedGeneration != fn.Generation:
-		return fmt.Errorf("generation %d was not seen, but %d", fn.Generation, fn.Status.ObservedGeneration)
+		return fmt.Errorf("generation %d was not observed, but %d", fn.Generation, fn.Status.ObservedGeneration)
 	case running > 0:
 		return fmt.Errorf("a TaskRun runs, and BuildReady is %s: %s", build.GetReason(), build.GetMessage())
 	case len(cms) != 1:
 		return fmt.Errorf("it has %d ConfigMaps", len(cms))
 	case s.isBroken() && !build.IsFalse():
-		return fmt.Errorf("BuildReady is %s: %s, where it cannot be built", build.GetReason(), build.GetMessage())
+		return fmt.Errorf("BuildReady is %s: %s, but the source cannot be built", build.GetReason(), build.GetMessage())
 	case s.isBroken():
 		return nil
 	case !fn.IsReady():
 		ready := fn.Status.GetCondition(v1alpha1.FunctionConditionReady)
 		return fmt.Errorf("Ready is %s: %s", ready.GetReason(), ready.GetMessage())
 	case fn.Status.VersionTag != fmt.Sprintf("g%d", fn.Generation):
-		return fmt.Errorf("the registry knows its image as %q, not as that of generation %d", fn.Status.VersionTag, fn.Generation)
+		return fmt.Errorf("the version tag is %q, not that of generation %d", fn.Status.VersionTag, fn.Generation)
 	}
 	return j.serves(s, fn)
 }
 
-// serves is content with a Function whose Service runs what its story ends with.
+// serves returns nil if the Function's Service has the final state of its story.
 func (j *judge) serves(s *story, fn *v1alpha1.Function) error {
 	svc, err := j.services.Services(fn.Namespace).Get(fn.Name)
 	if err != nil {
@@ -291,17 +291,17 @@ func (j *judge) serves(s *story, fn *v1alpha1.Function) error {
 	}
 	container := svc.Spec.Template.Spec.Containers[0]
 	if container.Image != fn.Status.Image {
-		return fmt.Errorf("the Service runs %s, where the status tells of %s", container.Image, fn.Status.Image)
+		return fmt.Errorf("the Service runs %s, but the status names %s", container.Image, fn.Status.Image)
 	}
 	if !hasGreeting(container, s.greeting) {
-		return fmt.Errorf("the Service has not the variable GREETING=%s", s.greeting)
+		return fmt.Errorf("the Service does not have the variable GREETING=%s", s.greeting)
 	}
 	annotations, err := j.images.Annotations(container.Image)
 	if err != nil {
 		return err
 	}
 	if annotations[sourceAnnotation] != s.source {
-		return fmt.Errorf("its image is made of %q, where its source is %q", annotations[sourceAnnotation], s.source)
+		return fmt.Errorf("its image has the source %q, but its source is %q", annotations[sourceAnnotation], s.source)
 	}
 	return nil
 }

@@ -46,25 +46,25 @@ import (
 )
 
 const (
-	// killPatience is how long it may take until all is well after a kill.
-	killPatience = 10 * time.Minute
-	// again is how long it takes until what failed is tried again, as a user does.
+	// recoveryTimeout is the timeout of the recovery after a kill.
+	recoveryTimeout = 10 * time.Minute
+	// again is the delay before a failed request is retried.
 	again = time.Second
-	// calledName is the Function that is called all the time, and which nobody edits,
-	// and bareName the Service beside it that Kiln knows nothing of.
+	// calledName is the Function that is called all the time and never edited. bareName is
+	// a Service with the same image that Kiln does not manage.
 	calledName, bareName = "called", "bare"
 )
 
-// victim is what is killed.
+// victim is a component to kill.
 type victim struct {
 	name string
 	kill func(context.Context, *kills) error
 }
 
-// nothing is what all others are compared with.
+// nothing is the baseline without a kill.
 const nothing = "nothing"
 
-// victims are what Functions are built and served by, after nothing at all.
+// victims are the baseline and then the components that build and serve Functions.
 var victims = []victim{
 	{nothing, func(context.Context, *kills) error { return nil }},
 	{"Kiln's controller", pods("kiln-system", "app.kubernetes.io/component=controller")},
@@ -77,7 +77,7 @@ var victims = []victim{
 	{"containerd", killContainerd},
 }
 
-// kills is a run in which what Functions are built and served by is killed.
+// kills is a run that kills the components that build and serve Functions.
 type kills struct {
 	clients   *test.Clients
 	namespace string
@@ -91,52 +91,53 @@ type kills struct {
 	begin     time.Time
 }
 
-// killsReport is what was found.
+// killsReport is the result of a run.
 type killsReport struct {
 	Kills []killReport `json:"kills"`
 }
 
-// killReport is what was found of one kill.
+// killReport is the result of one kill.
 type killReport struct {
 	Victim string `json:"victim"`
-	// Functions is how many were edited, and Built how many of them were to be built.
+	// Functions is the number of edited Functions. Built is how many of them needed a
+	// build.
 	Functions int `json:"functions"`
 	Built     int `json:"built"`
-	// Skipped tells why it was not killed.
+	// Skipped is the reason if the victim was not killed.
 	Skipped string `json:"skipped,omitempty"`
-	// ReadyS is how long after it all Functions were Ready.
+	// ReadyS is the time from the kill until all Functions were Ready, in seconds.
 	ReadyS float64 `json:"ready_s"`
-	// RefusedS is how long users could not edit.
+	// RefusedS is the time during which edits failed, in seconds.
 	RefusedS float64 `json:"refused_s"`
-	// Builds is how many TaskRuns have succeeded, and FailedBuilds how many have not,
-	// which Kiln has tried again.
+	// Builds is the number of TaskRuns that succeeded. FailedBuilds is the number that
+	// failed and that Kiln retried.
 	Builds       int `json:"builds"`
 	FailedBuilds int `json:"failed_builds,omitempty"`
-	// Calls are the requests to the Function that is called, and Failed those without a
-	// good answer. BareCalls and BareFailed are those of the Service beside it.
+	// Calls are the requests to the called Function, and Failed those without a good
+	// answer. BareCalls and BareFailed are those of the unmanaged Service.
 	Calls      int `json:"calls"`
 	Failed     int `json:"failed"`
 	BareCalls  int `json:"bare_calls"`
 	BareFailed int `json:"bare_failed"`
-	// Failure is the first of the Function.
+	// Failure is the first failed request to the Function.
 	Failure string `json:"failure,omitempty"`
 }
 
-// errSkipped says that a victim cannot be killed here.
+// errSkipped reports that a victim cannot be killed on this cluster.
 var errSkipped = errors.New("it does not run where this program can kill it")
 
 func (k *kills) say(format string, args ...any) {
 	fmt.Printf("%6.0f s  %s\n", time.Since(k.begin).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// runKills kills one after the other on the cluster that KUBECONFIG names.
+// runKills kills one victim after the other on the cluster that KUBECONFIG names.
 func runKills(ctx context.Context, relayImage string, all []victim, functions, built int) (r *killsReport, err error) {
 	k := &kills{functions: functions, built: min(built, functions), begin: time.Now()}
 	if k.clients, err = test.NewClients(); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, k.remove(context.WithoutCancel(ctx))) }()
-	// What is remembered is of all that follows.
+	// The history must include everything that follows.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if err := k.prepare(ctx, relayImage); err != nil {
@@ -153,9 +154,9 @@ func runKills(ctx context.Context, relayImage string, all []victim, functions, b
 	return r, nil
 }
 
-// verdict returns what is wrong: requests that failed to a Function, and hardly to the
-// Service beside it; more builds than there were other sources, or fewer; and what was
-// not killed where all can be.
+// verdict returns an error if requests to the Function failed more often than those to the
+// unmanaged Service, or if the builds do not match the new sources. If all is set, a
+// skipped victim is an error, too.
 func (r *killsReport) verdict(all bool) error {
 	var wrong []error
 	for _, kill := range r.Kills {
@@ -173,7 +174,7 @@ func (r *killsReport) verdict(all bool) error {
 	return errors.Join(wrong...)
 }
 
-// prepare makes all Functions, and waits until they are Ready.
+// prepare creates all Functions and waits until they are Ready.
 func (k *kills) prepare(ctx context.Context, relayImage string) (err error) {
 	for prefix, name := range map[string]*string{"kiln-kills-": &k.namespace, "kiln-kills-tools-": &k.tools} {
 		made, err := k.clients.Kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: prefix}}, metav1.CreateOptions{})
@@ -185,7 +186,7 @@ func (k *kills) prepare(ctx context.Context, relayImage string) (err error) {
 	k.builds = test.Record[*pipelinev1.TaskRun](ctx, k.clients.Pipeline.TektonV1().TaskRuns(k.namespace), metav1.ListOptions{})
 	nodes, err := k.clients.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: "node-role.kubernetes.io/control-plane"})
 	if err != nil || len(nodes.Items) != 1 {
-		return fmt.Errorf("failed to find the one node of the cluster: %w", err)
+		return fmt.Errorf("failed to get the only node of the cluster: %w", err)
 	}
 	if k.relay, err = test.StartRelay(ctx, k.clients, k.tools, relayImage); err != nil {
 		return err
@@ -211,8 +212,7 @@ func (k *kills) prepare(ctx context.Context, relayImage string) (err error) {
 	return k.serveBare(ctx)
 }
 
-// serveBare serves the image of the Function that is called by a Service that Kiln
-// knows nothing of.
+// serveBare creates the unmanaged Service with the image of the called Function.
 func (k *kills) serveBare(ctx context.Context) error {
 	services := k.clients.Serving.ServingV1().Services(k.namespace)
 	of, err := services.Get(ctx, calledName, metav1.GetOptions{})
@@ -233,11 +233,10 @@ func (k *kills) serveBare(ctx context.Context) error {
 	})
 }
 
-// one kills one victim while Functions are built and edited, and waits until all are
-// Ready.
+// one kills one victim during builds and edits, and waits until all Functions are Ready.
 func (k *kills) one(ctx context.Context, v victim) (r killReport, err error) {
 	r.Victim, r.Functions, r.Built = v.name, k.functions, k.built
-	ctx, cancel := context.WithTimeout(ctx, killPatience)
+	ctx, cancel := context.WithTimeout(ctx, recoveryTimeout)
 	defer cancel()
 	probes := map[string]*test.Prober{}
 	for _, name := range []string{calledName, bareName} {
@@ -250,7 +249,7 @@ func (k *kills) one(ctx context.Context, v victim) (r killReport, err error) {
 	if err != nil {
 		return r, err
 	}
-	// Half of the edits come before it, the others while it is away.
+	// Half of the edits come before the kill, the others during the outage.
 	half := (k.functions + 1) / 2
 	if _, err := k.edit(ctx, 0, half); err != nil {
 		return r, err
@@ -285,8 +284,8 @@ func (k *kills) one(ctx context.Context, v victim) (r killReport, err error) {
 	return r, nil
 }
 
-// seenBuilds returns all TaskRuns that there have been, but those that came and went while
-// the API server was away, or denied everything after that.
+// seenBuilds returns all recorded TaskRuns. It ignores those that were created and deleted
+// while the API server was not available.
 func (k *kills) seenBuilds() ([]*pipelinev1.TaskRun, error) {
 	seen, err := k.builds.Seen()
 	if err != nil && !errors.Is(err, test.ErrGap) {
@@ -295,8 +294,7 @@ func (k *kills) seenBuilds() ([]*pipelinev1.TaskRun, error) {
 	return seen, nil
 }
 
-// newIn returns how many TaskRuns have succeeded that were not there before, and how many
-// have not.
+// newIn returns how many new TaskRuns have succeeded and how many have failed.
 func newIn(all, before []*pipelinev1.TaskRun) (succeeded, failed int) {
 	known := sets.New[types.UID]()
 	for _, tr := range before {
@@ -314,7 +312,7 @@ func newIn(all, before []*pipelinev1.TaskRun) (succeeded, failed int) {
 	return succeeded, failed
 }
 
-// read reads what has become of the requests.
+// read stops the probers and stores their results.
 func (k *kills) read(ctx context.Context, probes map[string]*test.Prober, r *killReport) error {
 	return patiently(ctx, func() error {
 		for name, probe := range probes {
@@ -337,7 +335,7 @@ func (k *kills) read(ctx context.Context, probes map[string]*test.Prober, r *kil
 	})
 }
 
-// patiently tries again what fails, as a user does, until it succeeds or ctx ends.
+// patiently retries a failing operation until it succeeds or ctx ends.
 func patiently(ctx context.Context, try func() error) error {
 	for {
 		err := try()
@@ -351,8 +349,8 @@ func patiently(ctx context.Context, try func() error) error {
 	}
 }
 
-// edit edits the Functions from one to another, and returns how long that was refused.
-// Those that are built are spread evenly, and are others each time.
+// edit edits the Functions with numbers in a range, and returns how long edits failed. The
+// Functions that need a build are spread evenly and change with each call.
 func (k *kills) edit(ctx context.Context, from, to int) (refused time.Duration, err error) {
 	begin := time.Now()
 	var mu sync.Mutex
@@ -380,7 +378,7 @@ func (k *kills) edit(ctx context.Context, from, to int) (refused time.Duration, 
 	return refused, g.Wait()
 }
 
-// untilBuilding waits until a build runs.
+// untilBuilding waits until a build is running.
 func (k *kills) untilBuilding(ctx context.Context) error {
 	return test.Until(ctx, k.clients.Pipeline.TektonV1().TaskRuns(k.namespace), metav1.ListOptions{}, func(found []*pipelinev1.TaskRun) error {
 		for _, tr := range found {
@@ -392,7 +390,7 @@ func (k *kills) untilBuilding(ctx context.Context) error {
 	})
 }
 
-// untilReady waits until all Functions are Ready as they are now.
+// untilReady waits until all Functions are Ready in their current generation.
 func (k *kills) untilReady(ctx context.Context) error {
 	return patiently(ctx, func() error {
 		return test.Until(ctx, k.clients.Kiln.ServerlessV1alpha1().Functions(k.namespace), metav1.ListOptions{}, func(found []*v1alpha1.Function) error {
@@ -406,7 +404,7 @@ func (k *kills) untilReady(ctx context.Context) error {
 	})
 }
 
-// remove deletes all that was made.
+// remove deletes all objects of the run.
 func (k *kills) remove(ctx context.Context) (err error) {
 	for _, name := range []string{k.namespace, k.tools} {
 		if name != "" {
@@ -420,7 +418,7 @@ func (k *kills) remove(ctx context.Context) (err error) {
 
 func nameOf(i int) string { return fmt.Sprintf("fn-%03d", i) }
 
-// newFunction returns a Function with nothing to install. Each version has another source.
+// newFunction returns a Function without dependencies. Each version has another source.
 func newFunction(namespace, name string, version int) *v1alpha1.Function {
 	return &v1alpha1.Function{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
@@ -430,7 +428,7 @@ func newFunction(namespace, name string, version int) *v1alpha1.Function {
 	}
 }
 
-// pods kills the processes of all pods that are selected. The kubelet starts them again.
+// pods kills the processes of all selected pods. The kubelet restarts them.
 func pods(namespace, selector string) func(context.Context, *kills) error {
 	return func(ctx context.Context, k *kills) error {
 		found, err := k.clients.Kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
@@ -443,7 +441,7 @@ func pods(namespace, selector string) func(context.Context, *kills) error {
 		for _, pod := range found.Items {
 			for _, status := range pod.Status.ContainerStatuses {
 				_, id, _ := strings.Cut(status.ContainerID, "://")
-				// Who kills the API server is not told that it is done.
+				// The response is lost when the API server itself is killed.
 				if _, err := k.killer.Kill(ctx, id); err != nil && !strings.Contains(pod.Name, "apiserver") {
 					return err
 				}
@@ -453,17 +451,17 @@ func pods(namespace, selector string) func(context.Context, *kills) error {
 	}
 }
 
-// killContainerd kills containerd in the node. Its containers go on.
+// killContainerd kills containerd on the node. Its containers keep running.
 func killContainerd(ctx context.Context, k *kills) error {
 	_, err := k.killer.KillProgram(ctx, "/usr/local/bin/containerd")
 	return err
 }
 
-// ownEngine is where the local cluster's own Docker listens.
+// ownEngine is the socket of the Docker daemon inside the local cluster.
 const ownEngine = "/run/kiln/docker.sock"
 
-// killRegistry kills the process of the local cluster's registry. Docker starts it
-// again, which it would not if it was asked to kill it.
+// killRegistry kills the process of the local cluster's registry. Docker restarts it, as it
+// would not after docker kill.
 func killRegistry(ctx context.Context, _ *kills) error {
 	inspect := exec.CommandContext(ctx, "docker", "inspect", "--format", "{{.State.Pid}}", "kiln-registry")
 	if _, err := os.Stat(ownEngine); err == nil && os.Getenv("DOCKER_HOST") == "" {

@@ -30,22 +30,22 @@ import (
 	"github.com/kiln-dev/kiln/test/controlplane"
 )
 
-// entry is a request of Kiln's.
+// entry is a request of the controller or the webhook.
 type entry struct {
 	at time.Time
 	// user is controller or webhook.
 	user string
-	// verb is what is done, and resource to what.
+	// verb is the verb of the request, and resource its resource.
 	verb, resource string
-	// function is the one for which it is done, if that can be told.
+	// function is the Function that the request is for, or "".
 	function string
 	happens  fault
 }
 
-// functionName finds the Function in the names of what belongs to it.
+// functionName matches the Function in the names of its objects.
 var functionName = regexp.MustCompile(`^fn-[0-9]{3}`)
 
-// entryOf tells what a request is.
+// entryOf returns the entry of a request.
 func entryOf(r *http.Request, body []byte, watches bool, happens fault) entry {
 	e := entry{at: time.Now(), user: "controller", verb: strings.ToLower(r.Method), happens: happens}
 	if strings.HasSuffix(r.Header.Get("Authorization"), controlplane.TokenOf(controlplane.WebhookUser)) {
@@ -84,9 +84,8 @@ func entryOf(r *http.Request, body []byte, watches bool, happens fault) entry {
 	return e
 }
 
-// isWork says whether a request is what a Function asks for: not a lease, which is
-// renewed whatever happens, nor a watch, nor the LIST with which one begins again,
-// nor an Event, which others send on their own.
+// isWork reports whether a request is work for a Function. Leases, watches, the LIST before
+// a watch, and Events, which are sent in the background, are not.
 func (e entry) isWork() bool {
 	switch {
 	case e.user != "controller", e.verb == "watch", e.verb == "list":
@@ -95,7 +94,7 @@ func (e entry) isWork() bool {
 	return e.resource != "leases" && e.resource != "events"
 }
 
-// ledger has the requests of Kiln.
+// ledger records the requests of Kiln.
 type ledger struct {
 	mu      sync.Mutex
 	entries []entry
@@ -116,7 +115,7 @@ func (l *ledger) drop() {
 	l.drops++
 }
 
-// take returns what was written down since it was called last.
+// take returns the entries since the last call.
 func (l *ledger) take() tally {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,7 +127,7 @@ func (l *ledger) take() tally {
 	return t
 }
 
-// workSince says whether there was any request that a Function asks for.
+// workSince reports whether there was any work since a time.
 func (l *ledger) workSince(since time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -143,24 +142,24 @@ func (l *ledger) workSince(since time.Time) bool {
 	return false
 }
 
-// tally is what is told of many requests.
+// tally is a summary of requests.
 type tally struct {
-	// work is how many requests Functions asked for, events how many told of them, and
-	// all how many there were of the controller.
+	// work is the number of requests for Functions, events that of Events, and all that of
+	// all requests of the controller.
 	work, events, all int
 
-	// faults is how often what happened.
+	// faults counts each fault.
 	faults map[string]int
 
-	// by has each Function's.
+	// by is the share of each Function.
 	by map[string]*share
 }
 
-// share is what one Function asked for.
+// share is the part of one Function.
 type share struct {
 	requests, faults int
 
-	// busiest is how many requests there were in the busiest second.
+	// busiest is the largest number of requests within a second.
 	busiest int
 
 	at []time.Time
@@ -205,7 +204,7 @@ func (s *share) add(e entry) {
 	s.busiest = max(s.busiest, len(s.at)-since)
 }
 
-// functions returns the names of the Functions that asked for something.
+// functions returns the sorted names of the Functions with requests.
 func (t *tally) functions() []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(t.by)), func(name string) bool { return name == "" })
 }

@@ -57,7 +57,7 @@ func TestEntryOf(t *testing.T) {
 			t.Errorf("%s %s (-want, +got): %s", test.method, test.path, diff)
 		}
 		if got.isWork() != test.work {
-			t.Errorf("%s %s: that it is work is %t", test.method, test.path, got.isWork())
+			t.Errorf("%s %s: isWork is %t", test.method, test.path, got.isWork())
 		}
 	}
 }
@@ -79,6 +79,6 @@ func TestTally(t *testing.T) {
 		t.Errorf("most = %s, %d", name, n)
 	}
 	if l.workSince(at) {
-		t.Error("what was taken is still there")
+		t.Error("the entries that were taken are still in the ledger")
 	}
 }

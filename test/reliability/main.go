@@ -14,10 +14,10 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// The program reliability has Kiln go through bad weather: a real etcd and API
-// server, the real controller and webhook as processes, and between them a proxy
-// that does to their requests what networks and busy API servers do. Or it kills, on
-// a cluster, what Functions are built and served by.
+// The program reliability runs Kiln under faults: a real etcd and API server, the real
+// controller and webhook as processes, and between them a proxy that injects the faults of
+// networks and busy API servers. On a cluster, it instead kills the components that build
+// and serve Functions.
 package main
 
 import (
@@ -64,12 +64,12 @@ func main() {
 }
 
 func run(ctx context.Context, long bool, seed uint64, functions int, out, docs string) error {
-	f := forecast{functions: 10, seed: seed, days: []day{{}, {rate: 0.05}}, silence: 5 * time.Second, patience: 3 * time.Minute}
+	f := forecast{functions: 10, seed: seed, days: []day{{}, {rate: 0.05}}, silence: 5 * time.Second, timeout: 3 * time.Minute}
 	if long {
 		f = forecast{
 			functions: 50, seed: seed, days: []day{{}, {rate: 0.01}, {rate: 0.05}, {rate: 0.2}, {}, {}, {}, {rate: 0.05, killed: true}},
-			// Longer than Kiln waits for an answer.
-			silence: 40 * time.Second, patience: 10 * time.Minute,
+			// This is longer than the timeout of Kiln's requests.
+			silence: 40 * time.Second, timeout: 10 * time.Minute,
 		}
 	}
 	if functions > 0 {
@@ -77,7 +77,7 @@ func run(ctx context.Context, long bool, seed uint64, functions int, out, docs s
 	}
 	folder, err := os.MkdirTemp("", "kiln-binaries-")
 	if err != nil {
-		return fmt.Errorf("failed to make folder: %w", err)
+		return fmt.Errorf("failed to create folder: %w", err)
 	}
 	defer os.RemoveAll(folder)
 	binaries, err := controlplane.Build(ctx, folder)
@@ -96,12 +96,12 @@ func run(ctx context.Context, long bool, seed uint64, functions int, out, docs s
 	return write(out, docs, "weather", found.report())
 }
 
-// runOnCluster kills what the expression matches. Only a long run compares it with
-// nothing at all, and is written down.
+// runOnCluster kills the victims that match the expression. Only a long run has a baseline
+// and updates the page.
 func runOnCluster(ctx context.Context, relayImage, only string, long, local bool, functions, built int, out, docs string) error {
 	wanted, err := regexp.Compile(only)
 	if err != nil {
-		return fmt.Errorf("%q is no regular expression: %w", only, err)
+		return fmt.Errorf("%q is not a regular expression: %w", only, err)
 	}
 	all := slices.DeleteFunc(slices.Clone(victims), func(v victim) bool {
 		return !wanted.MatchString(v.name) || v.name == nothing && !long

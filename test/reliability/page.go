@@ -32,43 +32,43 @@ import (
 	"github.com/kiln-dev/kiln/test/performance/report"
 )
 
-// weatherReport is what was found of bad weather.
+// weatherReport is the result of a run with faults.
 type weatherReport struct {
 	Seed         uint64      `json:"seed"`
 	Functions    int         `json:"functions"`
 	Cores        int         `json:"cores"`
 	BuildsAtOnce int         `json:"builds_at_once"`
 	Days         []dayReport `json:"days"`
-	// Wrong is what was not to be.
+	// Wrong lists the errors.
 	Wrong []string `json:"wrong,omitempty"`
 }
 
-// dayReport is what was found on a day.
+// dayReport is the result of one day.
 type dayReport struct {
 	Rate   float64 `json:"rate"`
 	Killed bool    `json:"killed,omitempty"`
-	// SettledS is how long after the last edit all Functions were as they were to be.
+	// SettledS is the time from the last edit until all Functions had their final state, in
+	// seconds.
 	SettledS float64        `json:"settled_s"`
 	Faults   map[string]int `json:"faults"`
-	// Requests are those of Functions, Events those that tell of them, and All all.
+	// Requests are those for Functions, Events those of Events, and All all requests.
 	Requests int `json:"requests"`
 	Events   int `json:"events"`
 	All      int `json:"all"`
-	// Most is how many requests there were for one Function at most, MostOfAllowed the
-	// largest share of what one may ask for, and Busiest the most in a second.
+	// Most is the largest number of requests for one Function. MostOfAllowed is the largest
+	// share of the allowed requests, and Busiest the largest number within a second.
 	Most          int     `json:"most"`
 	MostOfAllowed float64 `json:"most_of_allowed"`
 	Busiest       int     `json:"busiest"`
 	Goroutines    int     `json:"goroutines"`
 	HeapMiB       float64 `json:"heap_mib"`
 	ResidentMiB   float64 `json:"resident_mib"`
-	// Starts is how often the controller was started again, and WebhookStarts how often
-	// the webhook was.
+	// Starts and WebhookStarts count the restarts of the controller and the webhook.
 	Starts        int `json:"starts"`
 	WebhookStarts int `json:"webhook_starts"`
 }
 
-// report returns what was found.
+// report returns the result of the run.
 func (w *weather) report() *weatherReport {
 	r := &weatherReport{Seed: w.seed, Functions: w.functions, Cores: runtime.NumCPU(), BuildsAtOnce: w.judge.most, Wrong: w.judge.wrong}
 	for _, d := range w.rounds {
@@ -96,17 +96,17 @@ and ` + "`make test-kills LONG=1`" + `, each its chapter; the figures of the las
 reconciler itself, call by call, is in [test/README.md](../test/README.md#the-search-for-faults).
 `
 
-// The chapters of the page, in their order.
+// These are the chapters of the page, in order.
 const (
 	weatherTitle = "Bad weather"
 	killsTitle   = "On a cluster"
 )
 
-// chapter is what a run has found.
+// chapter is the result of one kind of run.
 type chapter interface {
 	// title returns the heading.
 	title() string
-	// write writes what is below it, where the page says earlier as yet.
+	// write writes the text below the heading. earlier is the present text.
 	write(b *strings.Builder, earlier string)
 }
 
@@ -144,8 +144,7 @@ mostly those of the builds and the roll-outs, which share the cores of one machi
 
 `
 
-// write writes what was found, and its chapter of the page. What was not looked for
-// stays as the page has it.
+// write saves the result and updates its chapter of the page. The other chapter stays.
 func write(folder, docs, name string, found chapter) error {
 	if err := report.WriteJSON(folder, name, found); err != nil {
 		return err
@@ -156,7 +155,7 @@ func write(folder, docs, name string, found chapter) error {
 		return fmt.Errorf("failed to read page: %w", err)
 	}
 	if err := os.MkdirAll(docs, 0o755); err != nil {
-		return fmt.Errorf("failed to make folder: %w", err)
+		return fmt.Errorf("failed to create folder: %w", err)
 	}
 	if err := os.WriteFile(file, []byte(page(string(earlier), found)), 0o644); err != nil {
 		return fmt.Errorf("failed to write page: %w", err)
@@ -164,7 +163,7 @@ func write(folder, docs, name string, found chapter) error {
 	return nil
 }
 
-// page returns docs/reliability.md with what was found, and else as it is.
+// page returns docs/reliability.md with the new chapter.
 func page(earlier string, found chapter) string {
 	var b strings.Builder
 	b.WriteString(pageIntro)
@@ -183,7 +182,7 @@ func page(earlier string, found chapter) string {
 	return b.String()
 }
 
-// chapterOf returns what a page says below a heading.
+// chapterOf returns the text below a heading of a page.
 func chapterOf(page, title string) string {
 	_, text, _ := strings.Cut(page, "\n## "+title+"\n\n")
 	text, _, _ = strings.Cut(text, "\n\n## ")
@@ -223,7 +222,7 @@ func (w *weatherReport) write(b *strings.Builder, _ string) {
 	}
 }
 
-// write implements chapter. What was not killed this time keeps its row.
+// write implements chapter. Victims that were not killed this time keep their rows.
 func (k *killsReport) write(b *strings.Builder, earlier string) {
 	rows := map[string]string{}
 	for line := range strings.SplitSeq(earlier, "\n") {
@@ -252,7 +251,7 @@ func (k *killsReport) write(b *strings.Builder, earlier string) {
 	}
 }
 
-// listed lists what was counted, the most frequent first.
+// listed lists the counts, the largest first.
 func listed(counts map[string]int) string {
 	names := slices.SortedFunc(maps.Keys(counts), func(x, y string) int {
 		return cmp.Or(counts[y]-counts[x], strings.Compare(x, y))

@@ -28,7 +28,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// newWeather returns what was found of one Function, on a fine day and on a bad one.
+// newWeather returns the results for one Function on a day without faults and on one with
+// faults.
 func newWeather(requests int) *weather {
 	w := &weather{forecast: forecast{functions: 1, seed: 1}, judge: &judge{live: map[types.UID]map[string]struct{}{}}}
 	for _, rate := range []float64{0, 0.05} {
@@ -40,9 +41,9 @@ func newWeather(requests int) *weather {
 	return w
 }
 
-// TestVerdict wants what is wrong to be found, and nothing where all is well.
+// TestVerdict checks that the verdict finds each kind of error, and none in a correct run.
 func TestVerdict(t *testing.T) {
-	// It is created and deleted, and a fault happens.
+	// It is created and deleted, and there is one fault.
 	most := 2*perStep + perFault
 	for _, test := range []struct {
 		name   string
@@ -77,8 +78,7 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// TestPage wants that the page keeps what was not looked for this time: the other
-// chapter, and the rows of what was not killed.
+// TestPage checks that an update keeps the other chapter and the rows of other victims.
 func TestPage(t *testing.T) {
 	registry := killReport{Victim: "the registry", Functions: 20, Built: 8, ReadyS: 70, Builds: 8, Calls: 900, BareCalls: 901}
 	containerd := killReport{Victim: "containerd", Functions: 20, Built: 8, ReadyS: 80, Builds: 9, Calls: 800, BareCalls: 801}
@@ -99,7 +99,7 @@ func TestPage(t *testing.T) {
 		for _, want := range test.want {
 			_, after, ok := strings.Cut(rest, want)
 			if !ok {
-				t.Errorf("%s: the page lacks %q, or has it elsewhere:\n%s", name, want, test.page)
+				t.Errorf("%s: the page does not have %q in its place:\n%s", name, want, test.page)
 			}
 			rest = after
 		}
@@ -110,7 +110,7 @@ func TestPage(t *testing.T) {
 		}
 	}
 	if again := page(page3, newWeather(10).report()); again != page3 {
-		t.Errorf("The same found again is another page: %s", cmp.Diff(page3, again))
+		t.Errorf("the same result changed the page: %s", cmp.Diff(page3, again))
 	}
 }
 
@@ -125,7 +125,7 @@ func TestWrite(t *testing.T) {
 	}
 	for _, want := range []string{"1 Functions, with `-seed=1`", "| 5 % | 2.0 s | 10 | 0 | 10 | 40 % | 3 | 100 | 10.0 |", "| 5 % | answer lost 1 |"} {
 		if !strings.Contains(string(data), want) {
-			t.Errorf("the page lacks %q:\n%s", want, data)
+			t.Errorf("the page does not have %q:\n%s", want, data)
 		}
 	}
 }

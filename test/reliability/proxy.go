@@ -45,68 +45,67 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// fault is what becomes of a request on its way.
+// fault is a fault of a request.
 type fault string
 
 const (
-	// fine requests go through.
+	// fine requests pass without a fault.
 	fine fault = ""
-	// conflict has somebody else have written the object: 409.
+	// conflict answers 409, as if another client had changed the object.
 	conflict fault = "conflict"
-	// tooMany has the API server be busy: 429, to be tried again after a second.
+	// tooMany answers 429 with a retry after one second.
 	tooMany fault = "too many requests"
-	// internal has the API server fail: 500.
+	// internal answers 500.
 	internal fault = "internal error"
-	// unsent requests do not reach the API server: the connection breaks.
+	// unsent breaks the connection before the API server gets the request.
 	unsent fault = "not sent"
-	// lost requests are done, but the connection breaks before the answer.
+	// lost breaks the connection after the request, before the response.
 	lost fault = "answer lost"
-	// silent requests do not reach the API server, and nobody says so for long.
+	// silent requests do not reach the API server and get no response for a long time.
 	silent fault = "silence"
-	// slow requests take their time.
+	// slow requests are delayed.
 	slow fault = "slow"
-	// expired watches are told that what they know is too old: 410.
+	// expired watches get 410, because their resourceVersion is too old.
 	expired fault = "watch expired"
-	// dropped watches end, at any moment.
+	// dropped watches end at a random moment.
 	dropped fault = "watch dropped"
 )
 
-// faults are what may become of each kind of request. Watches are dropped, too, but
-// not when they start.
+// These are the faults of each kind of request. A watch can also be dropped later.
 var (
 	readFaults  = []fault{tooMany, internal, unsent, lost, silent, slow}
 	writeFaults = []fault{conflict, tooMany, internal, unsent, lost, silent, slow}
 	watchFaults = []fault{tooMany, internal, unsent, expired, silent, slow}
 )
 
-// dropsLess is how much less often a watch is dropped in a second than something happens
-// to a request: at 20 % it lives for 10 s.
+// dropsLess divides the rate at which a watch is dropped in each second. At a rate of 20 %
+// a watch lives for 10 s.
 const dropsLess = 2
 
-// slowest is how long a slow request takes at most.
+// slowest is the longest delay of a slow request.
 const slowest = 3 * time.Second
 
-// proxy stands before the API server, and does to requests what networks and busy
-// API servers do. What becomes of a request is told by the seed, by what it asks for
-// and by how often that was asked for before: not by who comes first.
+// proxy is a proxy for the API server that injects faults. The fault of a request depends
+// on the seed, the request, and the number of equal requests before it. It does not depend
+// on the order of other requests.
 type proxy struct {
 	seed uint64
-	// silence is how long there is no answer where there is to be none.
+	// silence is the delay of silent requests.
 	silence time.Duration
 	server  *httptest.Server
 	pass    http.Handler
 	ledger  *ledger
 	log     io.WriteCloser
 
-	// rate is the share of the requests that something happens to, in millionths.
+	// rate is the share of requests with a fault, in millionths.
 	rate atomic.Int64
 
 	mu    sync.Mutex
 	asked map[string]uint64
 }
 
-// startProxy starts a proxy for the API server of that address, which the CA file
-// knows. Nothing happens to requests before it is told.
+// startProxy starts a proxy for the API server at that address, with the certificate in the
+// CA file. At first it injects no faults.
 func startProxy(f forecast, address, caFile, folder string) (p *proxy, ownCA string, err error) {
 	target, err := url.Parse(address)
 	if err != nil {
@@ -143,10 +142,10 @@ func (p *proxy) stop() {
 	_ = p.log.Close()
 }
 
-// setRate sets the share of the requests that something happens to.
+// setRate sets the share of requests with a fault.
 func (p *proxy) setRate(rate float64) { p.rate.Store(int64(rate * 1e6)) }
 
-// lot returns a number from 0 to 1 that the seed has for the words.
+// lot returns a number from 0 to 1 that depends on the seed and the words.
 func (p *proxy) lot(words ...string) float64 {
 	h := fnv.New64a()
 	_ = binary.Write(h, binary.BigEndian, p.seed)
@@ -156,8 +155,7 @@ func (p *proxy) lot(words ...string) float64 {
 	return mix(h.Sum64())
 }
 
-// mix returns a number from 0 to 1 for a hash whose last bits tell more than its
-// first.
+// mix returns an evenly distributed number from 0 to 1 for a hash.
 func mix(x uint64) float64 {
 	x ^= x >> 33
 	x *= 0xff51afd7ed558ccd
@@ -167,8 +165,7 @@ func mix(x uint64) float64 {
 	return float64(x>>11) / (1 << 53)
 }
 
-// draw returns what becomes of a request, and the name by which more can be drawn
-// for it.
+// draw returns the fault of a request, and its name for further calls of lot.
 func (p *proxy) draw(r *http.Request, watches bool) (fault, string) {
 	what := r.Method + " " + r.URL.Path
 	if watches {
@@ -192,7 +189,7 @@ func (p *proxy) draw(r *http.Request, watches bool) (fault, string) {
 	return all[int(p.lot(name, "what")*float64(len(all)))], name
 }
 
-// passer returns what passes requests on.
+// passer returns the handler that forwards requests.
 func (p *proxy) passer(target *url.URL, transport http.RoundTripper) http.Handler {
 	return &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
@@ -208,7 +205,7 @@ func (p *proxy) passer(target *url.URL, transport http.RoundTripper) http.Handle
 	}
 }
 
-// handle handles a request.
+// handle injects a fault into a request or forwards it.
 func (p *proxy) handle(w http.ResponseWriter, r *http.Request) {
 	watches := r.URL.Query().Get("watch") == "true"
 	happens, name := p.draw(r, watches)
@@ -221,10 +218,10 @@ func (p *proxy) handle(w http.ResponseWriter, r *http.Request) {
 	p.answer(w, r, happens, name, p.pass)
 }
 
-// watchKey is the key of the name of a watch.
+// watchKey is the context key of the name of a watch.
 type watchKey struct{}
 
-// answer has happen to a request what was drawn.
+// answer responds to a request with that fault.
 func (p *proxy) answer(w http.ResponseWriter, r *http.Request, happens fault, name string, pass http.Handler) {
 	switch happens {
 	case conflict:
@@ -256,7 +253,7 @@ func (p *proxy) answer(w http.ResponseWriter, r *http.Request, happens fault, na
 	}
 }
 
-// wait says whether the client still waits after that time.
+// wait reports whether the client still waits after that time.
 func wait(r *http.Request, d time.Duration) bool {
 	select {
 	case <-r.Context().Done():
@@ -266,7 +263,7 @@ func wait(r *http.Request, d time.Duration) bool {
 	}
 }
 
-// refuse answers as the API server does.
+// refuse responds with an error in the form of the API server.
 func refuse(w http.ResponseWriter, err *apierrs.StatusError) {
 	status := err.Status()
 	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
@@ -275,7 +272,7 @@ func refuse(w http.ResponseWriter, err *apierrs.StatusError) {
 	_ = json.NewEncoder(w).Encode(status)
 }
 
-// note writes down a request, whose body can be read again.
+// note records a request and makes its body readable again.
 func (p *proxy) note(r *http.Request, watches bool, happens fault) error {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -290,8 +287,8 @@ func (p *proxy) note(r *http.Request, watches bool, happens fault) error {
 	return nil
 }
 
-// droppable returns the body of a watch, which ends when it is to be dropped: like
-// one whose time is over, or like one whose connection breaks.
+// droppable returns the body of a watch, which ends when the watch is dropped. It ends
+// regularly or like a broken connection.
 func (p *proxy) droppable(answer *http.Response, name string) io.ReadCloser {
 	d := &droppable{ReadCloser: answer.Body, clean: p.lot(name, "clean") < 0.5}
 	go func() {
@@ -314,7 +311,7 @@ func (p *proxy) droppable(answer *http.Response, name string) io.ReadCloser {
 	return d
 }
 
-// droppable is a body that somebody else may end.
+// droppable is a body that another goroutine can end.
 type droppable struct {
 	io.ReadCloser
 	clean bool

@@ -32,7 +32,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// newProxy starts a proxy before a server, and returns a client of it.
+// newProxy starts a proxy for a server and returns a client for it.
 func newProxy(t *testing.T, seed uint64, handler http.HandlerFunc) (*proxy, *http.Client) {
 	t.Helper()
 	server := httptest.NewTLSServer(handler)
@@ -51,7 +51,7 @@ func newProxy(t *testing.T, seed uint64, handler http.HandlerFunc) (*proxy, *htt
 	return p, p.server.Client()
 }
 
-// drawn returns what is drawn for as many requests for each path, in that order of paths.
+// drawn returns the faults of a number of requests for each path, in that order of paths.
 func drawn(p *proxy, paths ...string) map[string][]fault {
 	all := map[string][]fault{}
 	for range 200 {
@@ -63,8 +63,8 @@ func drawn(p *proxy, paths ...string) map[string][]fault {
 	return all
 }
 
-// TestDraw wants the same faults of the same seed, whoever comes first, as many as are
-// to be, and all that there are.
+// TestDraw checks that the same seed gives the same faults in any order of requests. It
+// also checks their rate, and that each kind of fault occurs.
 func TestDraw(t *testing.T) {
 	proxies := make([]*proxy, 3)
 	for i, seed := range []uint64{1, 1, 2} {
@@ -83,27 +83,27 @@ func TestDraw(t *testing.T) {
 		counts[happens]++
 	}
 	if happened := 400 - counts[fine]; happened < 60 || happened > 100 {
-		t.Errorf("something happens to %d of 400 requests, want some 80", happened)
+		t.Errorf("%d of 400 requests have a fault, want about 80", happened)
 	}
 	for _, kind := range writeFaults {
 		if counts[kind] == 0 {
-			t.Errorf("%q does not happen", kind)
+			t.Errorf("there is no fault %q", kind)
 		}
 	}
 	proxies[0].setRate(0)
 	for _, happens := range drawn(proxies[0], "/c")["/c"] {
 		if happens != fine {
-			t.Fatalf("%q happens where nothing is to", happens)
+			t.Fatalf("fault %q at a rate of 0", happens)
 		}
 	}
 }
 
-// TestAnswer wants of each fault what the client sees of it, and whether the server
-// has got the request.
+// TestAnswer checks what the client sees of each fault, and whether the server got the
+// request.
 func TestAnswer(t *testing.T) {
 	for _, test := range []struct {
 		happens fault
-		// status is 0 where there is no answer.
+		// A status of 0 means no response.
 		status   int
 		arrives  bool
 		contains string
@@ -132,11 +132,11 @@ func TestAnswer(t *testing.T) {
 			defer server.Close()
 			answer, err := http.Post(server.URL, "text/plain", bytes.NewReader([]byte("body")))
 			if got := arrived.Load(); got != test.arrives {
-				t.Errorf("that the request arrives is %t, want %t", got, test.arrives)
+				t.Errorf("the request arrives: %t, want %t", got, test.arrives)
 			}
 			if err != nil {
 				if test.status != 0 {
-					t.Errorf("there is no answer: %v", err)
+					t.Errorf("there is no response: %v", err)
 				}
 				return
 			}
@@ -149,7 +149,7 @@ func TestAnswer(t *testing.T) {
 	}
 }
 
-// TestDropped wants watches to end, over HTTP/2 as Kiln's clients have them.
+// TestDropped checks that watches end, over HTTP/2 like those of Kiln's clients.
 func TestDropped(t *testing.T) {
 	watching := make(chan struct{})
 	p, client := newProxy(t, 1, func(w http.ResponseWriter, r *http.Request) {
@@ -168,10 +168,10 @@ func TestDropped(t *testing.T) {
 	}
 	<-watching
 	p.setRate(dropsLess)
-	// How it ends is drawn.
+	// The way it ends is random.
 	body, _ := io.ReadAll(answer.Body)
 	if string(body) != "first\n" {
-		t.Errorf("the watch has told %q", body)
+		t.Errorf("the watch has sent %q", body)
 	}
 	if got := p.ledger.take().faults[string(dropped)]; got != 1 {
 		t.Errorf("%d watches were dropped, want 1", got)

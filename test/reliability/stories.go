@@ -33,30 +33,30 @@ import (
 	"github.com/kiln-dev/kiln/test"
 )
 
-// story is what users do to one Function, and what must come of it.
+// story is a series of edits of one Function and the expected final state.
 type story struct {
 	key   types.NamespacedName
 	steps []step
 
-	// source is the one that the Function has in the end; "" where it is deleted.
+	// source is the final source, or "" if the Function is deleted.
 	source string
-	// greeting is a variable of its environment in the end.
+	// greeting is the final value of an environment variable.
 	greeting string
 }
 
-// step is something that a user does, some time after what was done before.
+// step is an action of a user, some time after the previous one.
 type step struct {
 	after time.Duration
 	do    func(context.Context, *test.Clients) error
 }
 
-// isBroken says whether the Function cannot be built in the end.
+// isBroken reports whether the final source cannot be built.
 func (s *story) isBroken() bool { return strings.Contains(s.source, brokenSource) }
 
-// brokenSource is in the sources that the stand-in cannot build.
+// brokenSource is a part of each source that the stand-in cannot build.
 const brokenSource = "broken"
 
-// plots are the stories that there are. Each Function has the next.
+// plots are all stories. The Functions use them in turn.
 var plots = []func(*teller){
 	func(t *teller) { t.create("one") },
 	func(t *teller) { t.create("one"); t.edit("two") },
@@ -70,15 +70,14 @@ var plots = []func(*teller){
 	func(t *teller) { t.create("one"); t.rebuild("now"); t.edit("two"); t.edit("one") },
 }
 
-// teller tells a story: some users wait for a while between what they do, others
-// hardly.
+// teller generates a story. Some users pause between their steps, others hardly.
 type teller struct {
 	*story
 	dice *rand.Rand
 }
 
-// storiesOf returns the stories of n Functions, in two namespaces. The same seed
-// makes the same.
+// storiesOf returns the stories of n Functions in two namespaces. The same seed gives the
+// same stories.
 func storiesOf(n int, seed uint64) (all []*story) {
 	for i := range n {
 		s := &story{key: types.NamespacedName{Namespace: namespaces[i%len(namespaces)], Name: fmt.Sprintf("fn-%03d", i)}}
@@ -88,7 +87,7 @@ func storiesOf(n int, seed uint64) (all []*story) {
 	return all
 }
 
-// namespaces are those of the Functions.
+// namespaces are the namespaces of the Functions.
 var namespaces = []string{"one", "two"}
 
 func (t *teller) then(do func(context.Context, *test.Clients) error) {
@@ -157,8 +156,8 @@ func remove(ctx context.Context, c *test.Clients, key types.NamespacedName) erro
 	return nil
 }
 
-// tell has happen what the story tells. Who is refused since the webhook is away tries
-// again.
+// tell runs the steps of the story. It retries a step that fails because the webhook is not
+// available.
 func (s *story) tell(ctx context.Context, c *test.Clients) error {
 	for _, step := range s.steps {
 		select {
@@ -178,13 +177,12 @@ func (s *story) tell(ctx context.Context, c *test.Clients) error {
 	return nil
 }
 
-// isWebhookAway says whether the API server has refused something since it could not ask
-// the webhook.
+// isWebhookAway reports whether the API server could not call the webhook.
 func isWebhookAway(err error) bool {
 	return apierrs.IsInternalError(err) && strings.Contains(err.Error(), "failed calling webhook")
 }
 
-// hasGreeting says whether a container has the variable as it is to be.
+// hasGreeting reports whether a container has the expected variable.
 func hasGreeting(container corev1.Container, greeting string) bool {
 	for _, variable := range container.Env {
 		if variable.Name == "GREETING" {

@@ -23,35 +23,33 @@ import (
 	"strings"
 )
 
-// What a Function may ask for. Each step of a user, with the build and the roll-out
-// that follow, costs less than ten requests when nothing happens to them. What happens to
-// one has the Function looked at again, which repeats that request and those that make
-// sure before it. And while watches are dropped Kiln does not know what it has done: each
-// time that it learns something, it may try in vain what is done already.
+// These are the allowed requests of a Function. Each step of a user, with its build and
+// roll-out, costs less than ten requests without faults. A fault causes another reconcile,
+// which repeats the request and the checks before it. While watches are dropped, Kiln does
+// not see its own writes, and each event can cause a redundant one.
 const (
 	perStep   = 10
 	perFault  = 5
 	perMinute = 20
-	// perSecond is how much a Function may ask for in any second: a user who does all
-	// of a story within that, each step with its faults. The tries of what fails begin
-	// 5 ms apart, and get twice as far apart each time.
+	// perSecond is the limit within any second. It allows a whole story in one second, with
+	// faults. Retries start 5 ms apart, and the delay doubles each time.
 	perSecond = 40
 )
 
-// How much more the controller may have in the end than after the first round, in
-// which nothing happened: goroutines that wait for a connection that is about to end,
-// and what Go keeps for those there were.
+// These limit the growth of the controller since the first round, which has no faults. They
+// allow for goroutines of connections that are about to end, and for what Go keeps of ended
+// ones.
 const (
 	moreGoroutines = 12
 	moreHeap       = 1.4
-	// On a fine day that follows a fine day there may be more for each Event: client-go
-	// remembers the last 4,096, to tell which are told again. What else Kiln keeps for
-	// itself it has by then, and what it would keep of each Function that is gone comes anew.
+	// Between two days without faults, heap may grow for each Event: client-go keeps the
+	// last 4,096 to aggregate them. Kiln's own caches are full by then, so a leak per
+	// deleted Function would show.
 	moreForEvent      = 2 << 10
 	moreOnNextFineDay = 1.02
 )
 
-// verdict returns what is wrong with what was found.
+// verdict returns an error that lists everything wrong.
 func (j *judge) verdict(w *weather) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -62,7 +60,7 @@ func (j *judge) verdict(w *weather) error {
 			name := key(s.key)
 			found := r.tally.by[name]
 			if found == nil {
-				// One that is deleted soon may be gone before it is looked at.
+				// A Function that is deleted early may never be reconciled.
 				continue
 			}
 			if most := allowed(s, found, r); found.requests > most {
@@ -80,7 +78,7 @@ func (j *judge) verdict(w *weather) error {
 			wrong = append(wrong, fmt.Sprintf("at %g %%: the webhook ended %d times", 100*r.rate, r.webhookStarts))
 		}
 	}
-	// One that was killed begins anew.
+	// A killed controller starts with an empty heap.
 	first, last := w.rounds[0].after, w.rounds[0].after
 	for _, r := range w.rounds {
 		if r.killed {
@@ -106,12 +104,12 @@ func (j *judge) verdict(w *weather) error {
 	return nil
 }
 
-// allowed returns how many requests a Function may ask for. In the end it is deleted.
+// allowed returns the allowed number of requests of a Function, including its deletion.
 func allowed(s *story, found *share, r round) int {
 	return perStep*(len(s.steps)+1) + perFault*found.faults + int(perMinute*r.took.Minutes())
 }
 
-// most returns the Function of which there is the most.
+// most returns the Function with the largest number.
 func (t *tally) most(of func(*share) int) (name string, n int) {
 	for _, fn := range t.functions() {
 		if found := of(t.by[fn]); found > n {
@@ -121,7 +119,7 @@ func (t *tally) most(of func(*share) int) (name string, n int) {
 	return name, n
 }
 
-// faultsOf returns how often something happened to the requests of a Function.
+// faultsOf returns the number of faults of a Function's requests.
 func (t *tally) faultsOf(name string) int {
 	if s := t.by[name]; s != nil {
 		return s.faults

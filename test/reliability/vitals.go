@@ -30,22 +30,22 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// vitals tell how the controller is.
+// vitals are measurements of the controller.
 type vitals struct {
 	goroutines int
-	// heap is what is in use after garbage was collected, and resident all of the
-	// process's memory, in bytes.
+	// heap is the memory in use after a garbage collection, and resident the memory of the
+	// process, in bytes.
 	heap, resident float64
 }
 
 const (
-	// settling is how long connections and goroutines may take to end.
+	// settling is the time for connections and goroutines to end.
 	settling = 4 * time.Second
-	// collections is how many metrics are asked for to have garbage collected anew.
+	// collections is the number of metrics requests that cause another garbage collection.
 	collections = 150
 )
 
-// vitals returns how the controller is when nothing happens.
+// vitals measures the idle controller.
 func (w *weather) vitals(ctx context.Context) (v vitals, err error) {
 	var goal, percent float64
 	for deadline := time.Now().Add(settling); time.Now().Before(deadline); pause(ctx, settling/10) {
@@ -57,8 +57,8 @@ func (w *weather) vitals(ctx context.Context) (v vitals, err error) {
 			v.goroutines = n
 		}
 	}
-	// There is no metric of what is in use, but one of when garbage is collected next,
-	// which is set by what was in use when it was collected last.
+	// No metric has the live heap. The threshold of the next garbage collection depends on
+	// it.
 	for range collections {
 		m, err := w.metrics(ctx)
 		if err != nil {
@@ -112,8 +112,7 @@ func (w *weather) metrics(ctx context.Context) (map[string]float64, error) {
 	return values, nil
 }
 
-// diagnose has the controller write its goroutines into its log, for whoever reads
-// what went wrong. It ends with that.
+// diagnose ends the controller with a dump of its goroutines in its log.
 func (w *weather) diagnose(err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -37,38 +37,36 @@ import (
 )
 
 const (
-	// buildsAtOnce and buildsPerNamespace are so few that builds have to wait.
+	// buildsAtOnce and buildsPerNamespace are so low that builds have to wait.
 	buildsAtOnce, buildsPerNamespace = "6", "4"
-	// longestWork is how long a build, or the start of a revision, takes at most.
+	// longestWork is the longest duration of a build or of the start of a revision.
 	longestWork = time.Second
-	// quiet is how long nothing is asked for until all is done.
+	// quiet is the time without requests after which all work is done.
 	quiet = 4 * time.Second
 )
 
-// forecast is what weather there is to be.
+// forecast is the plan of a run.
 type forecast struct {
 	functions int
 	seed      uint64
-	// days come one after the other. All Functions live, and go, in each.
+	// days are the parts of the run. All Functions are created and deleted in each.
 	days []day
-	// silence is how long there is no answer to a request where there is to be none.
+	// silence is the delay of silent requests.
 	silence time.Duration
-	// patience is how long it may take until all Functions of a round are as they
-	// are to be.
-	patience time.Duration
+	// timeout is the timeout for the final state of all Functions in a round.
+	timeout time.Duration
 }
 
 // day is a part of a run.
 type day struct {
-	// rate is the share of the requests that something happens to.
+	// rate is the share of requests with a fault.
 	rate float64
-	// killed says that the controller and the webhook are killed when the day begins, so
-	// that they have to start in that weather.
+	// killed reports whether the controller and the webhook are killed at the start of the
+	// day, so that they start under faults.
 	killed bool
 }
 
-// weather is a run of Kiln behind a proxy that does to its requests what was
-// forecast.
+// weather is a run of Kiln behind a proxy that injects the planned faults.
 type weather struct {
 	*controlplane.Kiln
 	forecast
@@ -81,7 +79,7 @@ type weather struct {
 	restarts map[string]int
 }
 
-// round is what was found in a round.
+// round is the result of a round.
 type round struct {
 	day
 	took  time.Duration
@@ -89,17 +87,16 @@ type round struct {
 	tally tally
 	after vitals
 	steps int
-	// starts is how often the controller was started again, and webhookStarts how often
-	// the webhook was.
+	// starts and webhookStarts count the restarts of the controller and the webhook.
 	starts, webhookStarts int
 }
 
-// say tells the user how far it is.
+// say prints the progress.
 func (w *weather) say(format string, args ...any) {
 	fmt.Printf("%6.0f s  %s\n", time.Since(w.begin).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// runWeather has Kiln go through what was forecast, and returns what was found.
+// runWeather runs Kiln with the planned faults and returns the result.
 func runWeather(ctx context.Context, b controlplane.Binaries, f forecast) (found *weather, err error) {
 	w := &weather{forecast: f, begin: time.Now(), restarts: map[string]int{}}
 	dice := &dice{rand: rand.New(rand.NewPCG(f.seed, 0))}
@@ -134,7 +131,7 @@ func runWeather(ctx context.Context, b controlplane.Binaries, f forecast) (found
 	return w, err
 }
 
-// dice may be thrown by many at once.
+// dice is safe for concurrent use.
 type dice struct {
 	mu   sync.Mutex
 	rand *rand.Rand
@@ -153,11 +150,11 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// sourceAnnotation is the annotation by which an image tells what it was made of.
+// sourceAnnotation is the annotation of an image with its source.
 const sourceAnnotation = "source"
 
-// build says what comes of a TaskRun: an image of what is in the ConfigMap that its
-// pod would mount. Where that is gone, the pod would wait for it.
+// build returns the result of a TaskRun: an image of the source in the ConfigMap that the
+// pod would mount. Without the ConfigMap it waits, like the pod.
 func (w *weather) build(ctx context.Context, tr *pipelinev1.TaskRun) (controlplane.Built, error) {
 	for _, volume := range tr.Spec.TaskSpec.Volumes {
 		if volume.ConfigMap == nil {
@@ -175,7 +172,7 @@ func (w *weather) build(ctx context.Context, tr *pipelinev1.TaskRun) (controlpla
 				continue
 			}
 			if strings.Contains(content, brokenSource) {
-				// One that is told without a log, as there are no pods.
+				// There are no pods, so the failure has no log.
 				return controlplane.Built{Failure: pipelinev1.TaskRunReasonStepOOM}, nil
 			}
 			return controlplane.Built{Annotations: map[string]string{sourceAnnotation: content}}, nil
@@ -184,7 +181,7 @@ func (w *weather) build(ctx context.Context, tr *pipelinev1.TaskRun) (controlpla
 	return controlplane.Built{}, fmt.Errorf("TaskRun %s has no source", tr.Name)
 }
 
-// live goes through the rounds.
+// live runs the rounds.
 func (w *weather) live(ctx context.Context) (err error) {
 	if w.judge, err = newJudge(ctx, w.Kiln); err != nil {
 		return err
@@ -218,7 +215,7 @@ func (w *weather) live(ctx context.Context) (err error) {
 	return w.judge.verdict(w)
 }
 
-// supervise starts a component again when it has ended, as the kubelet does.
+// supervise restarts a component that has ended, like the kubelet.
 func (w *weather) supervise(ctx context.Context, fail context.CancelCauseFunc, component string) {
 	process, start := func() *controlplane.Process { return w.Webhook }, w.StartWebhook
 	if component == "controller" {
@@ -241,7 +238,7 @@ func (w *weather) supervise(ctx context.Context, fail context.CancelCauseFunc, c
 	}
 }
 
-// round has all stories happen in a weather, and all Functions deleted in the end.
+// round runs all stories at a fault rate, and deletes all Functions at the end.
 func (w *weather) round(ctx context.Context, d day) (r round, err error) {
 	r.day = d
 	stories := storiesOf(w.functions, w.seed)
@@ -265,7 +262,7 @@ func (w *weather) round(ctx context.Context, d day) (r round, err error) {
 		return r, err
 	}
 	toldAll := time.Now()
-	if err := w.judge.await(ctx, w.patience, "all Functions are as they are to be", w.judge.settled); err != nil {
+	if err := w.judge.await(ctx, w.timeout, "all Functions have their final state", w.judge.settled); err != nil {
 		return r, w.diagnose(err)
 	}
 	r.worst = time.Since(toldAll)
@@ -281,7 +278,7 @@ func (w *weather) round(ctx context.Context, d day) (r round, err error) {
 			return r, err
 		}
 	}
-	if err := w.judge.await(ctx, w.patience, "nothing is left of the Functions", w.judge.gone); err != nil {
+	if err := w.judge.await(ctx, w.timeout, "no objects of the Functions exist", w.judge.gone); err != nil {
 		return r, w.diagnose(err)
 	}
 	r.took = time.Since(begin)
@@ -298,9 +295,9 @@ func (w *weather) round(ctx context.Context, d day) (r round, err error) {
 	return r, nil
 }
 
-// awaitQuiet waits until no Function asks for anything any more.
+// awaitQuiet waits until there are no more requests for Functions.
 func (w *weather) awaitQuiet(ctx context.Context) error {
-	err := w.judge.await(ctx, w.patience, "nothing is asked for any more", func() error {
+	err := w.judge.await(ctx, w.timeout, "there are no more requests", func() error {
 		if w.proxy.ledger.workSince(time.Now().Add(-quiet)) {
 			return errors.New("requests go on although all Functions are as they are to be")
 		}
@@ -309,7 +306,7 @@ func (w *weather) awaitQuiet(ctx context.Context) error {
 	return err
 }
 
-// tell tells what a round has found.
+// tell prints the result of a round.
 func (w *weather) tell(r round) {
 	t := r.tally
 	w.say("  %.1f s; %d requests of Functions, %d Events, %d requests in all; started again: the controller %d times, the webhook %d",
@@ -323,5 +320,5 @@ func (w *weather) tell(r round) {
 	w.say("  after it: %d goroutines, %.1f MiB in use, %.0f MiB resident", r.after.goroutines, r.after.heap/(1<<20), r.after.resident/(1<<20))
 }
 
-// key is the name of a Function as the ledger has it.
+// key is the name of a Function in the ledger.
 func key(name types.NamespacedName) string { return name.Namespace + "/" + name.Name }

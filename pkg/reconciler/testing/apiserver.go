@@ -51,7 +51,7 @@ import (
 	fakeclientset "github.com/kiln-dev/kiln/pkg/client/clientset/versioned/fake"
 )
 
-// Object is what an APIServer stores.
+// Object is an object that an APIServer stores.
 type Object interface {
 	metav1.Object
 	runtime.Object
@@ -68,14 +68,13 @@ func (r Ref) String() string {
 	return r.GroupResource.String() + " " + r.NamespacedName.String()
 }
 
-// Change is one write. Old is nil where the object was created, New where it is
-// gone.
+// Change is one write. Old is nil for a creation, New is nil for a deletion.
 type Change struct {
 	Ref
 	Old, New Object
 }
 
-// Latest returns the object as it is after the change, or was before it went.
+// Latest returns the object after the change, or its last state if it was deleted.
 func (c Change) Latest() Object {
 	if c.New == nil {
 		return c.Old
@@ -83,31 +82,30 @@ func (c Change) Latest() Object {
 	return c.New
 }
 
-// APIServer is an API server in memory. Unlike the trackers of fake clients it
-// knows conflicts of versions, generations, status as a subresource,
-// preconditions, finalizers, owners, immutable ConfigMaps and the webhooks of
-// Tekton, Serving and Kiln. It remembers each change, so that caches can be as
-// late as one likes. It is not for concurrent use.
+// APIServer is an API server in memory. Unlike the trackers of fake clients, it implements
+// conflicts, generations, status subresources, preconditions, finalizers, owners and
+// immutable ConfigMaps. It runs the webhooks of Tekton, Serving and Kiln. It keeps each
+// change, so that caches can lag by any number of changes. It is not safe for concurrent
+// use.
 type APIServer struct {
-	// Now is when objects are created and deleted.
+	// Now returns the time for the creation and deletion of objects.
 	Now time.Time
 
 	// OnChange, if set, is called after each change.
 	OnChange func(Change)
 
-	// admission is the context that webhooks judge in.
+	// admission is the context of the webhooks.
 	admission context.Context
 	scheme    *runtime.Scheme
 
-	// objects are not to be changed in place.
+	// objects must not be changed in place.
 	objects map[Ref]Object
 	changes []Change
-	// births counts how often there was a new object of that name.
+	// births counts the creations of each name.
 	births map[Ref]int
 }
 
-// NewAPIServer returns an APIServer without objects, whose webhooks judge in the
-// context.
+// NewAPIServer returns an APIServer without objects. Its webhooks use the context.
 func NewAPIServer(ctx context.Context) *APIServer {
 	s := &APIServer{
 		admission: apis.WithUserInfo(ctx, &authenticationv1.UserInfo{Username: "controller"}),
@@ -123,7 +121,7 @@ func NewAPIServer(ctx context.Context) *APIServer {
 	return s
 }
 
-// Clone returns a copy that goes its own way, without the original's OnChange.
+// Clone returns an independent copy, without OnChange.
 func (s *APIServer) Clone() *APIServer {
 	clone := *s
 	clone.OnChange = nil
@@ -141,11 +139,11 @@ type Clients struct {
 	Serving servingclientset.Interface
 }
 
-// Call does what a client asks for.
+// Call runs the request of a client.
 type Call func() (runtime.Object, error)
 
-// Clients returns clients whose calls go through intercept, which may do the
-// call or not, and may answer something else.
+// Clients returns clients whose requests pass through intercept. It may run the request or
+// not, and may return another result.
 func (s *APIServer) Clients(intercept func(clientgotesting.Action, Call) (runtime.Object, error)) Clients {
 	kiln, kube := &fakeclientset.Clientset{}, &fakekubeclientset.Clientset{}
 	tekton, serving := &fakepipelineclientset.Clientset{}, &fakeservingclientset.Clientset{}
@@ -206,7 +204,7 @@ func (s *APIServer) list(in Ref, kind schema.GroupVersionKind) (runtime.Object, 
 	return list, meta.SetList(list, found)
 }
 
-// RefOf names the object.
+// RefOf returns the name of the object.
 func (s *APIServer) RefOf(obj Object) Ref {
 	kinds, _, err := s.scheme.ObjectKinds(obj)
 	if err != nil {
@@ -216,8 +214,7 @@ func (s *APIServer) RefOf(obj Object) Ref {
 	return Ref{resource.GroupResource(), types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}}
 }
 
-// Objects returns all objects there are, in the order of their names. They are
-// not to be changed.
+// Objects returns all objects, sorted by name. The caller must not change them.
 func (s *APIServer) Objects() []Object {
 	refs := slices.SortedFunc(maps.Keys(s.objects), func(a, b Ref) int {
 		return cmp.Compare(a.String(), b.String())
@@ -229,12 +226,12 @@ func (s *APIServer) Objects() []Object {
 	return objects
 }
 
-// Changes returns all changes there were. They are not to be changed.
+// Changes returns all changes so far. The caller must not change them.
 func (s *APIServer) Changes() []Change {
 	return s.changes
 }
 
-// Create stores a new object, and returns what is stored.
+// Create stores a new object and returns the stored object.
 func (s *APIServer) Create(obj Object) (Object, error) {
 	ref := s.RefOf(obj)
 	if _, ok := s.objects[ref]; ok {
@@ -254,7 +251,7 @@ func (s *APIServer) Create(obj Object) (Object, error) {
 	return s.store(ref, obj), nil
 }
 
-// Update changes all of an object but its status, and returns what is stored.
+// Update changes all of an object except its status, and returns the stored object.
 func (s *APIServer) Update(obj Object) (Object, error) {
 	stored, err := s.existing(obj)
 	if err != nil {
@@ -265,8 +262,8 @@ func (s *APIServer) Update(obj Object) (Object, error) {
 		status.Set(part(stored.DeepCopyObject().(Object), "Status"))
 	}
 	keepSystemFields(obj, stored)
-	// To judge a TaskRun is most of the work of a simulation, and what is in its spec
-	// cannot have become wrong.
+	// The validation of a TaskRun is most of the cost of a simulation, and its immutable
+	// spec was validated at the creation.
 	if _, ok := stored.(*pipelinev1.TaskRun); !ok || !equality.Semantic.DeepEqual(part(obj, "Spec").Interface(), part(stored, "Spec").Interface()) {
 		if err := admitted(apis.WithinUpdate(s.admission, stored.DeepCopyObject()), obj); err != nil {
 			return nil, err
@@ -282,8 +279,7 @@ func (s *APIServer) Update(obj Object) (Object, error) {
 	return s.replace(stored, obj), nil
 }
 
-// UpdateStatus changes the status of an object, and nothing else, and returns
-// what is stored.
+// UpdateStatus changes only the status of an object, and returns the stored object.
 func (s *APIServer) UpdateStatus(obj Object) (Object, error) {
 	stored, err := s.existing(obj)
 	if err != nil {
@@ -294,7 +290,7 @@ func (s *APIServer) UpdateStatus(obj Object) (Object, error) {
 	return s.replace(stored, updated), nil
 }
 
-// Delete deletes the object, as soon as it has no finalizers.
+// Delete deletes the object when it has no finalizers.
 func (s *APIServer) Delete(ref Ref, options metav1.DeleteOptions) error {
 	obj, ok := s.objects[ref]
 	if !ok {
@@ -316,8 +312,8 @@ func (s *APIServer) Delete(ref Ref, options metav1.DeleteOptions) error {
 	return nil
 }
 
-// CollectGarbage deletes one object that has lost all its owners, and says
-// whether there was any.
+// CollectGarbage deletes one object without remaining owners, and reports whether there was
+// one.
 func (s *APIServer) CollectGarbage() bool {
 	alive := map[types.UID]bool{}
 	for _, obj := range s.objects {
@@ -329,14 +325,14 @@ func (s *APIServer) CollectGarbage() bool {
 			slices.ContainsFunc(owners, func(owner metav1.OwnerReference) bool { return alive[owner.UID] }) {
 			continue
 		}
-		// What is there cannot be missing.
+		// The object was listed, so this cannot fail.
 		return s.Delete(s.RefOf(obj), metav1.DeleteOptions{}) == nil
 	}
 	return false
 }
 
-// existing returns what is stored under the object's name, unless the object is
-// of another version of it.
+// existing returns the stored object with that name. It returns an error if the
+// resourceVersion differs.
 func (s *APIServer) existing(obj Object) (Object, error) {
 	ref := s.RefOf(obj)
 	stored, ok := s.objects[ref]
@@ -356,7 +352,7 @@ func conflict(ref Ref) error {
 	return apierrs.NewConflict(ref.GroupResource, ref.Name, errors.New("the object has been modified"))
 }
 
-// replace stores the object unless nothing has changed.
+// replace stores the object if it has changed.
 func (s *APIServer) replace(stored, obj Object) Object {
 	if equality.Semantic.DeepEqual(stored, obj) {
 		return stored
@@ -390,7 +386,7 @@ func (s *APIServer) record(change Change) {
 	}
 }
 
-// admitted does what the webhooks of Tekton, Serving and Kiln do.
+// admitted runs the webhooks of Tekton, Serving and Kiln.
 func admitted(ctx context.Context, obj Object) error {
 	if d, ok := obj.(apis.Defaultable); ok {
 		d.SetDefaults(ctx)
@@ -403,7 +399,7 @@ func admitted(ctx context.Context, obj Object) error {
 	return nil
 }
 
-// keepSystemFields keeps what clients cannot change.
+// keepSystemFields restores the fields that clients cannot change.
 func keepSystemFields(obj, stored Object) {
 	obj.SetUID(stored.GetUID())
 	obj.SetResourceVersion(stored.GetResourceVersion())
@@ -412,7 +408,7 @@ func keepSystemFields(obj, stored Object) {
 	obj.SetDeletionTimestamp(stored.GetDeletionTimestamp())
 }
 
-// part returns the object's field of that name, if it has one.
+// part returns the object's field with that name, if it has one.
 func part(obj Object, name string) reflect.Value {
 	return reflect.ValueOf(obj).Elem().FieldByName(name)
 }

@@ -31,9 +31,9 @@ import (
 	listers "github.com/kiln-dev/kiln/pkg/client/listers/serverless/v1alpha1"
 )
 
-// Caches are what the informers of one process hold of an APIServer: of
-// Functions and Secrets all, of other kinds what the selector selects. Each is as
-// late as one lets it be.
+// Caches are the informer caches of one process for an APIServer. They hold all Functions
+// and Secrets, and the selected objects of other kinds. Each cache can lag by any number of
+// changes.
 type Caches struct {
 	Functions  *Cache
 	ConfigMaps *Cache
@@ -44,7 +44,7 @@ type Caches struct {
 	Secrets    *Cache
 }
 
-// NewCaches returns caches that hold what there was after the first changes.
+// NewCaches returns caches with the objects after the first changes.
 func NewCaches(server *APIServer, selector labels.Selector, changes int) *Caches {
 	newCache := func(kind Object, selector labels.Selector) *Cache {
 		c := &Cache{
@@ -69,7 +69,8 @@ func NewCaches(server *APIServer, selector labels.Selector, changes int) *Caches
 	}
 }
 
-// CloneFor returns a copy that follows another APIServer, a clone of the first.
+// CloneFor returns a copy that follows another APIServer, which must be a clone of the
+// first.
 func (c *Caches) CloneFor(server *APIServer) *Caches {
 	clone := &Caches{}
 	all := clone.pointers()
@@ -96,42 +97,42 @@ func (c *Caches) All() []*Cache {
 	return all
 }
 
-// FunctionLister lists the Functions that are known.
+// FunctionLister lists the cached Functions.
 func (c *Caches) FunctionLister() listers.FunctionLister {
 	return listers.NewFunctionLister(c.Functions)
 }
 
-// ConfigMapLister lists the ConfigMaps that are known.
+// ConfigMapLister lists the cached ConfigMaps.
 func (c *Caches) ConfigMapLister() corev1listers.ConfigMapLister {
 	return corev1listers.NewConfigMapLister(c.ConfigMaps)
 }
 
-// TaskRunLister lists the TaskRuns that are known.
+// TaskRunLister lists the cached TaskRuns.
 func (c *Caches) TaskRunLister() pipelinelisters.TaskRunLister {
 	return pipelinelisters.NewTaskRunLister(c.TaskRuns)
 }
 
-// ServiceLister lists the Services that are known.
+// ServiceLister lists the cached Services.
 func (c *Caches) ServiceLister() servinglisters.ServiceLister {
 	return servinglisters.NewServiceLister(c.Services)
 }
 
-// PodLister lists the Pods that are known.
+// PodLister lists the cached Pods.
 func (c *Caches) PodLister() corev1listers.PodLister {
 	return corev1listers.NewPodLister(c.Pods)
 }
 
-// EventLister lists the Events that are known.
+// EventLister lists the cached Events.
 func (c *Caches) EventLister() corev1listers.EventLister {
 	return corev1listers.NewEventLister(c.Events)
 }
 
-// SecretLister lists the Secrets that are known.
+// SecretLister lists the cached Secrets.
 func (c *Caches) SecretLister() corev1listers.SecretLister {
 	return corev1listers.NewSecretLister(c.Secrets)
 }
 
-// Cache is what one informer holds.
+// Cache is the cache of one informer.
 type Cache struct {
 	cache.Indexer
 
@@ -139,12 +140,12 @@ type Cache struct {
 	kind     Ref
 	selector labels.Selector
 
-	// position counts the changes that the cache has seen.
+	// position is the number of changes that the cache has received.
 	position int
 }
 
-// Deliver tells the cache of the next change that concerns it, and returns that,
-// as the cache sees it. It says whether there was any.
+// Deliver sends the next relevant change to the cache and returns it as the cache sees it.
+// It reports whether there was one.
 func (c *Cache) Deliver() (Change, bool) {
 	for c.position < len(c.server.changes) {
 		if change, ok := c.next(); ok {
@@ -180,7 +181,7 @@ func (c *Cache) selects(obj Object) bool {
 	return obj != nil && c.selector.Matches(labels.Set(obj.GetLabels()))
 }
 
-// must panics at what cannot happen.
+// must panics on an error that cannot happen.
 func must(err error) {
 	if err != nil {
 		panic(err)

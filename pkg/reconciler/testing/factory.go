@@ -14,9 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package testing runs a reconciler of Functions in a world of fakes, one
-// reconcile at a time. The worlds and what is expected of them are table rows
-// of knative.dev/pkg/reconciler/testing.
+// Package testing runs one reconcile of a Function at a time with fake clients and listers.
+// The tests are table rows of knative.dev/pkg/reconciler/testing.
 package testing
 
 import (
@@ -65,8 +64,8 @@ var addToSchemes = []func(*runtime.Scheme) error{
 	fakeservingclientset.AddToScheme,
 }
 
-// World is what a reconciler is made of: clients that hold the row's objects,
-// and listers that show them.
+// World is the environment of a reconciler: clients with the row's objects, and listers for
+// them.
 type World struct {
 	Kiln    clientset.Interface
 	Kube    kubernetes.Interface
@@ -85,15 +84,15 @@ type World struct {
 	Row      *rtesting.TableRow
 }
 
-// Unlisted is the key of a row's OtherTestData with objects ([]runtime.Object)
-// that the API server has and the listers do not show.
+// Unlisted is the key in a row's OtherTestData for objects ([]runtime.Object) that the API
+// server has and the listers do not return.
 const Unlisted = "unlisted"
 
-// Make makes the reconciler under test.
+// Make creates the reconciler under test.
 type Make func(context.Context, *World) controller.Reconciler
 
-// Factory returns what runs the rows of a table. A row fails that does what the
-// roles do not allow.
+// Factory returns the factory that runs the rows of a table. A row fails if its requests
+// exceed the roles.
 func Factory(roles *Roles, create Make) rtesting.Factory {
 	return func(t *testing.T, row *rtesting.TableRow) (controller.Reconciler, rtesting.ActionRecorderList, rtesting.EventList) {
 		scheme := runtime.NewScheme()
@@ -157,7 +156,7 @@ func Factory(roles *Roles, create Make) rtesting.Factory {
 	}
 }
 
-// authorize fails the test where the API server would refuse.
+// authorize fails the test for a request that the API server would forbid.
 func authorize(t *testing.T, roles *Roles) clientgotesting.ReactionFunc {
 	return func(action clientgotesting.Action) (bool, runtime.Object, error) {
 		if err := roles.Check(action); err != nil {
@@ -167,9 +166,9 @@ func authorize(t *testing.T, roles *Roles) clientgotesting.ReactionFunc {
 	}
 }
 
-// admit does to what is written what the webhooks of Tekton and Serving do. An
-// update is judged by what the tracker has stored. What they fill in is not
-// stored: tests compare what was written.
+// admit runs the webhooks of Tekton and Serving for each write. An update is validated
+// against the object in the tracker. Defaults are not stored, because tests compare the
+// written objects.
 func admit(tracker clientgotesting.ObjectTracker) clientgotesting.ReactionFunc {
 	return func(action clientgotesting.Action) (bool, runtime.Object, error) {
 		if action.GetSubresource() != "" {
@@ -207,7 +206,7 @@ func admissionContext(tracker clientgotesting.ObjectTracker, action clientgotest
 	}
 	stored = stored.DeepCopyObject()
 	if d, ok := stored.(apis.Defaultable); ok {
-		// As it was when it was created.
+		// The creation applied the defaults, too.
 		d.SetDefaults(apis.WithinCreate(context.Background()))
 	}
 	return apis.WithinUpdate(ctx, stored), nil

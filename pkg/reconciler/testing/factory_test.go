@@ -27,7 +27,7 @@ import (
 	fakeservingclientset "knative.dev/serving/pkg/client/clientset/versioned/fake"
 )
 
-// TestAdmitUpdate checks that an update is judged by what is stored.
+// TestAdmitUpdate checks that an update is validated against the stored object.
 func TestAdmitUpdate(t *testing.T) {
 	stored := &servingv1.Service{ObjectMeta: metav1.ObjectMeta{
 		Name: "greeter", Namespace: "default", Annotations: map[string]string{serving.CreatorAnnotation: "someone"},
@@ -44,6 +44,6 @@ func TestAdmitUpdate(t *testing.T) {
 	}
 	edited.Annotations = nil
 	if _, err := services.Update(t.Context(), edited, metav1.UpdateOptions{}); err == nil || !strings.Contains(err.Error(), "immutable") {
-		t.Errorf("another creator: %v, want it to be denied", err)
+		t.Errorf("another creator: %v, want a denial", err)
 	}
 }

@@ -34,21 +34,21 @@ import (
 	"knative.dev/pkg/system"
 )
 
-// Roles is what manifests allow a ServiceAccount to do. It remembers what of it
-// was of use. It is not for concurrent use.
+// Roles are the permissions that manifests give to a ServiceAccount. Roles records which of
+// them were used. It is not safe for concurrent use.
 type Roles struct {
 	grants []grant
 	used   map[string]bool
 }
 
-// grant is one rule of a role that is bound.
+// grant is one rule of a bound role.
 type grant struct {
 	rbacv1.PolicyRule
-	// namespace is where the rule holds; it is "" where that is everywhere.
+	// namespace limits the rule. "" means all namespaces.
 	namespace string
 }
 
-// object is what matters here of a role or of a binding.
+// object has the relevant fields of a role or a binding.
 type object struct {
 	Kind     string `json:"kind"`
 	Metadata struct {
@@ -60,8 +60,7 @@ type object struct {
 	RoleRef  rbacv1.RoleRef      `json:"roleRef"`
 }
 
-// LoadRoles reads the roles that the manifests of a folder bind to a
-// ServiceAccount.
+// LoadRoles reads the roles that the manifests in a folder bind to a ServiceAccount.
 func LoadRoles(folder, serviceAccount string) (*Roles, error) {
 	objects, err := loadObjects(folder)
 	if err != nil {
@@ -115,7 +114,7 @@ func loadObjects(folder string) (objects []object, err error) {
 	return objects, nil
 }
 
-// Check returns an error if what a fake client was asked to do is not allowed.
+// Check returns an error if the roles forbid the action of a fake client.
 func (r *Roles) Check(action clientgotesting.Action) error {
 	verb := strings.ReplaceAll(action.GetVerb(), "-", "")
 	resource := action.GetResource().Resource
@@ -126,7 +125,7 @@ func (r *Roles) Check(action clientgotesting.Action) error {
 	group := action.GetResource().Group
 	allowed := false
 	for _, g := range r.grants {
-		// Tests have a system namespace of their own.
+		// Tests have another system namespace.
 		here := g.namespace == "" || g.namespace == action.GetNamespace() || action.GetNamespace() == system.Namespace()
 		if here && slices.Contains(g.APIGroups, group) && slices.Contains(g.Resources, resource) && slices.Contains(g.Verbs, verb) &&
 			(len(g.ResourceNames) == 0 || slices.Contains(g.ResourceNames, name)) {
@@ -140,8 +139,8 @@ func (r *Roles) Check(action clientgotesting.Action) error {
 	return nil
 }
 
-// nameOf returns the name by which the API server asks roles about an action, or
-// "". A list, or a watch, has one where it selects by it.
+// nameOf returns the resource name that the API server authorizes an action with, or "". A
+// list or a watch has a name if it selects one object by its name.
 func nameOf(action clientgotesting.Action) string {
 	switch action := action.(type) {
 	case clientgotesting.UpdateAction:
@@ -160,9 +159,9 @@ func nameOf(action clientgotesting.Action) string {
 	return ""
 }
 
-// Unused returns what is allowed and was not asked for, but for what others need
-// than the fake clients' users. Each is "verb resource.group", with the
-// namespace in front where it is allowed in one only: "kiln-system: get secrets".
+// Unused returns the permissions that were never used, except others, which only clients
+// without a fake need. Each has the form "verb resource.group", with a prefix if it holds
+// in one namespace only: "kiln-system: get secrets".
 func (r *Roles) Unused(others ...string) []string {
 	var unused []string
 	for _, g := range r.grants {

@@ -29,7 +29,7 @@ import (
 	servinglisters "knative.dev/serving/pkg/client/listers/serving/v1"
 )
 
-// TransformedConfigMaps lists ConfigMaps as the transform leaves them.
+// TransformedConfigMaps lists ConfigMaps after the transform.
 type TransformedConfigMaps struct {
 	corev1listers.ConfigMapLister
 	Transform cache.TransformFunc
@@ -40,7 +40,7 @@ func (l TransformedConfigMaps) ConfigMaps(namespace string) corev1listers.Config
 	return transformedNamespace[*corev1.ConfigMap]{l.ConfigMapLister.ConfigMaps(namespace), l.Transform}
 }
 
-// TransformedTaskRuns lists TaskRuns as the transform leaves them.
+// TransformedTaskRuns lists TaskRuns after the transform.
 type TransformedTaskRuns struct {
 	pipelinelisters.TaskRunLister
 	Transform cache.TransformFunc
@@ -51,7 +51,7 @@ func (l TransformedTaskRuns) TaskRuns(namespace string) pipelinelisters.TaskRunN
 	return transformedNamespace[*pipelinev1.TaskRun]{l.TaskRunLister.TaskRuns(namespace), l.Transform}
 }
 
-// TransformedServices lists Services as the transform leaves them.
+// TransformedServices lists Services after the transform.
 type TransformedServices struct {
 	servinglisters.ServiceLister
 	Transform cache.TransformFunc
@@ -62,7 +62,7 @@ func (l TransformedServices) Services(namespace string) servinglisters.ServiceNa
 	return transformedNamespace[*servingv1.Service]{l.ServiceLister.Services(namespace), l.Transform}
 }
 
-// TransformedPods lists Pods as the transform leaves them.
+// TransformedPods lists Pods after the transform.
 type TransformedPods struct {
 	corev1listers.PodLister
 	Transform cache.TransformFunc
@@ -73,7 +73,7 @@ func (l TransformedPods) Pods(namespace string) corev1listers.PodNamespaceLister
 	return transformedNamespace[*corev1.Pod]{l.PodLister.Pods(namespace), l.Transform}
 }
 
-// transformedNamespace lists the objects of a namespace as the transform leaves them.
+// transformedNamespace lists the objects of a namespace after the transform.
 type transformedNamespace[T interface {
 	metav1.Object
 	DeepCopy() T
