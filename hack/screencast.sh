@@ -33,7 +33,7 @@ cd "${folder}"
 
 normalise() {
   sed -u -E \
-    -e '/^(Initializing|Building|Deploying|Running|Failed): |^Kiln has not looked/d' \
+    -e '/^(Initializing|Building|Deploying|Running|Failed): |^Kiln has not processed/d' \
     -e '/^(Pods|Last events)$/,/^$/d' \
     -e "s/${namespace}/default/g" \
     -e 's#(on base image ).*#\1node@sha256:0123…#' \

@@ -19,7 +19,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -30,7 +29,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/cli"
 )
 
-// interrupted is the exit code of a command that was ended by ctrl-C.
+// interrupted is the exit code of a command that the user interrupted.
 const interrupted = 130
 
 func main() {
@@ -42,10 +41,8 @@ func main() {
 	switch {
 	case ended:
 		os.Exit(interrupted)
-	case err != nil && !errors.Is(err, cli.ErrQuiet):
-		fmt.Fprintln(os.Stderr, "error:", err)
-		fallthrough
 	case err != nil:
+		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
 	}
 }

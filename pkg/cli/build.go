@@ -25,7 +25,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
@@ -37,7 +36,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/observe"
 )
 
-// buildReport is what kubectl fn build-status prints for programs.
+// buildReport is the output of kubectl fn build-status for programs.
 type buildReport struct {
 	Name         string              `json:"name"`
 	Namespace    string              `json:"namespace"`
@@ -45,14 +44,14 @@ type buildReport struct {
 	ImageMessage string              `json:"image_message,omitempty"`
 	ImageName    string              `json:"image_name,omitempty"`
 
-	// Build is what the Function's status says of it.
+	// Build is status.build of the Function.
 	Build *v1alpha1.BuildStatus `json:"build,omitempty"`
 }
 
 func (c *cli) buildStatusCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:               "build-status NAME",
-		Short:             "Tell how the current or last build of a Function is",
+		Short:             "Show the state of the current or last build of a Function",
 		Example:           "  kubectl fn build-status greeter\n  kubectl fn build-status greeter -o jsonpath='{.image}'",
 		Args:              named,
 		ValidArgsFunction: c.completeNames(1),
@@ -94,10 +93,10 @@ func (c *cli) printBuild(out io.Writer, r buildReport) {
 	}
 	build := r.Build
 	if build == nil {
-		fmt.Fprintf(out, "\nThere has been no build.\n")
+		fmt.Fprintf(out, "\nThe Function has not been built yet.\n")
 		return
 	}
-	fmt.Fprintf(out, "Build    of version %d, since %s, attempt %d\n", build.Generation, cmp.Or(build.Reason, "unknown"), max(build.Attempts, 1))
+	fmt.Fprintf(out, "Build    version %d, reason %s, attempt %d\n", build.Generation, cmp.Or(build.Reason, "unknown"), max(build.Attempts, 1))
 	switch {
 	case build.QueuedTime != nil:
 		fmt.Fprintf(out, "Queued   %s ago\n", c.age(&metav1.Time{Time: build.QueuedTime.Time}))
@@ -107,7 +106,7 @@ func (c *cli) printBuild(out io.Writer, r buildReport) {
 		fmt.Fprintf(out, "Started  %s ago\n", c.age(build.StartTime))
 	}
 	if build.BuildName() != "" {
-		fmt.Fprintf(out, "TaskRun  %s\n", build.BuildName())
+		fmt.Fprintf(out, "%-7s  %s\n", build.Ref.Kind, build.Ref.Name)
 	}
 	if build.Failure != nil {
 		fmt.Fprintf(out, "\nFailed: %s\n  %s\n", build.Failure.Reason, indent(build.Failure.Message, 2))
@@ -121,13 +120,13 @@ func (c *cli) buildLogsCommand() *cobra.Command {
 		Use:   "build-logs NAME",
 		Short: "Print the log of the current or last build of a Function",
 		Long: "Print the log of the current or last build of a Function.\n\n" +
-			"Once the build's pod is gone, it is what the Function's status keeps: the last lines.\n" +
-			"With --follow the exit code tells whether the build has failed.",
+			"When the pod of the build is gone, the command prints the last lines, which the Function's status keeps.\n" +
+			"With --follow, the exit code reports whether the build failed.",
 		Example:           "  kubectl fn build-logs --follow greeter",
 		Args:              named,
 		ValidArgsFunction: c.completeNames(1),
 	}
-	command.Flags().BoolVarP(&followed, "follow", "f", false, "Print the log as it is written, until the build has ended.")
+	command.Flags().BoolVarP(&followed, "follow", "f", false, "Print the log while it is written, until the build ends.")
 	command.RunE = func(command *cobra.Command, args []string) error {
 		clients, fn, err := c.function(command.Context(), args[0])
 		if err != nil {
@@ -141,14 +140,14 @@ func (c *cli) buildLogsCommand() *cobra.Command {
 	return command
 }
 
-// printBuildLog prints what there is of the log of a Function's build.
+// printBuildLog prints the log of a Function's build, as far as it still exists.
 func (c *cli) printBuildLog(ctx context.Context, clients *Clients, fn *v1alpha1.Function) error {
-	taskRun, err := clients.taskRunOf(ctx, fn)
+	build, err := clients.buildOf(ctx, fn)
 	if err != nil {
 		return err
 	}
-	if taskRun != nil {
-		switch printed, err := c.copySteps(ctx, clients, taskRun, false); {
+	if build != nil {
+		switch printed, err := c.copySteps(ctx, clients, build, false); {
 		case err != nil:
 			return err
 		case printed:
@@ -158,7 +157,7 @@ func (c *cli) printBuildLog(ctx context.Context, clients *Clients, fn *v1alpha1.
 	return c.printKept(fn)
 }
 
-// printKept prints what the status of a Function keeps of the log of its build.
+// printKept prints the lines of the build's log that the Function's status keeps.
 func (c *cli) printKept(fn *v1alpha1.Function) error {
 	build := fn.Status.Build
 	if build == nil {
@@ -169,43 +168,27 @@ func (c *cli) printKept(fn *v1alpha1.Function) error {
 		log = cmp.Or(build.Failure.Log, build.Failure.Message)
 	}
 	if log == "" {
-		what := "the build's log is gone with its pod, and it had installed nothing"
+		what := "the pod of the build is gone, and the build installed no dependencies"
 		if build.BuildName() == "" {
-			what = "no build ran: the registry had the image already"
+			what = "no build ran, because the registry already had the image"
 		}
 		return try(fmt.Errorf("there is no log: %s", what), "kubectl fn rebuild %s", fn.Name)
 	}
-	fmt.Fprintln(c.ErrOut, "The build's pod is gone. These are the last lines of its log:")
+	fmt.Fprintln(c.ErrOut, "The pod of the build is gone. These are the last lines of its log:")
 	fmt.Fprintln(c.Out, strings.TrimRight(log, "\n"))
 	return nil
 }
 
-// stepContainerPrefix is Tekton's prefix of the name of a step's container.
-const stepContainerPrefix = "step-"
-
-// stepsOf returns the containers of a build in their order. What the status says
-// of them has no names at first.
-func stepsOf(taskRun *pipelinev1.TaskRun) (containers []string) {
-	if taskRun.Spec.TaskSpec == nil {
-		return nil
-	}
-	for _, step := range taskRun.Spec.TaskSpec.Steps {
-		containers = append(containers, stepContainerPrefix+step.Name)
-	}
-	return containers
-}
-
-// copySteps prints the log of one step of a build after the other, and says
-// whether there was any. A step that has not begun yet is waited for when the
-// build is followed.
-func (c *cli) copySteps(ctx context.Context, clients *Clients, taskRun *pipelinev1.TaskRun, followed bool) (printed bool, err error) {
-	for _, container := range stepsOf(taskRun) {
-		began, err := clients.hasBegun(ctx, taskRun.Namespace, taskRun.Status.PodName, container, followed)
+// copySteps prints the logs of the steps of a build in their order, and reports
+// whether there were any. If followed, it waits for steps that have not begun.
+func (c *cli) copySteps(ctx context.Context, clients *Clients, build *buildObject, followed bool) (printed bool, err error) {
+	for _, container := range build.containers {
+		began, err := clients.hasBegun(ctx, build.namespace, build.pod, container, followed)
 		if err != nil || !began {
 			return printed, err
 		}
 		opts := &corev1.PodLogOptions{Container: container, Follow: followed}
-		switch err := copyLog(ctx, clients, taskRun.Namespace, taskRun.Status.PodName, opts, c.Out); {
+		switch err := copyLog(ctx, clients, build.namespace, build.pod, opts, c.Out); {
 		case apierrs.IsNotFound(err):
 			return printed, nil
 		case err != nil:
@@ -216,27 +199,26 @@ func (c *cli) copySteps(ctx context.Context, clients *Clients, taskRun *pipeline
 	return printed, nil
 }
 
-// streamBuild prints the log of a build as it is written, from when its pod
-// starts, and says whether there was any.
-func (c *cli) streamBuild(ctx context.Context, clients *Clients, name string) (printed bool, err error) {
-	var taskRun *pipelinev1.TaskRun
-	err = follow(ctx, clients.Tekton.TektonV1().TaskRuns(clients.Namespace), onlyOne(name), func(list *pipelinev1.TaskRunList) (bool, error) {
-		taskRun = nil
-		for i := range list.Items {
-			if list.Items[i].Name == name {
-				taskRun = &list.Items[i]
-			}
-		}
-		return taskRun == nil || taskRun.IsDone() || taskRun.Status.PodName != "", nil
+// streamBuild waits for the pod of a build, prints the log while it is written,
+// and reports whether there was any.
+func (c *cli) streamBuild(ctx context.Context, clients *Clients, ref v1alpha1.BuildReference) (printed bool, err error) {
+	from, ok := builders[ref.Kind]
+	if !ok {
+		return false, nil
+	}
+	var build *buildObject
+	err = from.follow(ctx, clients, clients.Namespace, ref.Name, func(now *buildObject) (bool, error) {
+		build = now
+		return build == nil || build.ended || build.pod != "", nil
 	})
-	if err != nil || taskRun == nil {
+	if err != nil || build == nil {
 		return false, err
 	}
-	return c.copySteps(ctx, clients, taskRun, true)
+	return c.copySteps(ctx, clients, build, true)
 }
 
-// hasBegun says whether a container of a pod has begun to run. If asked to wait,
-// it waits until that is so or cannot be any more.
+// hasBegun reports whether a container of a pod has begun to run. With wait, it
+// waits until the container has begun or can no longer begin.
 func (c *Clients) hasBegun(ctx context.Context, namespace, pod, container string, wait bool) (began bool, err error) {
 	if pod == "" {
 		return false, nil
@@ -257,8 +239,8 @@ func (c *Clients) hasBegun(ctx context.Context, namespace, pod, container string
 	return began, err
 }
 
-// followBuild prints the log of a Function's build as it is written, and returns
-// an error if it fails.
+// followBuild prints the log of a Function's build while it is written, and returns
+// an error if the build fails.
 func (c *cli) followBuild(ctx context.Context, clients *Clients, fn *v1alpha1.Function) error {
 	fn, logged, err := c.watch(ctx, clients, fn.Name, func(fn *v1alpha1.Function) bool {
 		built := fn.Status.GetCondition(v1alpha1.FunctionConditionBuildReady)
@@ -270,7 +252,7 @@ func (c *cli) followBuild(ctx context.Context, clients *Clients, fn *v1alpha1.Fu
 		return err
 	}
 	if !logged {
-		// That there is none is told already: what built it, or why nothing did.
+		// The progress has already reported why there is no log.
 		_ = c.printBuildLog(ctx, clients, fn)
 	}
 	if ready := fn.Status.GetCondition(v1alpha1.FunctionConditionReady); ready.IsFalse() && !fn.Status.GetCondition(v1alpha1.FunctionConditionBuildReady).IsTrue() {
@@ -283,8 +265,8 @@ func isUnknown(condition *apis.Condition) bool {
 	return !condition.IsTrue() && !condition.IsFalse()
 }
 
-// followFunction calls visit with a Function, and again after changes of its,
-// until it says that it is done.
+// followFunction calls visit with a Function, and again after each change, until
+// visit is done or returns an error.
 func (c *Clients) followFunction(ctx context.Context, name string, visit func(*v1alpha1.Function) (done bool, err error)) error {
 	return follow(ctx, c.Kiln.ServerlessV1alpha1().Functions(c.Namespace), onlyOne(name), func(list *v1alpha1.FunctionList) (bool, error) {
 		for i := range list.Items {
@@ -292,6 +274,6 @@ func (c *Clients) followFunction(ctx context.Context, name string, visit func(*v
 				return visit(&list.Items[i])
 			}
 		}
-		return true, try(fmt.Errorf("there is no Function %s in namespace %s any more", name, c.Namespace), "kubectl fn list")
+		return true, try(fmt.Errorf("function %s in namespace %s was deleted", name, c.Namespace), "kubectl fn list")
 	})
 }

@@ -14,8 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package cli is kubectl fn: everyday operations on Functions for people who do
-// not want to know what a TaskRun is.
+// Package cli implements kubectl fn: everyday operations on Functions that need no
+// knowledge of the objects that Kiln creates.
 package cli
 
 import (
@@ -35,16 +35,16 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// cli is what all commands share.
+// cli holds the state that all commands share.
 type cli struct {
 	genericiooptions.IOStreams
 	flags *genericclioptions.ConfigFlags
 
-	// connect makes the clients, once a command needs them.
+	// connect creates the clients. Commands that need no cluster do not call it.
 	connect func() (*Clients, error)
 	now     func() time.Time
 
-	// forward makes a local address that leads to a pod.
+	// forward opens a local address that leads to a pod, until stop is called.
 	forward func(ctx context.Context, clients *Clients, namespace, pod string) (address string, stop func(), err error)
 }
 
@@ -61,8 +61,8 @@ func (c *cli) command() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "kubectl-fn",
 		Short: "Work with Kiln's Functions",
-		Long: "kubectl fn makes, watches, calls and mends Kiln's Functions.\n\n" +
-			"It is a plugin of kubectl: the binary kubectl-fn has to be on PATH.",
+		Long: "kubectl fn creates, watches, calls and repairs Kiln's Functions.\n\n" +
+			"It is a kubectl plugin: the binary kubectl-fn must be on PATH.",
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl fn"},
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -84,25 +84,25 @@ func (c *cli) command() *cobra.Command {
 	return root
 }
 
-// named wants the name of one Function as the argument of a command.
+// named checks that the argument of a command is the name of one Function.
 func named(command *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return try(fmt.Errorf("name one Function; there are %d names", len(args)), "kubectl fn list, or %s --help", command.CommandPath())
+		return try(fmt.Errorf("expected the name of one Function, got %d names", len(args)), "kubectl fn list, or %s --help", command.CommandPath())
 	}
 	return nil
 }
 
-// watcher lists and watches one kind of object. All typed clients do.
+// watcher lists and watches objects of one kind. All typed clients implement it.
 type watcher[L runtime.Object] interface {
 	List(ctx context.Context, opts metav1.ListOptions) (L, error)
 	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
 }
 
-// rewatch is how long it takes until a watch that broke is tried again.
+// rewatch is the delay before a broken watch is restarted.
 const rewatch = time.Second
 
-// follow calls visit with the objects that opts select, and again after changes
-// of theirs, until it says that it is done or returns an error.
+// follow calls visit with the objects that opts select, and again after each
+// change, until visit is done or returns an error.
 func follow[L runtime.Object](ctx context.Context, client watcher[L], opts metav1.ListOptions, visit func(L) (done bool, err error)) error {
 	for {
 		list, err := client.List(ctx, opts)
@@ -124,7 +124,8 @@ func follow[L runtime.Object](ctx context.Context, client watcher[L], opts metav
 	}
 }
 
-// awaitChange returns after a change, or when there may have been one.
+// awaitChange returns after a change. It also returns after a broken watch, which
+// may have missed one.
 func awaitChange[L runtime.Object](ctx context.Context, client watcher[L], from metav1.ListOptions) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -149,7 +150,7 @@ func awaitChange[L runtime.Object](ctx context.Context, client watcher[L], from 
 	}
 }
 
-// isInterrupted says whether a command ended since the user wanted so.
+// isInterrupted reports whether the user interrupted the command.
 func isInterrupted(err error) bool {
 	return errors.Is(err, context.Canceled)
 }

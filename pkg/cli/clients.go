@@ -23,7 +23,6 @@ import (
 	"slices"
 	"strings"
 
-	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 	pipelineclient "github.com/tektoncd/pipeline/pkg/client/clientset/versioned"
 
 	corev1 "k8s.io/api/core/v1"
@@ -56,14 +55,14 @@ type Clients struct {
 	Tekton  pipelineclient.Interface
 	Serving servingclient.Interface
 
-	// Config is how the cluster is reached.
+	// Config is the configuration of the connection to the cluster.
 	Config *rest.Config
 
-	// Namespace is the one that commands are about.
+	// Namespace is the namespace that the commands work in.
 	Namespace string
 }
 
-// newClients makes clients of what kubectl's flags and the kubeconfig say.
+// newClients creates clients from kubectl's flags and the kubeconfig.
 func newClients(flags *genericclioptions.ConfigFlags, warnings rest.WarningHandler) (*Clients, error) {
 	namespace, _, err := flags.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
@@ -81,12 +80,12 @@ func newClients(flags *genericclioptions.ConfigFlags, warnings rest.WarningHandl
 	serving, errServing := servingclient.NewForConfig(config)
 	c.Kube, c.Kiln, c.Tekton, c.Serving = kube, kiln, tekton, serving
 	if err := errors.Join(errKube, errKiln, errTekton, errServing); err != nil {
-		return nil, fmt.Errorf("failed to make clients: %w", err)
+		return nil, fmt.Errorf("failed to create clients: %w", err)
 	}
 	return c, nil
 }
 
-// function returns clients, and the Function of that name.
+// function returns clients and the Function of that name.
 func (c *cli) function(ctx context.Context, name string) (*Clients, *v1alpha1.Function, error) {
 	clients, err := c.connect()
 	if err != nil {
@@ -108,12 +107,12 @@ func (c *Clients) function(ctx context.Context, name string) (*v1alpha1.Function
 	return fn, nil
 }
 
-// noFunction is the error of a command about a Function that does not exist.
+// noFunction returns the error for a Function that does not exist.
 func (c *Clients) noFunction(name string) error {
 	return try(fmt.Errorf("there is no Function %s in namespace %s", name, c.Namespace), "kubectl fn list --all-namespaces")
 }
 
-// isOfObject says whether it is one object that was not found, and not its kind.
+// isOfObject reports whether one object was not found, rather than its kind.
 func isOfObject(err error) bool {
 	status := apierrs.APIStatus(nil)
 	return errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Name != ""
@@ -128,8 +127,8 @@ func (c *Clients) pods(ctx context.Context, fn *v1alpha1.Function) ([]*corev1.Po
 	return sortPods(list), nil
 }
 
-// podsOf selects the pods that run a Function: what Serving starts belongs to a
-// revision, and builds do not.
+// podsOf selects the pods that run a Function. Only those have a revision: the pods
+// of builds have none.
 func podsOf(fn *v1alpha1.Function) metav1.ListOptions {
 	return metav1.ListOptions{LabelSelector: labels.Set{serverless.FunctionUIDLabelKey: string(fn.UID)}.String() + "," + serving.RevisionLabelKey}
 }
@@ -153,48 +152,34 @@ func onlyOne(name string) metav1.ListOptions {
 	return metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
 }
 
-// taskRunOf returns what runs, or ran, the build of a Function, or nil.
-func (c *Clients) taskRunOf(ctx context.Context, fn *v1alpha1.Function) (*pipelinev1.TaskRun, error) {
-	if fn.Status.Build.BuildName() == "" {
-		return nil, nil
-	}
-	taskRun, err := c.Tekton.TektonV1().TaskRuns(fn.Namespace).Get(ctx, fn.Status.Build.BuildName(), metav1.GetOptions{})
-	switch {
-	case apierrs.IsNotFound(err):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("failed to get TaskRun %s: %w", fn.Status.Build.BuildName(), err)
-	}
-	return taskRun, nil
-}
-
-// observe looks at a Function and at what belongs to it.
+// observe fetches the pods and the build of a Function.
 func (c *Clients) observe(ctx context.Context, fn *v1alpha1.Function) (observe.Observed, error) {
 	seen := observe.Observed{Function: fn, Container: children.FunctionContainer}
 	var err error
 	if seen.Pods, err = c.pods(ctx, fn); err != nil {
 		return seen, err
 	}
-	taskRun, err := c.taskRunOf(ctx, fn)
-	if taskRun == nil || err != nil {
+	build, err := c.buildOf(ctx, fn)
+	if build == nil || err != nil {
 		return seen, err
 	}
 	seen.Build.Exists = true
-	if taskRun.Status.PodName == "" {
+	if build.pod == "" {
 		return seen, nil
 	}
-	pod, err := c.Kube.CoreV1().Pods(fn.Namespace).Get(ctx, taskRun.Status.PodName, metav1.GetOptions{})
+	pod, err := c.Kube.CoreV1().Pods(fn.Namespace).Get(ctx, build.pod, metav1.GetOptions{})
 	switch {
 	case apierrs.IsNotFound(err):
 	case err != nil:
-		return seen, fmt.Errorf("failed to get pod %s: %w", taskRun.Status.PodName, err)
+		return seen, fmt.Errorf("failed to get pod %s: %w", build.pod, err)
 	default:
 		seen.Build.Pod = pod
 	}
 	return seen, nil
 }
 
-// edit changes a Function, also when somebody else does so at the same time.
+// edit changes a Function. It retries when another client changes it at the same
+// time.
 func (c *Clients) edit(ctx context.Context, name string, change func(*v1alpha1.Function)) error {
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		fn, err := c.function(ctx, name)

@@ -53,7 +53,7 @@ default     fn     True         True    True      nodejs24   2         60m   1/2
 	if err != nil {
 		t.Error(err)
 	}
-	w.wantError("names cannot be given together with -A or -l", "kubectl fn list --help", "list", "fn", "-A")
+	w.wantError("names cannot be combined with -A or -l", "kubectl fn list --help", "list", "fn", "-A")
 
 	w = newWorld(t, newFunction("fn", buildFailed))
 	w.want(`
@@ -91,7 +91,7 @@ Pods
 Last events
   2m    Normal  ServiceUpdated        Service fn was updated.
 
-Next: See its last words: kubectl fn logs --previous fn
+Next: See the log from before the crash: kubectl fn logs --previous fn
 `, "status", "fn")
 	w.want("completed terminated", "status", "fn", "-o", "jsonpath={.image} {.function}")
 	got, err := w.run("status", "fn", "-o", "json")
@@ -124,7 +124,7 @@ func TestNext(t *testing.T) {
 		})), "Correct the Function as ConfigurationReady says: kubectl edit fn fn"},
 		"starts":  {newWorld(t, newFunction("fn", built)), "Wait: kubectl wait --for=condition=Ready fn/fn"},
 		"serves":  {newWorld(t, newFunction("fn", serves)), "Call it: kubectl fn invoke fn"},
-		"crashes": {newWorld(t, newFunction("fn", built), crashing("fn-00001", "a")), "See its last words: kubectl fn logs --previous fn"},
+		"crashes": {newWorld(t, newFunction("fn", built), crashing("fn-00001", "a")), "See the log from before the crash: kubectl fn logs --previous fn"},
 		"serves still": {newWorld(t, newFunction("fn", serves, func(fs *v1alpha1.FunctionStatus) {
 			fs.MarkRunningFailed(v1alpha1.ReasonServiceFailed, "it crashes")
 		}), pod("fn-00001", "a")), "Correct the Function as Ready says, or go back: kubectl fn rollback fn"},
@@ -150,7 +150,7 @@ func TestBuildStatus(t *testing.T) {
 	w.want(`
 Image    completed: TaskRun fn-1 built it.
 Name     registry.example/fn@sha256:01
-Build    of version 2, since SourceChanged, attempt 1
+Build    version 2, reason SourceChanged, attempt 1
 Ended    4m ago, after 60s
 TaskRun  fn-1
 
@@ -161,7 +161,7 @@ Next: kubectl fn build-logs fn
 	w = newWorld(t, newFunction("fn", buildFailed))
 	w.want(`
 Image    error: Correct it.
-Build    of version 2, since SourceChanged, attempt 1
+Build    version 2, reason SourceChanged, attempt 1
 Started  5m ago
 TaskRun  fn-1
 
@@ -178,10 +178,10 @@ func TestBuildLogs(t *testing.T) {
 
 	w := newWorld(t, newFunction("fn", buildFailed), taskRun())
 	w.want("npm error\n", "build-logs", "fn")
-	if got, want := w.errOut.String(), "The build's pod is gone. These are the last lines of its log:\n"; got != want {
+	if got, want := w.errOut.String(), "The pod of the build is gone. These are the last lines of its log:\n"; got != want {
 		t.Errorf("it says %q, want %q", got, want)
 	}
-	newWorld(t, newFunction("fn", built)).wantError("the build's log is gone with its pod", "kubectl fn rebuild fn", "build-logs", "fn")
+	newWorld(t, newFunction("fn", built)).wantError("the pod of the build is gone, and the build installed no dependencies", "kubectl fn rebuild fn", "build-logs", "fn")
 	newWorld(t, newFunction("fn")).wantError("has not been built yet", "kubectl fn status fn", "build-logs", "fn")
 }
 
@@ -202,7 +202,7 @@ func TestLogs(t *testing.T) {
 	w := newWorld(t, newFunction("fn", serves), crashing("fn-00002", "a"), pod("fn-00001", "b"), buildPod())
 	w.want("fake logs", "logs", "fn")
 	w.want("[b] fake logs\n[a] fake logs\n", "logs", "--all-pods", "fn")
-	w.wantError("cannot be followed", "kubectl fn logs --previous fn", "logs", "--follow", "--previous", "fn")
+	w.wantError("--follow and --previous cannot be combined", "kubectl fn logs --previous fn", "logs", "--follow", "--previous", "fn")
 	newWorld(t, newFunction("fn", serves)).wantError("function fn has no pods", "kubectl fn status fn", "logs", "fn")
 }
 
@@ -252,7 +252,7 @@ func TestRollback(t *testing.T) {
 	w.want("function.serverless.kiln.dev/fn rolled back to fn-00002\n", "rollback", "fn", "--to=2")
 	w.wantError("function fn has no revision 7", "kubectl fn revisions fn", "rollback", "fn", "--to=7")
 	newWorld(t, newFunction("fn", serves), revision("fn-00002", corev1.ConditionTrue)).
-		wantError("no earlier revision that is ready", "kubectl fn revisions fn", "rollback", "fn")
+		wantError("has no earlier ready revision", "kubectl fn revisions fn", "rollback", "fn")
 }
 
 func TestTraffic(t *testing.T) {
@@ -267,8 +267,8 @@ func TestTraffic(t *testing.T) {
 	for given, words := range map[string]string{
 		"1=10,latest=80":  "the percentages add up to 90, not 100",
 		"1=10,1=90":       "revision fn-00001 is given twice",
-		"1":               `"1" is not a revision, = and a percentage`,
-		"1=-1,latest=101": `"1=-1" is not a revision, = and a percentage`,
+		"1":               `"1" does not have the form REVISION=PERCENT`,
+		"1=-1,latest=101": `"1=-1" does not have the form REVISION=PERCENT`,
 	} {
 		w.wantError(words, "kubectl fn traffic fn latest=100", "traffic", "fn", given)
 	}
@@ -299,13 +299,13 @@ func TestRetargetKeepsTags(t *testing.T) {
 
 func TestRebuildAndDelete(t *testing.T) {
 	w := newWorld(t, newFunction("fn", serves))
-	w.want("function.serverless.kiln.dev/fn is built anew\n", "rebuild", "fn")
+	w.want("function.serverless.kiln.dev/fn rebuild requested\n", "rebuild", "fn")
 	if got, want := w.function("fn").Annotations[serverless.RebuildAnnotationKey], "2026-01-01T12:00:00Z"; got != want {
 		t.Errorf("the annotation is %q, want %q", got, want)
 	}
 	w.want("function.serverless.kiln.dev \"fn\" deleted\n", "delete", "fn")
 	w.wantError("there is no Function fn", "kubectl fn list --all-namespaces", "delete", "fn")
-	w.wantError("name the Functions to delete", "kubectl fn list", "delete")
+	w.wantError("expected the name of at least one Function", "kubectl fn list", "delete")
 }
 
 func TestDescribeRuntime(t *testing.T) {
@@ -330,16 +330,16 @@ Next: kubectl fn init DIR --runtime=python313
 	w.want(`
 Runtime       dockerfile
 Language      dockerfile
-Base image    what the Dockerfile says
-Source        Dockerfile, and what is beside it, in spec.git or spec.archive
-Dependencies  what the Dockerfile installs
-Health        listens on $PORT, which is 8080
+Base image    set by the Dockerfile
+Source        Dockerfile and the files beside it, in spec.git or spec.archive
+Dependencies  installed by the Dockerfile
+Health        the container listens on $PORT, which is 8080
 
 Next: kubectl fn init DIR --runtime=dockerfile
 `, "describe-runtime", "dockerfile")
 	w.want("python", "describe-runtime", "python313", "-o", "jsonpath={.language}")
-	w.wantError("there is no runtime cobol; there are dockerfile, nodejs24, python313", "kubectl fn describe-runtime", "describe-runtime", "cobol")
-	newWorld(t).wantError("it seems that Kiln is not installed", "kubectl config current-context", "describe-runtime")
+	w.wantError("unknown runtime cobol; the runtimes are dockerfile, nodejs24, python313", "kubectl fn describe-runtime", "describe-runtime", "cobol")
+	newWorld(t).wantError("Kiln is probably not installed on this cluster", "kubectl config current-context", "describe-runtime")
 }
 
 func TestCompletion(t *testing.T) {

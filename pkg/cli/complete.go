@@ -27,11 +27,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// completionTimeout is how long a shell waits for names at most.
+// completionTimeout bounds the time that a shell waits for names.
 const completionTimeout = 3 * time.Second
 
-// complete returns what ask finds that begins with what is typed. A cluster that
-// does not answer has nothing to complete.
+// complete returns the results of ask that begin with the typed text. It returns
+// nothing if the cluster does not respond.
 func (c *cli) complete(command *cobra.Command, typed string, ask func(context.Context, *Clients) ([]string, error)) ([]string, cobra.ShellCompDirective) {
 	clients, err := c.connect()
 	if err != nil {
@@ -51,7 +51,7 @@ func (c *cli) complete(command *cobra.Command, typed string, ask func(context.Co
 	return found, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeNames completes the names of at most so many Functions; -1 is no limit.
+// completeNames completes the names of at most that many Functions. -1 is no limit.
 func (c *cli) completeNames(most int) cobra.CompletionFunc {
 	return func(command *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if most >= 0 && len(args) >= most {
@@ -112,8 +112,8 @@ func (c *cli) completeRuntimes(command *cobra.Command, args []string, typed stri
 	})
 }
 
-// completeRevisions completes the revisions of the Function that is the first
-// argument, each with the suffix.
+// completeRevisions completes the revisions of the Function in the first argument,
+// each with the suffix.
 func (c *cli) completeRevisions(suffix string, others ...string) cobra.CompletionFunc {
 	return func(command *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) == 0 {
@@ -133,7 +133,7 @@ func (c *cli) completeRevisions(suffix string, others ...string) cobra.Completio
 	}
 }
 
-// completeTraffic completes a name, and then shares of its revisions.
+// completeTraffic completes the name of a Function, then its revisions.
 func (c *cli) completeTraffic(command *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	switch len(args) {
 	case 0:

@@ -41,7 +41,7 @@ func (c *cli) createCommand() *cobra.Command {
 	var dryRun string
 	command := &cobra.Command{
 		Use:   "create NAME",
-		Short: "Create a Function of a source file, or of a folder",
+		Short: "Create a Function from a source file or a folder",
 		Example: "  kubectl fn create greeter --runtime=nodejs24 --file=handler.js --deps=package.json\n" +
 			"  kubectl fn create greeter --file=handler.js --dry-run=client -o yaml >greeter.yaml\n" +
 			"  kubectl fn create greeter --dir=. --push-to=registry.example.com/team/greeter",
@@ -50,7 +50,7 @@ func (c *cli) createCommand() *cobra.Command {
 	source.add(c, command)
 	out := genericclioptions.NewPrintFlags("created").WithTypeSetter(kilnscheme.Scheme)
 	out.AddFlags(command)
-	command.Flags().StringVar(&dryRun, "dry-run", "none", "none, client or server: create it, only print it, or only have the server judge it.")
+	command.Flags().StringVar(&dryRun, "dry-run", "none", "none creates the Function, client only prints it, and server only validates it on the server.")
 	must(command.RegisterFlagCompletionFunc("dry-run", cobra.FixedCompletions([]string{"none", "client", "server"}, cobra.ShellCompDirectiveNoFileComp)))
 	command.RunE = func(command *cobra.Command, args []string) error {
 		if err := source.check(); err != nil {
@@ -63,7 +63,7 @@ func (c *cli) createCommand() *cobra.Command {
 			must(out.Complete("%s (" + dryRun + " dry run)"))
 			opts.DryRun = []string{metav1.DryRunAll}
 		default:
-			return try(fmt.Errorf("--dry-run is %q", dryRun), "--dry-run=client, server or none")
+			return try(fmt.Errorf("--dry-run must be client, server or none, not %q", dryRun), "--dry-run=client, server or none")
 		}
 		clients, err := c.connect()
 		if err != nil {
@@ -92,7 +92,7 @@ func (c *Clients) create(ctx context.Context, fn *v1alpha1.Function, opts metav1
 	created, err := c.Kiln.ServerlessV1alpha1().Functions(c.Namespace).Create(ctx, fn, opts)
 	switch {
 	case apierrs.IsAlreadyExists(err):
-		return nil, try(fmt.Errorf("there is a Function %s in namespace %s already", fn.Name, c.Namespace), "kubectl fn deploy %s", fn.Name)
+		return nil, try(fmt.Errorf("function %s already exists in namespace %s", fn.Name, c.Namespace), "kubectl fn deploy %s", fn.Name)
 	case err != nil:
 		return nil, fmt.Errorf("failed to create Function %s: %w", fn.Name, err)
 	}
@@ -104,16 +104,16 @@ func (c *cli) deployCommand() *cobra.Command {
 	var timeout time.Duration
 	command := &cobra.Command{
 		Use:   "deploy NAME",
-		Short: "Create or update a Function, and follow it until it runs or has failed",
-		Long: "Create or update a Function of a source file, or of a folder, and follow it until it runs or has failed, which\n" +
-			"the exit code tells. The log of its build is printed as it is written. Ctrl-C ends the following, and leaves the\n" +
-			"Function alone.",
+		Short: "Create or update a Function, and wait until it runs or fails",
+		Long: "Create or update a Function from a source file or a folder, and wait until it runs or fails. The exit code\n" +
+			"reports which. The command prints the log of the build while it is written. Ctrl-C stops the wait and does\n" +
+			"not change the Function.",
 		Example:           "  kubectl fn deploy greeter --runtime=nodejs24\n  kubectl fn deploy greeter --dir=.",
 		Args:              named,
 		ValidArgsFunction: c.completeNames(1),
 	}
 	source.add(c, command)
-	command.Flags().DurationVar(&timeout, "timeout", 0, "How long to follow it at most, such as 5m; 0 is no limit.")
+	command.Flags().DurationVar(&timeout, "timeout", 0, "The longest time to wait, such as 5m. 0 means no limit.")
 	command.RunE = func(command *cobra.Command, args []string) error {
 		if err := source.check(); err != nil {
 			return err
@@ -136,16 +136,16 @@ func (c *cli) deployCommand() *cobra.Command {
 		err = c.followDeployment(ctx, clients, fn)
 		switch {
 		case isInterrupted(err):
-			fmt.Fprintf(c.ErrOut, "The Function goes on by itself. See: kubectl fn status %s\n", fn.Name)
+			fmt.Fprintf(c.ErrOut, "The deployment continues. See: kubectl fn status %s\n", fn.Name)
 		case errors.Is(err, context.DeadlineExceeded):
-			return try(fmt.Errorf("function %s does not run after %s", fn.Name, timeout), "kubectl fn status %s", fn.Name)
+			return try(fmt.Errorf("function %s is not running after %s", fn.Name, timeout), "kubectl fn status %s", fn.Name)
 		}
 		return err
 	}
 	return command
 }
 
-// apply creates or updates a Function, and says which.
+// apply creates or updates a Function. done is created, updated or unchanged.
 func (c *Clients) apply(ctx context.Context, name string, change func(*v1alpha1.Function) error) (applied *v1alpha1.Function, done string, err error) {
 	functions := c.Kiln.ServerlessV1alpha1().Functions(c.Namespace)
 	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
@@ -180,11 +180,11 @@ func (c *Clients) apply(ctx context.Context, name string, change func(*v1alpha1.
 	return applied, done, err
 }
 
-// followDeployment prints how a Function fares until it runs or has failed.
+// followDeployment prints the progress of a Function until it runs or has failed.
 func (c *cli) followDeployment(ctx context.Context, clients *Clients, fn *v1alpha1.Function) error {
-	wanted := fn.Generation
+	desired := fn.Generation
 	fn, _, err := c.watch(ctx, clients, fn.Name, func(fn *v1alpha1.Function) bool {
-		if fn.Generation < wanted || fn.Status.ObservedGeneration < fn.Generation {
+		if fn.Generation < desired || fn.Status.ObservedGeneration < fn.Generation {
 			return false
 		}
 		ready := fn.Status.GetCondition(v1alpha1.FunctionConditionReady)
@@ -201,30 +201,29 @@ func (c *cli) followDeployment(ctx context.Context, clients *Clients, fn *v1alph
 	return nil
 }
 
-// streamGrace is how long the end of a build's log is waited for once the build
-// has ended.
+// streamGrace bounds the wait for the end of a build's log after the build.
 const streamGrace = 10 * time.Second
 
-// watch prints how a Function fares, and the log of its build as it is written,
-// until the Function has come to an end. It returns it as it is then, and whether
-// there was a log.
+// watch prints the progress of a Function and the log of its build, until ended
+// returns true. It returns the last state of the Function, and whether the build
+// had a log.
 func (c *cli) watch(ctx context.Context, clients *Clients, name string, ended func(*v1alpha1.Function) bool) (fn *v1alpha1.Function, logged bool, err error) {
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
 	var streams sync.WaitGroup
 	var lock sync.Mutex
-	begun, said := map[string]bool{}, ""
+	begun, reported := map[v1alpha1.BuildReference]bool{}, ""
 	err = clients.followFunction(ctx, name, func(now *v1alpha1.Function) (bool, error) {
 		fn = now
-		if words := progress(fn); words != said {
-			said = words
-			fmt.Fprintln(c.ErrOut, words)
+		if line := progress(fn); line != reported {
+			reported = line
+			fmt.Fprintln(c.ErrOut, line)
 		}
-		if taskRun := runningBuild(fn); taskRun != "" && !begun[taskRun] {
-			begun[taskRun] = true
+		if build := runningBuild(fn); build != nil && !begun[*build] {
+			begun[*build] = true
 			streams.Go(func() {
-				// A log that cannot be read is no reason to look no further.
-				printed, err := c.streamBuild(reading, clients, taskRun)
+				// A log that cannot be read does not stop the watch.
+				printed, err := c.streamBuild(reading, clients, *build)
 				if err != nil && reading.Err() == nil {
 					fmt.Fprintln(c.ErrOut, err)
 				}
@@ -238,16 +237,16 @@ func (c *cli) watch(ctx context.Context, clients *Clients, name string, ended fu
 	if err != nil {
 		stop()
 	}
-	patience := time.AfterFunc(streamGrace, stop)
-	defer patience.Stop()
+	timeout := time.AfterFunc(streamGrace, stop)
+	defer timeout.Stop()
 	streams.Wait()
 	return fn, logged, err
 }
 
-// progress says in a line where a Function stands.
+// progress describes the state of a Function in one line.
 func progress(fn *v1alpha1.Function) string {
 	if fn.Status.ObservedGeneration < fn.Generation {
-		return "Kiln has not looked at the Function yet."
+		return "Kiln has not processed the Function yet."
 	}
 	for _, meaning := range meanings {
 		if condition := fn.Status.GetCondition(meaning.ConditionType); !condition.IsTrue() && !meaning.optional {
@@ -257,16 +256,16 @@ func progress(fn *v1alpha1.Function) string {
 	return fmt.Sprintf("%s: %s", fn.Status.Phase, fn.Status.GetCondition(v1alpha1.FunctionConditionRunning).GetMessage())
 }
 
-// runningBuild returns the name of the TaskRun that builds the newest version of a
-// Function, or "".
-func runningBuild(fn *v1alpha1.Function) string {
+// runningBuild returns the object that builds the newest version of a Function, or
+// nil.
+func runningBuild(fn *v1alpha1.Function) *v1alpha1.BuildReference {
 	built := fn.Status.GetCondition(v1alpha1.FunctionConditionBuildReady)
 	if fn.Status.ObservedGeneration < fn.Generation || fn.Status.Build == nil || !isUnknown(built) {
-		return ""
+		return nil
 	}
 	switch built.GetReason() {
 	case v1alpha1.ReasonTaskRunCreated, v1alpha1.ReasonTaskRunRunning:
-		return fn.Status.Build.BuildName()
+		return fn.Status.Build.Ref
 	}
-	return ""
+	return nil
 }

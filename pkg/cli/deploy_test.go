@@ -54,11 +54,11 @@ func TestCreate(t *testing.T) {
 	if diff := cmp.Diff(want, w.function("fn").Spec); diff != "" {
 		t.Errorf("spec (-want +got):\n%s", diff)
 	}
-	w.wantError("there is a Function fn in namespace default already", "kubectl fn deploy fn", "create", "fn")
-	w.wantError("name the runtime of fn.py", "kubectl fn describe-runtime, and then --runtime=NAME", "create", "py", "--file=fn.py")
-	w.wantError("failed to read source", "--file=FILE, or begin with: kubectl fn init DIR --runtime=nodejs24", "create", "a", "--file=none.js")
+	w.wantError("function fn already exists in namespace default", "kubectl fn deploy fn", "create", "fn")
+	w.wantError("no runtime was given for fn.py", "kubectl fn describe-runtime, and then --runtime=NAME", "create", "py", "--file=fn.py")
+	w.wantError("failed to read source", "--file=FILE, or start with: kubectl fn init DIR --runtime=nodejs24", "create", "a", "--file=none.js")
 	w.wantError("failed to read dependencies", "--deps=FILE", "create", "a", "--deps=none.json")
-	w.wantError(`--dry-run is "yes"`, "--dry-run=client, server or none", "create", "a", "--dry-run=yes")
+	w.wantError(`--dry-run must be client, server or none, not "yes"`, "--dry-run=client, server or none", "create", "a", "--dry-run=yes")
 
 	got, err := w.run("create", "dry", "--dry-run=client", "-o", "yaml")
 	if err != nil {
@@ -76,10 +76,10 @@ func TestCreate(t *testing.T) {
 
 func TestCreateWithoutSource(t *testing.T) {
 	files(t, nil)
-	newWorld(t).wantError("there must be one of handler.js, handler.py in folder .; there are 0",
-		"--file=FILE, or begin with: kubectl fn init DIR --runtime=nodejs24", "create", "fn")
+	newWorld(t).wantError("folder . must have exactly one of handler.js, handler.py, but has 0",
+		"--file=FILE, or start with: kubectl fn init DIR --runtime=nodejs24", "create", "fn")
 	files(t, map[string]string{"handler.js": "", "handler.py": ""})
-	newWorld(t).wantError("there are 2", "--file=FILE, or begin with: kubectl fn init DIR --runtime=nodejs24", "create", "fn")
+	newWorld(t).wantError("folder . must have exactly one of handler.js, handler.py, but has 2", "--file=FILE, or start with: kubectl fn init DIR --runtime=nodejs24", "create", "fn")
 }
 
 func TestDeploy(t *testing.T) {
@@ -108,7 +108,7 @@ fake logsfunction.serverless.kiln.dev/fn runs at http://fn.default.svc.cluster.l
 		t.Errorf("it prints %q, want %q", got, want)
 	}
 	w = newWorld(t, newFunction("fn", builds))
-	w.wantError("function fn does not run after 10ms", "kubectl fn status fn", "deploy", "fn", "--timeout=10ms")
+	w.wantError("function fn is not running after 10ms", "kubectl fn status fn", "deploy", "fn", "--timeout=10ms")
 }
 
 // Who has enough of looking must find the Function as it would be without.
@@ -139,7 +139,7 @@ func TestDeployInterrupted(t *testing.T) {
 	if _, err := w.runIn(ctx, "deploy", "fn"); !isInterrupted(err) {
 		t.Errorf("kubectl fn deploy returns %v", err)
 	}
-	if got, want := w.errOut.String(), "The Function goes on by itself. See: kubectl fn status fn\n"; !strings.HasSuffix(got, want) {
+	if got, want := w.errOut.String(), "The deployment continues. See: kubectl fn status fn\n"; !strings.HasSuffix(got, want) {
 		t.Errorf("it says %q, want the end %q", got, want)
 	}
 	w.function("fn")
@@ -185,8 +185,8 @@ func TestInvoke(t *testing.T) {
 	}
 	w.wantError("failed to read data", "-d @FILE, or -d TEXT", "invoke", "fn", "-d", "@none")
 	w.answering(http.StatusInternalServerError)
-	w.wantError("function fn answered 500 Internal Server Error", "kubectl fn logs fn", "invoke", "fn")
-	newWorld(t, newFunction("fn", builds)).wantError("has no revision that is ready", "kubectl fn status fn", "invoke", "fn")
+	w.wantError("function fn responded with 500 Internal Server Error", "kubectl fn logs fn", "invoke", "fn")
+	newWorld(t, newFunction("fn", builds)).wantError("has no ready revision", "kubectl fn status fn", "invoke", "fn")
 }
 
 // What has no pods is called through the activator, which must be told whom.
@@ -200,7 +200,7 @@ func TestInvokeWakes(t *testing.T) {
 		asked.Header.Get(revisionHeader) != "fn-00002" || asked.Header.Get(namespaceHeader) != namespace {
 		t.Errorf("asked %+v with %v", *to, asked.Header)
 	}
-	newWorld(t, newFunction("fn", serves)).wantError("neither revision fn-00002 nor Serving's activator has a pod", "kubectl get pods --namespace=knative-serving", "invoke", "fn")
+	newWorld(t, newFunction("fn", serves)).wantError("neither revision fn-00002 nor Serving's activator has a ready pod", "kubectl get pods --namespace=knative-serving", "invoke", "fn")
 }
 
 func TestPick(t *testing.T) {
@@ -224,14 +224,14 @@ func TestInit(t *testing.T) {
 	if got, err := os.ReadFile(filepath.Join(dir, "fn", "handler.py")); err != nil || !strings.Contains(string(got), "def main(event, context):") {
 		t.Errorf("handler.py is %q, %v", got, err)
 	}
-	w.wantError("is there already", "another folder", "init", "fn", "--runtime=python313")
+	w.wantError("handler.py already exists", "another folder", "init", "fn", "--runtime=python313")
 	w.want("wrote own/Dockerfile and own/server.pl\n", "init", "own", "--runtime=dockerfile")
 	own := filepath.Join(dir, "own")
-	w.wantError("only Docker and the like can build it",
+	w.wantError("kubectl fn does not build Dockerfiles",
 		"docker build -t fn "+own+" && docker run --rm -e PORT=8081 -p 8081:8081 fn, or kubectl fn deploy NAME --runtime=dockerfile --dir="+own,
 		"run", "--dir=own", "--port=8081")
-	w.wantError("runtime dockerfile builds a folder with a Dockerfile", "--dir=.", "create", "fn", "--runtime=dockerfile")
-	w.wantError(`there is nothing to begin with for runtime "cobol"`, "--runtime=nodejs24 or --runtime=python313", "init", "x", "--runtime=cobol")
+	w.wantError("runtime dockerfile needs a folder with a Dockerfile", "--dir=.", "create", "fn", "--runtime=dockerfile")
+	w.wantError(`there is no starter for runtime "cobol"`, "--runtime=nodejs24 or --runtime=python313", "init", "x", "--runtime=cobol")
 }
 
 // TestRun runs what init wrote, and edits it.

@@ -33,9 +33,9 @@ import (
 func (c *cli) rebuildCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "rebuild NAME",
-		Short: "Build a Function anew, though it has not changed",
-		Long: "Build a Function anew, though it has not changed: upon a newer base image, or after what made\n" +
-			"its build fail has been mended.",
+		Short: "Build a Function again without a change",
+		Long: "Build a Function again without a change, for example to use a newer base image or after you fixed\n" +
+			"the cause of a failed build.",
 		Args:              named,
 		ValidArgsFunction: c.completeNames(1),
 		RunE: func(command *cobra.Command, args []string) error {
@@ -52,7 +52,7 @@ func (c *cli) rebuildCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(c.Out, "function.%s/%s is built anew\n", serverless.GroupName, args[0])
+			fmt.Fprintf(c.Out, "function.%s/%s rebuild requested\n", serverless.GroupName, args[0])
 			fmt.Fprintf(c.ErrOut, "Watch it: kubectl fn build-logs --follow %s\n", args[0])
 			return nil
 		},
@@ -62,11 +62,11 @@ func (c *cli) rebuildCommand() *cobra.Command {
 func (c *cli) deleteCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "delete NAME...",
-		Short:             "Delete Functions, and all that was made of them but their images",
+		Short:             "Delete Functions and all that Kiln created for them, except their images",
 		ValidArgsFunction: c.completeNames(-1),
 		Args: func(_ *cobra.Command, names []string) error {
 			if len(names) == 0 {
-				return try(errors.New("name the Functions to delete"), "kubectl fn list")
+				return try(errors.New("expected the name of at least one Function"), "kubectl fn list")
 			}
 			return nil
 		},

@@ -25,10 +25,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// ErrQuiet is the error of a command that has said already what is wrong.
-var ErrQuiet = errors.New("failed")
-
-// advisedError is an error that ends with what to try.
+// advisedError is an error with advice for the user.
 type advisedError struct {
 	error
 	advice string
@@ -37,27 +34,27 @@ type advisedError struct {
 func (e advisedError) Error() string { return e.error.Error() + "\nTry: " + e.advice }
 func (e advisedError) Unwrap() error { return e.error }
 
-// try adds to an error what to try.
+// try adds advice to an error.
 func try(err error, format string, args ...any) error {
 	return advisedError{error: err, advice: fmt.Sprintf(format, args...)}
 }
 
-// Explain returns the error with what to try, unless it says so already.
+// Explain adds advice to the error, unless it has some.
 func Explain(err error) error {
-	if err == nil || errors.Is(err, ErrQuiet) || errors.As(err, new(advisedError)) {
+	if err == nil || errors.As(err, new(advisedError)) {
 		return err
 	}
 	switch {
 	case clientcmd.IsEmptyConfig(err):
 		return try(err, "set KUBECONFIG, or: kubectl config get-contexts")
 	case apierrs.IsForbidden(err):
-		return try(err, "kubectl auth can-i --list, and ask who administers the cluster for the role edit in the namespace")
+		return try(err, "kubectl auth can-i --list, and ask an administrator of the cluster for the role edit in the namespace")
 	case apierrs.IsUnauthorized(err):
 		return try(err, "log in to the cluster again, or: kubectl config current-context")
 	case apierrs.IsNotFound(err) && !isOfObject(err):
-		return try(fmt.Errorf("%w; it seems that Kiln is not installed on this cluster", err), "kubectl config current-context")
+		return try(fmt.Errorf("%w; Kiln is probably not installed on this cluster", err), "kubectl config current-context")
 	case apierrs.IsConflict(err):
-		return try(err, "the same command again: somebody else has changed the Function meanwhile")
+		return try(err, "the same command again, because another client changed the Function")
 	case apierrs.IsInvalid(err), apierrs.IsBadRequest(err):
 		return try(err, "kubectl explain fn.spec")
 	case errors.As(err, new(net.Error)):

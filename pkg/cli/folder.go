@@ -49,20 +49,20 @@ import (
 )
 
 const (
-	// tagPrefix begins the tags of packed folders. One that has a tag is not taken for
-	// garbage by its registry.
+	// tagPrefix is the prefix of the tags of packed folders. Registries may delete
+	// artifacts without a tag.
 	tagPrefix = "source-"
 
-	// titleAnnotation names a layer for who pulls it as a file.
+	// titleAnnotation is the file name of a layer for clients that pull it as a file.
 	titleAnnotation = "org.opencontainers.image.title"
 	archiveName     = "source.tar.gz"
 )
 
-// pushTo is the advice where a folder cannot be pushed.
+// pushTo is the advice for a folder that cannot be pushed.
 const pushTo = "--push-to=REGISTRY/REPOSITORY"
 
-// change returns what has a Function made of the code that the flags name. A folder
-// is pushed, unless it is only a trial.
+// change returns a function that sets the source of a Function to the code that the
+// flags name. It pushes a folder only if push is true.
 func (c *cli) change(ctx context.Context, clients *Clients, source *sourceFlags, push bool) func(*v1alpha1.Function) error {
 	return func(fn *v1alpha1.Function) error {
 		if source.dir == "" {
@@ -72,7 +72,7 @@ func (c *cli) change(ctx context.Context, clients *Clients, source *sourceFlags,
 	}
 }
 
-// applyFolder packs the folder, pushes it and has the Function made of that.
+// applyFolder packs and pushes the folder, and sets the Function's source to it.
 func (c *cli) applyFolder(ctx context.Context, clients *Clients, source *sourceFlags, fn *v1alpha1.Function, push bool) error {
 	runtime := cmp.Or(source.runtime, fn.Spec.Runtime)
 	if err := checkFolder(source.dir, runtime); err != nil {
@@ -84,21 +84,21 @@ func (c *cli) applyFolder(ctx context.Context, clients *Clients, source *sourceF
 	}
 	file, err := os.CreateTemp("", "kubectl-fn-")
 	if err != nil {
-		return fmt.Errorf("failed to make file: %w", err)
+		return fmt.Errorf("failed to create file: %w", err)
 	}
 	defer os.Remove(file.Name())
 	count, err := pack.Folder(file, source.dir, needed(runtime)...)
 	if err := errors.Join(err, file.Close()); err != nil {
-		return try(err, "a .dockerignore in folder %s that names what is not to be packed", source.dir)
+		return try(err, "a .dockerignore in folder %s that excludes those files", source.dir)
 	}
 	artifact, layer, err := artifactOf(file.Name())
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(c.ErrOut, "Packed %d files of folder %s: %d Ki.\n", count, source.dir, (layer.Size+1<<10-1)>>10)
+	fmt.Fprintf(c.ErrOut, "Packed %d files of folder %s: %d KiB.\n", count, source.dir, (layer.Size+1<<10-1)>>10)
 	digest, err := artifact.Digest()
 	if err != nil {
-		return fmt.Errorf("failed to make artifact: %w", err)
+		return fmt.Errorf("failed to create artifact: %w", err)
 	}
 	if push {
 		outside := clients.outside(ctx, repository)
@@ -112,14 +112,14 @@ func (c *cli) applyFolder(ctx context.Context, clients *Clients, source *sourceF
 		archive.SecretName = fn.Spec.Archive.SecretName
 	}
 	fn.Spec.Runtime, fn.Spec.Archive = runtime, archive
-	// Whatever it was made of before.
+	// A Function has exactly one source.
 	fn.Spec.Source, fn.Spec.Deps, fn.Spec.Git = "", "", nil
 	return nil
 }
 
-// needed returns the files of a folder that are packed whatever its .dockerignore
-// names: Docker reads a Dockerfile that is not among the files it can copy, too. A
-// runtime of a name that tells nothing may be one that builds it.
+// needed returns the files of a folder that are packed even if .dockerignore names
+// them. Docker also reads an ignored Dockerfile. A runtime whose name does not begin
+// with a language may build a Dockerfile.
 func needed(runtime string) []string {
 	if language, err := languageOf(runtime); err == nil && !language.IsOwnDockerfile() {
 		return nil
@@ -127,40 +127,40 @@ func needed(runtime string) []string {
 	return []string{runtimes.DockerfileName}
 }
 
-// checkFolder wants that the folder has what the runtime begins with, as far as
-// that is known here.
+// checkFolder checks that the folder has the source file of the runtime. It accepts
+// runtimes that only the cluster knows.
 func checkFolder(dir, runtime string) error {
-	const advice = "--dir=FOLDER, or begin with: kubectl fn init DIR --runtime=nodejs24"
+	const advice = "--dir=FOLDER, or start with: kubectl fn init DIR --runtime=nodejs24"
 	if runtime == "" {
 		language, err := languageIn(dir)
 		switch {
 		case err != nil && hasDockerfile(dir):
-			return try(fmt.Errorf("name the runtime of folder %s, which has a Dockerfile", dir), "--runtime=dockerfile")
+			return try(fmt.Errorf("no runtime was given for folder %s, which has a Dockerfile", dir), "--runtime=dockerfile")
 		case err != nil:
 			return try(err, advice)
 		case language.SourceFile != "handler.js":
-			return try(fmt.Errorf("name the runtime of folder %s", dir), "kubectl fn describe-runtime, and then --runtime=NAME")
+			return try(fmt.Errorf("no runtime was given for folder %s", dir), "kubectl fn describe-runtime, and then --runtime=NAME")
 		}
 		return nil
 	}
 	language, err := languageOf(runtime)
 	if err != nil {
-		return nil //nolint:nilerr // The build knows, and tells.
+		return nil //nolint:nilerr // The build checks the other runtimes.
 	}
 	if _, err := os.Stat(filepath.Join(dir, language.SourceFile)); err != nil {
-		return try(fmt.Errorf("runtime %s begins with %s in folder %s: %w", runtime, language.SourceFile, dir, err), advice)
+		return try(fmt.Errorf("runtime %s needs %s in folder %s: %w", runtime, language.SourceFile, dir, err), advice)
 	}
 	return nil
 }
 
-// repository returns where a folder is pushed: what was said, else where the
-// Function's source is already, else where its images are.
-func (c *Clients) repository(ctx context.Context, fn *v1alpha1.Function, said string) (name.Repository, error) {
+// repository returns the repository to push a folder to: the given one, else that
+// of the Function's source, else that of its images.
+func (c *Clients) repository(ctx context.Context, fn *v1alpha1.Function, given string) (name.Repository, error) {
 	registry, err := c.registry(ctx)
-	if err != nil && !apierrs.IsNotFound(err) && !apierrs.IsForbidden(err) && said == "" {
+	if err != nil && !apierrs.IsNotFound(err) && !apierrs.IsForbidden(err) && given == "" {
 		return name.Repository{}, fmt.Errorf("failed to get ConfigMap %s: %w", config.RegistryConfigName, err)
 	}
-	where := strings.TrimPrefix(said, sources.OCIScheme)
+	where := strings.TrimPrefix(given, sources.OCIScheme)
 	if before := sourceRepository(fn); where == "" && before != nil {
 		where = before.Name()
 	}
@@ -168,19 +168,19 @@ func (c *Clients) repository(ctx context.Context, fn *v1alpha1.Function, said st
 		where = registry.PushRepository(fn.Namespace, fn.Name)
 	}
 	if where == "" {
-		return name.Repository{}, try(errors.New("this cluster does not tell where to push the folder"), pushTo)
+		return name.Repository{}, try(errors.New("the cluster does not specify a repository for the folder"), pushTo)
 	}
 	repository, err := name.NewRepository(where)
 	if err == nil && slices.Contains(registry.Insecure, repository.RegistryStr()) {
 		repository, err = name.NewRepository(where, name.Insecure)
 	}
 	if err != nil {
-		return name.Repository{}, try(fmt.Errorf("%q is no repository: %w", where, err), pushTo+", without a tag")
+		return name.Repository{}, try(fmt.Errorf("%q is not a repository: %w", where, err), pushTo+", without a tag")
 	}
 	return repository, nil
 }
 
-// registry returns what Kiln tells of its registry, if it may be read.
+// registry returns Kiln's registry configuration. It is empty if there is an error.
 func (c *Clients) registry(ctx context.Context) (*config.Registry, error) {
 	configMap, err := c.Kube.CoreV1().ConfigMaps(SystemNamespace).Get(ctx, config.RegistryConfigName, metav1.GetOptions{})
 	if err != nil {
@@ -193,17 +193,17 @@ func (c *Clients) registry(ctx context.Context) (*config.Registry, error) {
 	return registry, nil
 }
 
-// What a cluster on the user's own machine tells of its registry: KEP-1755 says how.
+// The ConfigMap in which a local cluster describes its registry, as KEP-1755 defines it.
 const (
 	hostingNamespace = "kube-public"
 	hostingName      = "local-registry-hosting"
 	hostingKey       = "localRegistryHosting.v1"
 )
 
-// outside returns the repository as this machine reaches it, where the cluster tells
-// that its registry has another address inside.
+// outside returns the repository at the address that this machine reaches, if the
+// cluster reaches its registry at another one.
 func (c *Clients) outside(ctx context.Context, repository name.Repository) name.Repository {
-	// Few clusters have it, and not all users may read it.
+	// Few clusters have the ConfigMap, and not all users may read it.
 	configMap, err := c.Kube.CoreV1().ConfigMaps(hostingNamespace).Get(ctx, hostingName, metav1.GetOptions{})
 	if err != nil {
 		return repository
@@ -222,7 +222,7 @@ func (c *Clients) outside(ctx context.Context, repository name.Repository) name.
 	return outside
 }
 
-// sourceRepository returns the repository that the Function's source is in, or nil.
+// sourceRepository returns the repository of the Function's source, or nil.
 func sourceRepository(fn *v1alpha1.Function) *name.Repository {
 	if fn.Spec.Archive == nil || !strings.HasPrefix(fn.Spec.Archive.URL, sources.OCIScheme) {
 		return nil
@@ -235,25 +235,25 @@ func sourceRepository(fn *v1alpha1.Function) *name.Repository {
 }
 
 // artifactOf returns an artifact whose only layer is the archive in a file. It has
-// the form of an image, since not all registries take others.
+// the form of an image, because some registries accept no other artifacts.
 func artifactOf(file string) (v1.Image, *v1.Descriptor, error) {
 	layer, err := tarball.LayerFromFile(file, tarball.WithMediaType(types.OCILayer))
 	if err != nil {
-		return nil, nil, fmt.Errorf("failed to make artifact: %w", err)
+		return nil, nil, fmt.Errorf("failed to create artifact: %w", err)
 	}
 	artifact, err := mutate.Append(mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON),
 		mutate.Addendum{Layer: layer, Annotations: map[string]string{titleAnnotation: archiveName}})
 	if err != nil {
-		return nil, nil, fmt.Errorf("failed to make artifact: %w", err)
+		return nil, nil, fmt.Errorf("failed to create artifact: %w", err)
 	}
 	manifest, err := artifact.Manifest()
 	if err != nil {
-		return nil, nil, fmt.Errorf("failed to make artifact: %w", err)
+		return nil, nil, fmt.Errorf("failed to create artifact: %w", err)
 	}
 	return artifact, &manifest.Layers[0], nil
 }
 
-// pushArtifact pushes with the credentials that docker login has left.
+// pushArtifact pushes with the credentials of docker login.
 func pushArtifact(ctx context.Context, to name.Tag, artifact v1.Image) error {
 	err := remote.Write(to, artifact, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain), remote.WithUserAgent("kubectl-fn"))
 	if err == nil {
@@ -261,7 +261,7 @@ func pushArtifact(ctx context.Context, to name.Tag, artifact v1.Image) error {
 	}
 	host := to.RegistryStr()
 	if failed, ok := errors.AsType[*transport.Error](err); ok && slices.Contains([]int{http.StatusUnauthorized, http.StatusForbidden}, failed.StatusCode) {
-		return try(fmt.Errorf("registry %s does not let you push to %s: %w", host, to.Context().RepositoryStr(), err), "docker login %s, or another %s", host, pushTo)
+		return try(fmt.Errorf("registry %s denied the push to %s: %w", host, to.Context().RepositoryStr(), err), "docker login %s, or another %s", host, pushTo)
 	}
-	return try(fmt.Errorf("failed to push to %s: %w", to.Context(), err), "%s, where this machine and the cluster both reach it", pushTo)
+	return try(fmt.Errorf("failed to push to %s: %w", to.Context(), err), "%s, in a registry that this machine and the cluster can reach", pushTo)
 }

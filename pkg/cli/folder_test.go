@@ -106,7 +106,7 @@ func TestCreateFolder(t *testing.T) {
 	if got := fetched(t, fn); string(got) != "one" {
 		t.Errorf("the source that was pushed is %q", got)
 	}
-	want := "Packed 2 files of folder .: 1 Ki.\nPushing it to " + host + "/fns/default/fn.\n"
+	want := "Packed 2 files of folder .: 1 KiB.\nPushing it to " + host + "/fns/default/fn.\n"
 	if diff := cmp.Diff(want, w.errOut.String()); diff != "" {
 		t.Errorf("it says (-want, +got):\n%s", diff)
 	}
@@ -226,7 +226,7 @@ func TestPushCredentials(t *testing.T) {
 	host := newRegistry(t, "s3cret")
 	files(t, map[string]string{"handler.js": "one"})
 	w := newWorld(t)
-	w.wantError("registry "+host+" does not let you push to team/fn", "docker login "+host+", or another --push-to=REGISTRY/REPOSITORY",
+	w.wantError("registry "+host+" denied the push to team/fn", "docker login "+host+", or another --push-to=REGISTRY/REPOSITORY",
 		"create", "fn", "--dir=.", "--push-to="+host+"/team/fn")
 	login := `{"auths": {"` + host + `": {"username": "user", "password": "s3cret"}}}`
 	if err := os.WriteFile(filepath.Join(os.Getenv("DOCKER_CONFIG"), "config.json"), []byte(login), 0o600); err != nil {
@@ -241,24 +241,24 @@ func TestFolderErrors(t *testing.T) {
 	gone := strings.TrimPrefix(closed.URL, "http://") + "/team/fn"
 	files(t, map[string]string{"handler.js": "one", "other.py": ""})
 	w := newWorld(t)
-	const begin = "--dir=FOLDER, or begin with: kubectl fn init DIR --runtime=nodejs24"
-	w.wantError("this cluster does not tell where to push the folder", pushTo, "create", "fn", "--dir=.")
-	w.wantError("--file and --deps have them, too", "--dir, or --file and --deps", "create", "fn", "--dir=.", "--file=handler.js")
-	w.wantError("there is none", "--dir=. --push-to=a.b/c", "deploy", "fn", "--push-to=a.b/c")
-	w.wantError("runtime python313 begins with handler.py in folder .", begin, "create", "fn", "--dir=.", "--runtime=python313")
-	w.wantError("there must be one of handler.js, handler.py in folder absent", begin, "create", "fn", "--dir=absent")
-	w.wantError(`"a.b/c:1" is no repository`, pushTo+", without a tag", "create", "fn", "--dir=.", "--push-to=a.b/c:1")
-	w.wantError("failed to push to "+gone, pushTo+", where this machine and the cluster both reach it", "create", "fn", "--dir=.", "--push-to="+gone)
+	const begin = "--dir=FOLDER, or start with: kubectl fn init DIR --runtime=nodejs24"
+	w.wantError("the cluster does not specify a repository for the folder", pushTo, "create", "fn", "--dir=.")
+	w.wantError("--dir cannot be combined with --file or --deps", "--dir, or --file and --deps", "create", "fn", "--dir=.", "--file=handler.js")
+	w.wantError("--push-to needs --dir", "--dir=. --push-to=a.b/c", "deploy", "fn", "--push-to=a.b/c")
+	w.wantError("runtime python313 needs handler.py in folder .", begin, "create", "fn", "--dir=.", "--runtime=python313")
+	w.wantError("folder absent must have exactly one of handler.js, handler.py, but has 0", begin, "create", "fn", "--dir=absent")
+	w.wantError(`"a.b/c:1" is not a repository`, pushTo+", without a tag", "create", "fn", "--dir=.", "--push-to=a.b/c:1")
+	w.wantError("failed to push to "+gone, pushTo+", in a registry that this machine and the cluster can reach", "create", "fn", "--dir=.", "--push-to="+gone)
 	files(t, map[string]string{"handler.py": "one"})
-	w.wantError("name the runtime of folder .", "kubectl fn describe-runtime, and then --runtime=NAME", "create", "fn", "--dir=.")
+	w.wantError("no runtime was given for folder .", "kubectl fn describe-runtime, and then --runtime=NAME", "create", "fn", "--dir=.")
 	files(t, map[string]string{"Dockerfile": "one"})
-	w.wantError("name the runtime of folder ., which has a Dockerfile", "--runtime=dockerfile", "create", "fn", "--dir=.")
+	w.wantError("no runtime was given for folder ., which has a Dockerfile", "--runtime=dockerfile", "create", "fn", "--dir=.")
 	files(t, map[string]string{"handler.py": "one"})
-	w.wantError("runtime dockerfile begins with Dockerfile in folder .", begin, "create", "fn", "--dir=.", "--runtime=dockerfile")
+	w.wantError("runtime dockerfile needs Dockerfile in folder .", begin, "create", "fn", "--dir=.", "--runtime=dockerfile")
 	if err := os.Symlink("/etc/passwd", "out"); err != nil {
 		t.Fatal(err)
 	}
-	w.wantError(`link "out" in it leads out of it`, "a .dockerignore in folder . that names what is not to be packed",
+	w.wantError(`link "out" in it leads out of it`, "a .dockerignore in folder . that excludes those files",
 		"create", "fn", "--dir=.", "--runtime=python313", "--push-to="+gone)
 }
 

@@ -44,18 +44,18 @@ import (
 )
 
 const (
-	// servingNamespace is where Knative Serving is.
+	// servingNamespace is the namespace of Knative Serving.
 	servingNamespace = "knative-serving"
 
-	// servingPort is where the pods of functions, and Serving's activator, take
-	// requests.
+	// servingPort is the port of Serving's proxy in the pods of functions, and of
+	// Serving's activator.
 	servingPort = 8012
 
-	// activatorSelector selects the pods of the activator, which has a revision
-	// without pods started.
+	// activatorSelector selects the pods of the activator, which starts revisions
+	// without pods.
 	activatorSelector = "app=activator"
 
-	// revisionHeader and namespaceHeader tell the activator whom a request is for.
+	// revisionHeader and namespaceHeader name the target of a request for the activator.
 	revisionHeader  = "Knative-Serving-Revision"
 	namespaceHeader = "Knative-Serving-Namespace"
 )
@@ -64,15 +64,15 @@ func (c *cli) invokeCommand() *cobra.Command {
 	var data, event string
 	command := &cobra.Command{
 		Use:   "invoke NAME",
-		Short: "Call a function, and print its answer",
-		Long: "Call a function, and print its answer; status and time go to standard error. The call goes through the\n" +
-			"API server, so it reaches functions that answer inside the cluster only. It starts one that has scaled\n" +
-			"to zero, where you may forward ports to Serving's activator. An answer of 400 or more is an error.",
+		Short: "Call a function and print its response",
+		Long: "Call a function and print its response. The status and the duration go to standard error. The call goes\n" +
+			"through the API server, so it also reaches functions that only the cluster can reach. It starts a function\n" +
+			"that has scaled to zero, if you may forward ports to Serving's activator. A status of 400 or more is an error.",
 		Example: "  kubectl fn invoke greeter -d '{\"name\": \"world\"}'\n  kubectl fn invoke greeter -d @order.json --event=com.example.order",
 		Args:    named, ValidArgsFunction: c.completeNames(1),
 	}
-	command.Flags().StringVarP(&data, "data", "d", "", "What to POST: text, or @FILE, or @- for standard input. Without it, the call is a GET.")
-	command.Flags().StringVar(&event, "event", "", "Send it as a CloudEvent of this type.")
+	command.Flags().StringVarP(&data, "data", "d", "", "The body of a POST: text, @FILE, or @- for standard input. Without it, the call is a GET.")
+	command.Flags().StringVar(&event, "event", "", "Send a CloudEvent of this type.")
 	command.RunE = func(command *cobra.Command, args []string) error {
 		body, err := c.readData(data)
 		if err != nil {
@@ -87,7 +87,7 @@ func (c *cli) invokeCommand() *cobra.Command {
 			return err
 		}
 		if to.wakes {
-			fmt.Fprintln(c.ErrOut, "No pod takes requests; the call has one started.")
+			fmt.Fprintln(c.ErrOut, "No pod is ready. The call starts one.")
 		}
 		address, stop, err := c.forward(command.Context(), clients, to.namespace, to.pod)
 		if err != nil {
@@ -103,7 +103,7 @@ func (c *cli) invokeCommand() *cobra.Command {
 	return command
 }
 
-// readData returns what -d says to send; nil is nothing.
+// readData returns the body that -d specifies. It is nil without -d.
 func (c *cli) readData(data string) (body []byte, err error) {
 	name, isFile := strings.CutPrefix(data, "@")
 	switch {
@@ -122,20 +122,21 @@ func (c *cli) readData(data string) (body []byte, err error) {
 	return body, nil
 }
 
-// target is the pod that a call goes to.
+// target is the pod that receives a call.
 type target struct {
 	namespace, pod, revision string
 
-	// wakes says that it is the activator's, which starts a pod of the revision.
+	// wakes reports whether it is a pod of the activator, which starts a pod of the
+	// revision.
 	wakes bool
 }
 
-// findTarget returns a pod that takes requests for a function: of the revision
-// that the function's traffic gives the call to.
+// findTarget returns a ready pod of the revision that the function's traffic assigns
+// the call to, or a pod of the activator.
 func (c *Clients) findTarget(ctx context.Context, fn *v1alpha1.Function) (target, error) {
 	revision := cmp.Or(pick(fn.Status.Traffic, rand.Int64N(100)), fn.Status.LatestReadyRevisionName)
 	if revision == "" {
-		return target{}, try(fmt.Errorf("function %s has no revision that is ready", fn.Name), "kubectl fn status %s", fn.Name)
+		return target{}, try(fmt.Errorf("function %s has no ready revision", fn.Name), "kubectl fn status %s", fn.Name)
 	}
 	pods, err := c.pods(ctx, fn)
 	if err != nil {
@@ -158,14 +159,14 @@ func (c *Clients) findTarget(ctx context.Context, fn *v1alpha1.Function) (target
 			return target{namespace: pod.Namespace, pod: pod.Name, revision: revision, wakes: true}, nil
 		}
 	}
-	return target{}, try(fmt.Errorf("neither revision %s nor Serving's activator has a pod that takes requests", revision), "kubectl get pods --namespace=%s", servingNamespace)
+	return target{}, try(fmt.Errorf("neither revision %s nor Serving's activator has a ready pod", revision), "kubectl get pods --namespace=%s", servingNamespace)
 }
 
 func takesRequests(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil && observe.PodCondition(pod, corev1.PodReady).Status == corev1.ConditionTrue
 }
 
-// pick returns the revision that gets the call of that number, of a hundred.
+// pick returns the revision that receives the call of that number, from 0 to 99.
 func pick(traffic []v1alpha1.TrafficStatus, number int64) string {
 	for _, share := range traffic {
 		if share.Percent == nil {
@@ -179,7 +180,7 @@ func pick(traffic []v1alpha1.TrafficStatus, number int64) string {
 }
 
 func mayNotWake(fn *v1alpha1.Function, err error) error {
-	return try(fmt.Errorf("function %s has scaled to zero, and you may not reach Serving's activator, which starts it: %w", fn.Name, err),
+	return try(fmt.Errorf("function %s has scaled to zero, and you may not access Serving's activator, which starts it: %w", fn.Name, err),
 		"call it from inside the cluster at %s, or set spec.minReplicas to 1", fn.Status.URL)
 }
 
@@ -188,12 +189,12 @@ func explainForward(fn *v1alpha1.Function, to target, err error) error {
 	case to.wakes && (apierrs.IsForbidden(err) || strings.Contains(err.Error(), "forbidden")):
 		return mayNotWake(fn, err)
 	case strings.Contains(err.Error(), "forbidden"):
-		return try(fmt.Errorf("failed to reach pod %s: %w", to.pod, err), "kubectl auth can-i create pods/portforward --namespace=%s", to.namespace)
+		return try(fmt.Errorf("failed to connect to pod %s: %w", to.pod, err), "kubectl auth can-i create pods/portforward --namespace=%s", to.namespace)
 	}
-	return try(fmt.Errorf("failed to reach pod %s: %w", to.pod, err), "kubectl fn status %s", fn.Name)
+	return try(fmt.Errorf("failed to connect to pod %s: %w", to.pod, err), "kubectl fn status %s", fn.Name)
 }
 
-// forwardPort makes a local address that leads to a pod, until stop is called.
+// forwardPort opens a local address that leads to a pod, until stop is called.
 func forwardPort(ctx context.Context, clients *Clients, namespace, pod string) (address string, stop func(), err error) {
 	url := clients.Kube.CoreV1().RESTClient().Get().Resource("pods").Namespace(namespace).Name(pod).SubResource("portforward").URL()
 	dialer, err := portforward.NewSPDYOverWebsocketDialer(url, clients.Config)
@@ -212,7 +213,7 @@ func forwardPort(ctx context.Context, clients *Clients, namespace, pod string) (
 	case <-ready:
 	case err := <-ended:
 		cancel()
-		return "", nil, cmp.Or(err, errors.New("the connection ended"))
+		return "", nil, cmp.Or(err, errors.New("the connection closed"))
 	}
 	ports, err := forwarder.GetPorts()
 	if err != nil {
@@ -222,7 +223,7 @@ func forwardPort(ctx context.Context, clients *Clients, namespace, pod string) (
 	return fmt.Sprintf("127.0.0.1:%d", ports[0].Local), cancel, nil
 }
 
-// newRequest makes the request that calls a function at a local address.
+// newRequest returns a request that calls a function at a local address.
 func newRequest(ctx context.Context, fn *v1alpha1.Function, to target, address string, body []byte, event string) (*http.Request, error) {
 	method := http.MethodGet
 	if body != nil || event != "" {
@@ -230,7 +231,7 @@ func newRequest(ctx context.Context, fn *v1alpha1.Function, to target, address s
 	}
 	request, err := http.NewRequestWithContext(ctx, method, "http://"+address+"/", strings.NewReader(string(body)))
 	if err != nil {
-		return nil, fmt.Errorf("failed to make request: %w", err)
+		return nil, fmt.Errorf("failed to create request: %w", err)
 	}
 	if fn.Status.URL != nil {
 		request.Host = fn.Status.URL.Host
@@ -254,25 +255,25 @@ func newRequest(ctx context.Context, fn *v1alpha1.Function, to target, address s
 	return request, nil
 }
 
-// send sends the request and prints the answer.
+// send sends the request and prints the response.
 func (c *cli) send(request *http.Request, name string) error {
 	began := time.Now()
-	// A proxy of the environment does not know the way to a local address.
+	// A proxy of the environment cannot reach a local address.
 	client := &http.Client{
 		Transport:     &http.Transport{},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	answer, err := client.Do(request)
+	response, err := client.Do(request)
 	if err != nil {
 		return try(fmt.Errorf("failed to call function %s: %w", name, err), "kubectl fn logs %s", name)
 	}
-	defer answer.Body.Close()
-	if _, err := io.Copy(c.Out, answer.Body); err != nil {
-		return try(fmt.Errorf("failed to read the answer of function %s: %w", name, err), "kubectl fn logs %s", name)
+	defer response.Body.Close()
+	if _, err := io.Copy(c.Out, response.Body); err != nil {
+		return try(fmt.Errorf("failed to read the response of function %s: %w", name, err), "kubectl fn logs %s", name)
 	}
-	fmt.Fprintf(c.ErrOut, "\n%s in %s\n", answer.Status, time.Since(began).Round(time.Millisecond))
-	if answer.StatusCode >= http.StatusBadRequest {
-		return try(fmt.Errorf("function %s answered %s", name, answer.Status), "kubectl fn logs %s", name)
+	fmt.Fprintf(c.ErrOut, "\n%s in %s\n", response.Status, time.Since(began).Round(time.Millisecond))
+	if response.StatusCode >= http.StatusBadRequest {
+		return try(fmt.Errorf("function %s responded with %s", name, response.Status), "kubectl fn logs %s", name)
 	}
 	return nil
 }

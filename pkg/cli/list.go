@@ -58,7 +58,7 @@ func (c *cli) listCommand() *cobra.Command {
 			clients.Namespace = metav1.NamespaceAll
 		}
 		if len(names) > 0 && (allNamespaces || selector != "") {
-			return try(fmt.Errorf("names cannot be given together with -A or -l"), "kubectl fn list --help")
+			return try(fmt.Errorf("names cannot be combined with -A or -l"), "kubectl fn list --help")
 		}
 		list, err := functions(command.Context(), clients, names, selector)
 		if err != nil {
@@ -70,7 +70,7 @@ func (c *cli) listCommand() *cobra.Command {
 		case !out.forHumans():
 			return out.object(c.Out, list)
 		case len(list.Items) == 0:
-			fmt.Fprintf(c.ErrOut, "There are no Functions in %s. Begin with: kubectl fn init DIR --runtime=nodejs24\n",
+			fmt.Fprintf(c.ErrOut, "There are no Functions in %s. Start with: kubectl fn init DIR --runtime=nodejs24\n",
 				cmp.Or(clients.Namespace, "any namespace"))
 			return nil
 		}
@@ -79,7 +79,7 @@ func (c *cli) listCommand() *cobra.Command {
 	return command
 }
 
-// functions returns the Functions of those names, or all.
+// functions returns the Functions of those names, or all if there are no names.
 func functions(ctx context.Context, clients *Clients, names []string, selector string) (*v1alpha1.FunctionList, error) {
 	if len(names) == 0 {
 		list, err := clients.Kiln.ServerlessV1alpha1().Functions(clients.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
@@ -150,8 +150,8 @@ func statusOf(fn *v1alpha1.Function, t apis.ConditionType) string {
 	return string(corev1.ConditionUnknown)
 }
 
-// imageTime returns when the Function's image was built, or nil where the status
-// does not tell: it is of another build then.
+// imageTime returns when the Function's image was built. It returns nil if
+// status.build describes another build.
 func imageTime(fn *v1alpha1.Function) *metav1.Time {
 	build := fn.Status.Build
 	if build == nil || build.Failure != nil || build.ImageTag != fn.Status.ImageTag {
@@ -162,7 +162,8 @@ func imageTime(fn *v1alpha1.Function) *metav1.Time {
 
 type podCount struct{ ready, all int }
 
-// countPods counts the pods of each Function, by its UID, that are not going.
+// countPods counts the pods of each Function, by its UID, without those that are
+// being deleted.
 func countPods(pods *corev1.PodList) map[types.UID]podCount {
 	counts := map[types.UID]podCount{}
 	for _, pod := range slices.All(pods.Items) {

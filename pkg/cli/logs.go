@@ -36,7 +36,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/observe"
 )
 
-// logOptions say which log lines to print.
+// logOptions select the log lines to print.
 type logOptions struct {
 	follow, allPods, previous bool
 	tail                      int64
@@ -47,22 +47,22 @@ func (c *cli) logsCommand() *cobra.Command {
 	o := logOptions{}
 	command := &cobra.Command{
 		Use:   "logs NAME",
-		Short: "Print what a function has printed",
-		Long: "Print what a function has printed: the newest of its pods that runs, or with --all-pods all of\n" +
-			"them, each line with its pod before it. With --follow, pods that start later are among them.",
+		Short: "Print the log of a function",
+		Long: "Print the log of a function's newest ready pod. With --all-pods, print the logs of all pods, with the name\n" +
+			"of the pod before each line. --follow --all-pods includes pods that start later.",
 		Example:           "  kubectl fn logs --follow --all-pods greeter\n  kubectl fn logs --previous greeter",
 		Args:              named,
 		ValidArgsFunction: c.completeNames(1),
 	}
 	flags := command.Flags()
-	flags.BoolVarP(&o.follow, "follow", "f", false, "Go on with what is printed from now on.")
-	flags.BoolVar(&o.allPods, "all-pods", false, "Of all pods, not one.")
-	flags.BoolVarP(&o.previous, "previous", "p", false, "What it printed before it crashed the last time.")
-	flags.Int64Var(&o.tail, "tail", -1, "That many last lines of each pod.")
-	flags.DurationVar(&o.since, "since", 0, "Lines that are not older, such as 10m.")
+	flags.BoolVarP(&o.follow, "follow", "f", false, "Print new lines until the command is interrupted.")
+	flags.BoolVar(&o.allPods, "all-pods", false, "Print the logs of all pods.")
+	flags.BoolVarP(&o.previous, "previous", "p", false, "Print the log from before the last crash.")
+	flags.Int64Var(&o.tail, "tail", -1, "The number of last lines of each pod. -1 means all lines.")
+	flags.DurationVar(&o.since, "since", 0, "Print only lines that are newer than a duration, such as 10m.")
 	command.RunE = func(command *cobra.Command, args []string) error {
 		if o.follow && o.previous {
-			return try(errors.New("what was printed before a crash cannot be followed"), "kubectl fn logs --previous %s", args[0])
+			return try(errors.New("--follow and --previous cannot be combined"), "kubectl fn logs --previous %s", args[0])
 		}
 		clients, fn, err := c.function(command.Context(), args[0])
 		if err != nil {
@@ -88,8 +88,8 @@ func (c *cli) logsCommand() *cobra.Command {
 	return command
 }
 
-// podsToRead returns the pods of a function, first the one that tells most. It
-// waits for one if asked to.
+// podsToRead returns the pods of a function: first a ready one, then the newest.
+// With wait, it waits for the first pod.
 func (c *cli) podsToRead(ctx context.Context, clients *Clients, fn *v1alpha1.Function, wait bool) (pods []*corev1.Pod, err error) {
 	waited := false
 	err = follow(ctx, clients.Kube.CoreV1().Pods(fn.Namespace), podsOf(fn), func(list *corev1.PodList) (bool, error) {
@@ -98,7 +98,7 @@ func (c *cli) podsToRead(ctx context.Context, clients *Clients, fn *v1alpha1.Fun
 		}
 		if !waited {
 			waited = true
-			fmt.Fprintln(c.ErrOut, "There are no pods yet; waiting for one.")
+			fmt.Fprintln(c.ErrOut, "There are no pods yet. Waiting for one.")
 		}
 		return false, nil
 	})
@@ -145,8 +145,8 @@ func (c *cli) copyPod(ctx context.Context, clients *Clients, pod *corev1.Pod, o 
 	return err
 }
 
-// followPods prints the log of all pods of a function, those too that start
-// later, until the user has enough.
+// followPods prints the logs of all pods of a function, including pods that start
+// later, until the user interrupts it.
 func (c *cli) followPods(ctx context.Context, clients *Clients, fn *v1alpha1.Function, o logOptions) error {
 	group, ctx := errgroup.WithContext(ctx)
 	lines, begun := &sync.Mutex{}, map[string]bool{}
@@ -190,8 +190,8 @@ func copyLog(ctx context.Context, clients *Clients, namespace, pod string, opts 
 	return nil
 }
 
-// prefixer writes lines with the name of their pod before them. Several may share
-// what they write to, and do not mix lines.
+// prefixer writes lines with the name of their pod before them. Several may share a
+// writer without mixing their lines.
 type prefixer struct {
 	out    io.Writer
 	shared *sync.Mutex
@@ -203,7 +203,7 @@ func newPrefixer(out io.Writer, shared *sync.Mutex, pod string) *prefixer {
 	return &prefixer{out: out, shared: shared, prefix: "[" + pod + "] "}
 }
 
-// maxLine bounds what is kept of a line that does not end.
+// maxLine bounds the buffer of a line, in bytes. A longer line is split.
 const maxLine = 64 << 10
 
 // Write implements io.Writer.
@@ -224,10 +224,10 @@ func (p *prefixer) Write(data []byte) (int, error) {
 	}
 }
 
-// flush writes a last line that has not ended.
+// flush writes a last line without a line break.
 func (p *prefixer) flush() {
 	if len(p.rest) > 0 {
-		// Nothing more is written, so nobody is there to be told of an error.
+		// No later write could report the error.
 		_ = p.print(p.rest)
 		p.rest = nil
 	}

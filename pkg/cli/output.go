@@ -41,7 +41,7 @@ const (
 	none = "<none>"
 )
 
-// output prints what a command has to say, as the flag -o wants it.
+// output prints the results of a command in the format of the flag -o.
 type output struct {
 	flags *genericclioptions.PrintFlags
 }
@@ -56,14 +56,14 @@ func newOutput(command *cobra.Command) *output {
 	return o
 }
 
-// must is for what only a mistake in this package makes fail.
+// must panics on errors that only a mistake in this package can cause.
 func must(err error) {
 	if err != nil {
 		panic(err)
 	}
 }
 
-// forHumans says whether the output is to be read by people.
+// forHumans reports whether the output is for people, not for programs.
 func (o *output) forHumans() bool {
 	return *o.flags.OutputFormat == "" || o.isWide()
 }
@@ -81,8 +81,8 @@ func (o *output) object(out io.Writer, object runtime.Object) error {
 	return printer.PrintObj(object, out)
 }
 
-// report prints what is no object of the API for programs: value's JSON, as an
-// object of that kind, so that -o takes jsonpath and all else that it takes.
+// report prints a value that is no object of the API. It prints the value's JSON as
+// an object of that kind, so -o accepts all its formats.
 func (o *output) report(out io.Writer, kind string, value any) error {
 	data, err := json.Marshal(value)
 	if err != nil {
@@ -96,7 +96,7 @@ func (o *output) report(out io.Writer, kind string, value any) error {
 	return o.object(out, object)
 }
 
-// columns returns the columns of a table. Those that begin with + are wide.
+// columns returns the columns of a table. Only -o wide prints names that begin with +.
 func columns(names ...string) (definitions []metav1.TableColumnDefinition) {
 	for _, name := range names {
 		definition := metav1.TableColumnDefinition{Name: strings.TrimPrefix(name, "+"), Type: "string"}
@@ -108,7 +108,7 @@ func columns(names ...string) (definitions []metav1.TableColumnDefinition) {
 	return definitions
 }
 
-// table prints rows as kubectl get does.
+// table prints rows in the format of kubectl get.
 func (o *output) table(out io.Writer, definitions []metav1.TableColumnDefinition, rows [][]any) error {
 	return printTable(out, o.isWide(), definitions, rows)
 }
@@ -121,7 +121,7 @@ func printTable(out io.Writer, wide bool, definitions []metav1.TableColumnDefini
 	return printers.NewTablePrinter(printers.PrintOptions{Wide: wide}).PrintObj(table, out)
 }
 
-// age tells how long ago that was, as kubectl does.
+// age returns the time since then, in the format of kubectl.
 func (c *cli) age(then *metav1.Time) string {
 	if then.IsZero() {
 		return none
@@ -129,7 +129,7 @@ func (c *cli) age(then *metav1.Time) string {
 	return duration.HumanDuration(c.now().Sub(then.Time))
 }
 
-// took tells how long it took from one time to another, or to now.
+// took returns the duration between two times. A zero end means now.
 func (c *cli) took(from, to *metav1.Time) string {
 	if from.IsZero() {
 		return none
@@ -141,7 +141,7 @@ func (c *cli) took(from, to *metav1.Time) string {
 	return duration.HumanDuration(until.Sub(from.Time).Round(time.Second))
 }
 
-// indent puts blanks before each line but the first.
+// indent indents each line except the first.
 func indent(text string, width int) string {
 	return strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n"+strings.Repeat(" ", width))
 }

@@ -36,10 +36,10 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 )
 
-// latest stands for whichever revision is the newest that is ready.
+// latest stands for the newest ready revision.
 const latest = "latest"
 
-// revisionReport is one of the revisions that kubectl fn revisions prints for programs.
+// revisionReport is one revision in the output of kubectl fn revisions for programs.
 type revisionReport struct {
 	Name    string   `json:"name"`
 	Percent int64    `json:"percent"`
@@ -68,7 +68,7 @@ func (c *Clients) revisions(ctx context.Context, name string) ([]servingv1.Revis
 func (c *cli) revisionsCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:               "revisions NAME",
-		Short:             "List the revisions of a function, and their shares of the requests",
+		Short:             "List the revisions of a function and their shares of the requests",
 		Args:              named,
 		ValidArgsFunction: c.completeNames(1),
 	}
@@ -134,8 +134,9 @@ func (c *cli) rollbackCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "rollback NAME",
 		Short: "Send all requests to an earlier revision",
-		Long: "Send all requests to an earlier revision: to the one before the newest that gets some, or to the one\n" +
-			"that --to names. Nothing is built. Newer revisions get no requests until traffic says so again.",
+		Long: "Send all requests to an earlier revision: to the newest ready revision that is older than all revisions\n" +
+			"with requests, or to the one that --to names. This builds nothing. Newer revisions get no requests until\n" +
+			"kubectl fn traffic assigns them some.",
 		Example:           "  kubectl fn rollback greeter\n  kubectl fn rollback greeter --to=greeter-00003",
 		Args:              named,
 		ValidArgsFunction: c.completeNames(1),
@@ -168,7 +169,7 @@ func (c *cli) rollbackCommand() *cobra.Command {
 	return command
 }
 
-// earlier returns the newest revision that is ready and older than all that get
+// earlier returns the newest ready revision that is older than all revisions with
 // requests.
 func earlier(fn *v1alpha1.Function, revisions []servingv1.Revision) (string, error) {
 	oldest := -1
@@ -178,15 +179,15 @@ func earlier(fn *v1alpha1.Function, revisions []servingv1.Revision) (string, err
 		}
 	}
 	for i := oldest + 1; i < len(revisions); i++ {
-		// A revision that nothing has called for long is Ready still.
+		// A revision that has scaled to zero is still Ready.
 		if revisions[i].Status.GetCondition(servingv1.RevisionConditionReady).IsTrue() {
 			return revisions[i].Name, nil
 		}
 	}
-	return "", try(fmt.Errorf("function %s has no earlier revision that is ready", fn.Name), "kubectl fn revisions %s", fn.Name)
+	return "", try(fmt.Errorf("function %s has no earlier ready revision", fn.Name), "kubectl fn revisions %s", fn.Name)
 }
 
-// findRevision returns the full name of a revision, given by that or its number.
+// findRevision returns the name of a revision that is given by its name or number.
 func findRevision(fn *v1alpha1.Function, revisions []servingv1.Revision, given string) (string, error) {
 	number, err := strconv.Atoi(given)
 	for i := range revisions {
@@ -201,9 +202,9 @@ func findRevision(fn *v1alpha1.Function, revisions []servingv1.Revision, given s
 func (c *cli) trafficCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "traffic NAME [REVISION=PERCENT,...]",
-		Short: "Tell or set how requests are split between revisions",
-		Long: "Tell or set how requests are split between revisions. A revision is given by its name or its number;\n" +
-			"latest is whichever is the newest that is ready. The percentages add up to 100. Tags stay where they are.",
+		Short: "Show or set how requests are split between revisions",
+		Long: "Show or set how requests are split between revisions. A revision is a name, a number, or latest, which is\n" +
+			"the newest ready revision. The percentages must add up to 100. Tags do not change.",
 		Example:           "  kubectl fn traffic greeter greeter-00001=10,latest=90\n  kubectl fn traffic greeter latest=100",
 		ValidArgsFunction: c.completeTraffic,
 	}
@@ -267,7 +268,7 @@ func parseShares(fn *v1alpha1.Function, revisions []servingv1.Revision, text str
 		given, number, ok := strings.Cut(share, "=")
 		percent, err := strconv.ParseInt(strings.TrimSuffix(number, "%"), 10, 64)
 		if !ok || err != nil || percent < 0 || percent > 100 {
-			return nil, try(fmt.Errorf("%q is not a revision, = and a percentage", share), "kubectl fn traffic %s latest=100", fn.Name)
+			return nil, try(fmt.Errorf("%q does not have the form REVISION=PERCENT", share), "kubectl fn traffic %s latest=100", fn.Name)
 		}
 		name := latest
 		if given != latest {
@@ -286,15 +287,15 @@ func parseShares(fn *v1alpha1.Function, revisions []servingv1.Revision, text str
 	return shares, nil
 }
 
-// setTraffic has the revisions of a function get these shares of its requests.
+// setTraffic sets the shares of the requests that the revisions of a function get.
 func setTraffic(ctx context.Context, clients *Clients, name string, shares map[string]int64) error {
 	return clients.edit(ctx, name, func(fn *v1alpha1.Function) {
 		fn.Spec.Traffic = retarget(fn.Spec.Traffic, shares)
 	})
 }
 
-// retarget returns targets with these shares, and with the tags that there were.
-// All to the latest and no tags is what a Function without targets means.
+// retarget returns targets with these shares and the tags of the old ones. It returns
+// nil for the default: all requests to the latest revision and no tags.
 func retarget(old []v1alpha1.TrafficTarget, shares map[string]int64) []v1alpha1.TrafficTarget {
 	var targets []v1alpha1.TrafficTarget
 	for _, target := range old {

@@ -38,14 +38,14 @@ import (
 )
 
 const (
-	// quiet is how long files must not change before the function is restarted:
-	// editors write a file in several steps.
+	// quiet is the time without changes before the function restarts. Editors write
+	// a file in several steps.
 	quiet = 200 * time.Millisecond
-	// farewell is how long the function may take to end.
-	farewell = 5 * time.Second
+	// stopTimeout bounds the time that the function takes to stop.
+	stopTimeout = 5 * time.Second
 )
 
-// ignored are folders whose files are not the author's.
+// ignored are folders whose changes do not restart the function.
 var ignored = []string{"node_modules", "packages", "__pycache__", ".git", ".venv", "venv"}
 
 func (c *cli) runCommand() *cobra.Command {
@@ -54,30 +54,30 @@ func (c *cli) runCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "run",
 		Short: "Run the function of a folder on this machine, without a cluster",
-		Long: "Run the function of a folder on this machine, without a cluster, in the wrapper that serves it there.\n" +
-			"It is restarted when a file changes. Dependencies must be installed: for Node by npm install, for\n" +
-			"Python by pip install -r requirements.txt uvicorn uvloop httptools.",
+		Long: "Run the function of a folder on this machine, without a cluster, in the wrapper that serves it in clusters.\n" +
+			"The function restarts when a file changes. Install the dependencies first: for Node with npm install, for\n" +
+			"Python with pip install -r requirements.txt uvicorn uvloop httptools.",
 		Args: cobra.NoArgs,
 	}
 	command.Flags().StringVar(&dir, "dir", ".", "The folder.")
-	command.Flags().IntVar(&port, "port", runtimes.Port, "The port to answer at.")
+	command.Flags().IntVar(&port, "port", runtimes.Port, "The port to listen on.")
 	must(command.MarkFlagDirname("dir"))
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		dir, err := filepath.Abs(dir)
 		if err != nil {
-			return fmt.Errorf("failed to find folder: %w", err)
+			return fmt.Errorf("failed to resolve folder: %w", err)
 		}
 		language, err := languageIn(dir)
 		switch {
 		case err != nil && hasDockerfile(dir):
-			return try(fmt.Errorf("failed to run %s: only Docker and the like can build it", filepath.Join(dir, runtimes.DockerfileName)),
+			return try(fmt.Errorf("failed to run %s: kubectl fn does not build Dockerfiles", filepath.Join(dir, runtimes.DockerfileName)),
 				"docker build -t fn %[1]s && docker run --rm -e PORT=%[2]d -p %[2]d:%[2]d fn, or kubectl fn deploy NAME --runtime=dockerfile --dir=%[1]s", dir, port)
 		case err != nil:
 			return try(err, "kubectl fn init DIR --runtime=nodejs24")
 		}
 		wrapper, err := os.MkdirTemp("", "kubectl-fn-")
 		if err != nil {
-			return fmt.Errorf("failed to make folder: %w", err)
+			return fmt.Errorf("failed to create folder: %w", err)
 		}
 		defer os.RemoveAll(wrapper)
 		layout, err := writeWrapper(language, dir, wrapper)
@@ -87,7 +87,7 @@ func (c *cli) runCommand() *cobra.Command {
 		if _, err := exec.LookPath(layout.Entrypoint[0]); err != nil {
 			return try(fmt.Errorf("failed to find %s: %w", layout.Entrypoint[0], err), "install it, or deploy: kubectl fn deploy NAME")
 		}
-		fmt.Fprintf(c.ErrOut, "Function %s answers at http://127.0.0.1:%d. It is restarted when a file changes; ctrl-C ends it.\n", filepath.Base(dir), port)
+		fmt.Fprintf(c.ErrOut, "Function %s listens at http://127.0.0.1:%d. It restarts when a file changes. Press ctrl-C to stop it.\n", filepath.Base(dir), port)
 		return c.runUntilInterrupted(command.Context(), dir, func(ctx context.Context) *exec.Cmd {
 			return c.server(ctx, layout, dir, port)
 		})
@@ -95,12 +95,12 @@ func (c *cli) runCommand() *cobra.Command {
 	return command
 }
 
-// writeWrapper writes what serves a function into a folder and returns how it is
-// started there: with the folders of this machine in place of the image's.
+// writeWrapper writes the wrapper of a function into a folder. It returns a layout
+// that has the folders of this machine instead of those of the image.
 func writeWrapper(language runtimes.Runtime, dir, wrapper string) (layout runtimes.Layout, err error) {
 	files, err := language.BuildContext(runtimes.Function{})
 	if err != nil {
-		return layout, fmt.Errorf("failed to make wrapper: %w", err)
+		return layout, fmt.Errorf("failed to create wrapper: %w", err)
 	}
 	if err := json.Unmarshal([]byte(files[runtimes.LayoutName]), &layout); err != nil {
 		return layout, fmt.Errorf("failed to read layout: %w", err)
@@ -124,7 +124,7 @@ func writeWrapper(language runtimes.Runtime, dir, wrapper string) (layout runtim
 	for i, word := range layout.Entrypoint {
 		layout.Entrypoint[i] = local(word)
 	}
-	// What the image must set for its read-only file system is not wanted here.
+	// Only the read-only file system of the image needs another HOME.
 	delete(layout.Env, "HOME")
 	for name, value := range layout.Env {
 		layout.Env[name] = local(value)
@@ -142,14 +142,14 @@ func (c *cli) server(ctx context.Context, layout runtimes.Layout, dir string, po
 	}
 	server.Env = append(server.Env, "PORT="+strconv.Itoa(port), runtimes.EnvFunctionName+"="+filepath.Base(dir), runtimes.EnvFunctionNamespace+"=local")
 	server.Cancel = func() error { return server.Process.Signal(syscall.SIGTERM) }
-	server.WaitDelay = farewell
-	// Ctrl-C is for kubectl fn, which has the server end in an orderly way.
+	server.WaitDelay = stopTimeout
+	// Ctrl-C must reach only kubectl fn, which stops the server gracefully.
 	server.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return server
 }
 
-// runUntilInterrupted keeps a command running, and starts it anew when a file of
-// the folder changes.
+// runUntilInterrupted runs a command and restarts it when a file of the folder
+// changes.
 func (c *cli) runUntilInterrupted(ctx context.Context, dir string, command func(context.Context) *exec.Cmd) error {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -169,7 +169,7 @@ func (c *cli) runUntilInterrupted(ctx context.Context, dir string, command func(
 		ended := make(chan error, 1)
 		go func() { ended <- server.Wait() }()
 		if awaitFile(ctx, watcher, ended) {
-			fmt.Fprintln(c.ErrOut, "The function has ended; it is started anew when a file changes.")
+			fmt.Fprintln(c.ErrOut, "The function has exited. It restarts when a file changes.")
 			awaitFile(ctx, watcher, nil)
 			stop()
 			continue
@@ -177,14 +177,14 @@ func (c *cli) runUntilInterrupted(ctx context.Context, dir string, command func(
 		stop()
 		<-ended
 		if ctx.Err() == nil {
-			fmt.Fprintln(c.ErrOut, "A file has changed; the function is started anew.")
+			fmt.Fprintln(c.ErrOut, "A file has changed. The function restarts.")
 		}
 	}
 	return nil
 }
 
-// awaitFile waits until files have changed and are quiet again, or ctx ends. It
-// returns true if the server has ended before.
+// awaitFile waits until files have changed and no more changes follow, or ctx ends.
+// It returns true if the server ends first.
 func awaitFile(ctx context.Context, watcher *fsnotify.Watcher, ended <-chan error) bool {
 	var calm <-chan time.Time
 	for {
@@ -198,7 +198,7 @@ func awaitFile(ctx context.Context, watcher *fsnotify.Watcher, ended <-chan erro
 				continue
 			}
 			if info, err := os.Stat(event.Name); err == nil && info.IsDir() && event.Has(fsnotify.Create) {
-				// A folder that is gone again need not be watched.
+				// The folder may already be gone.
 				_ = watchFolders(watcher, event.Name)
 			}
 			calm = time.After(quiet)
@@ -212,7 +212,7 @@ func isIgnored(path string) bool {
 	return slices.Contains(ignored, filepath.Base(path))
 }
 
-// watchFolders watches a folder and those below it.
+// watchFolders watches a folder and its subfolders.
 func watchFolders(watcher *fsnotify.Watcher, dir string) error {
 	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		switch {

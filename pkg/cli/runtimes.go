@@ -32,7 +32,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/runtimes"
 )
 
-// runtimeReport is what kubectl fn describe-runtime prints of a runtime.
+// runtimeReport is a runtime in the output of kubectl fn describe-runtime.
 type runtimeReport struct {
 	Name           string `json:"name"`
 	Language       string `json:"language"`
@@ -48,7 +48,7 @@ func (c *Clients) runtimes(ctx context.Context) (config.Runtimes, error) {
 	configMap, err := c.Kube.CoreV1().ConfigMaps(SystemNamespace).Get(ctx, config.RuntimesConfigName, metav1.GetOptions{})
 	switch {
 	case apierrs.IsNotFound(err):
-		return nil, try(fmt.Errorf("there is no ConfigMap %s in %s: it seems that Kiln is not installed on this cluster", config.RuntimesConfigName, SystemNamespace),
+		return nil, try(fmt.Errorf("there is no ConfigMap %s in %s: Kiln is probably not installed on this cluster", config.RuntimesConfigName, SystemNamespace),
 			"kubectl config current-context")
 	case err != nil:
 		return nil, fmt.Errorf("failed to get ConfigMap %s: %w", config.RuntimesConfigName, err)
@@ -63,7 +63,7 @@ func (c *Clients) runtimes(ctx context.Context) (config.Runtimes, error) {
 func (c *cli) describeRuntimeCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:               "describe-runtime [RUNTIME]",
-		Short:             "List the runtimes, or tell of one what it runs and how to write for it",
+		Short:             "List the runtimes, or describe one",
 		Example:           "  kubectl fn describe-runtime\n  kubectl fn describe-runtime nodejs24",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: c.completeRuntimes,
@@ -110,7 +110,7 @@ func (c *cli) describeRuntimeCommand() *cobra.Command {
 func describeRuntime(known config.Runtimes, name string) (runtimeReport, error) {
 	configured, ok := known[name]
 	if !ok {
-		return runtimeReport{}, try(fmt.Errorf("there is no runtime %s; there are %s", name, strings.Join(known.Names(), ", ")), "kubectl fn describe-runtime")
+		return runtimeReport{}, try(fmt.Errorf("unknown runtime %s; the runtimes are %s", name, strings.Join(known.Names(), ", ")), "kubectl fn describe-runtime")
 	}
 	language, ok := configured.Find()
 	if !ok {
@@ -123,18 +123,18 @@ func describeRuntime(known config.Runtimes, name string) (runtimeReport, error) 
 }
 
 func (c *cli) printRuntime(r runtimeReport) {
-	fmt.Fprintf(c.Out, "Runtime       %s\nLanguage      %s\nBase image    %s\n", r.Name, r.Language, cmp.Or(r.BaseImage, "what the Dockerfile says"))
+	fmt.Fprintf(c.Out, "Runtime       %s\nLanguage      %s\nBase image    %s\n", r.Name, r.Language, cmp.Or(r.BaseImage, "set by the Dockerfile"))
 	if r.Deprecated {
 		fmt.Fprint(c.Out, "Deprecated    yes: choose another one\n")
 	}
 	if r.OwnDockerfile {
-		fmt.Fprint(c.Out, "Dockerfile    of this cluster's administrator\n")
+		fmt.Fprint(c.Out, "Dockerfile    provided by the administrator of the cluster\n")
 	}
 	source, dependencies, health := r.SourceFile+", in spec.source", "none", "GET "+runtimes.HealthPath
 	switch {
 	case r.Language == runtimes.DockerfileLanguage:
-		source, dependencies = r.SourceFile+", and what is beside it, in spec.git or spec.archive", "what the Dockerfile installs"
-		health = fmt.Sprintf("listens on $PORT, which is %d", runtimes.Port)
+		source, dependencies = r.SourceFile+" and the files beside it, in spec.git or spec.archive", "installed by the Dockerfile"
+		health = fmt.Sprintf("the container listens on $PORT, which is %d", runtimes.Port)
 	case r.DependencyFile != "":
 		dependencies = r.DependencyFile + ", in spec.deps"
 	}

@@ -32,63 +32,63 @@ import (
 	"github.com/kiln-dev/kiln/pkg/runtimes"
 )
 
-// sourceFlags say which code a Function is made of.
+// sourceFlags name the source of a Function.
 type sourceFlags struct {
 	runtime, file, deps string
 
-	// dir is a folder that is packed instead, and pushTo where it is pushed.
+	// dir is a folder with the source, and pushTo the repository to push it to.
 	dir, pushTo string
 }
 
 func (s *sourceFlags) add(c *cli, command *cobra.Command) {
 	flags := command.Flags()
-	flags.StringVar(&s.runtime, "runtime", "", "The runtime, such as nodejs24. Left out, a new Function gets the cluster's default.")
-	flags.StringVar(&s.file, "file", "", "The source. Left out, it is handler.js or handler.py of the current folder.")
-	flags.StringVar(&s.deps, "deps", "", "The dependency file. Left out, it is package.json or requirements.txt beside the source, if there is one.")
-	flags.StringVar(&s.dir, "dir", "", "A folder with the source, its dependency file, and more. It is packed, without what its .dockerignore, or else .gitignore, names, and pushed to a registry.")
-	flags.StringVar(&s.pushTo, "push-to", "", "The repository that the folder is pushed to, such as registry.example.com/team/greeter. Left out, it is that of the Function's source, or else that of its images.")
+	flags.StringVar(&s.runtime, "runtime", "", "The runtime, such as nodejs24. Without it, a new Function gets the default runtime of the cluster.")
+	flags.StringVar(&s.file, "file", "", "The source file. The default is handler.js or handler.py in the current folder.")
+	flags.StringVar(&s.deps, "deps", "", "The dependency file. The default is package.json or requirements.txt beside the source, if it exists.")
+	flags.StringVar(&s.dir, "dir", "", "A folder with the source, the dependency file and other files. It is packed and pushed to a registry, without the files that its .dockerignore, or else its .gitignore, names.")
+	flags.StringVar(&s.pushTo, "push-to", "", "The repository to push the folder to, such as registry.example.com/team/greeter. The default is the repository of the Function's source, or else that of its images.")
 	must(command.MarkFlagDirname("dir"))
 	must(command.RegisterFlagCompletionFunc("runtime", c.completeRuntimes))
 }
 
-// check says which flags do not go together.
+// check reports flags that cannot be combined.
 func (s *sourceFlags) check() error {
 	switch {
 	case s.dir != "" && (s.file != "" || s.deps != ""):
-		return try(errors.New("--dir has the source and its dependencies; --file and --deps have them, too"), "--dir, or --file and --deps")
+		return try(errors.New("--dir cannot be combined with --file or --deps"), "--dir, or --file and --deps")
 	case s.dir == "" && s.pushTo != "":
-		return try(errors.New("--push-to says where a folder is pushed, and there is none"), "--dir=. --push-to=%s", s.pushTo)
+		return try(errors.New("--push-to needs --dir"), "--dir=. --push-to=%s", s.pushTo)
 	}
 	return nil
 }
 
-// applyFile has the Function made of a file, and its dependencies.
+// applyFile sets the Function's source and dependencies to the given files.
 func (s *sourceFlags) applyFile(fn *v1alpha1.Function) error {
 	runtime := cmp.Or(s.runtime, fn.Spec.Runtime)
 	if language, err := languageOf(runtime); err == nil && language.IsOwnDockerfile() {
-		return try(fmt.Errorf("runtime %s builds a folder with a Dockerfile", runtime), "--dir=.")
+		return try(fmt.Errorf("runtime %s needs a folder with a Dockerfile", runtime), "--dir=.")
 	}
 	file := s.file
 	if file == "" {
 		language, err := languageIn(".")
 		if err != nil {
-			return try(err, "--file=FILE, or begin with: kubectl fn init DIR --runtime=nodejs24")
+			return try(err, "--file=FILE, or start with: kubectl fn init DIR --runtime=nodejs24")
 		}
 		file = language.SourceFile
 	}
 	source, err := os.ReadFile(file)
 	if err != nil {
-		return try(fmt.Errorf("failed to read source: %w", err), "--file=FILE, or begin with: kubectl fn init DIR --runtime=nodejs24")
+		return try(fmt.Errorf("failed to read source: %w", err), "--file=FILE, or start with: kubectl fn init DIR --runtime=nodejs24")
 	}
 	if runtime == "" && filepath.Ext(file) != ".js" {
-		return try(fmt.Errorf("name the runtime of %s", file), "kubectl fn describe-runtime, and then --runtime=NAME")
+		return try(fmt.Errorf("no runtime was given for %s", file), "kubectl fn describe-runtime, and then --runtime=NAME")
 	}
 	deps, err := s.readDeps(file)
 	if err != nil {
 		return err
 	}
 	fn.Spec.Source, fn.Spec.Deps = string(source), deps
-	// Whatever it was made of before.
+	// A Function has exactly one source.
 	fn.Spec.Git, fn.Spec.Archive = nil, nil
 	if s.runtime != "" {
 		fn.Spec.Runtime = s.runtime
@@ -96,7 +96,7 @@ func (s *sourceFlags) applyFile(fn *v1alpha1.Function) error {
 	return nil
 }
 
-// readDeps returns the text of the dependency file that goes with a source.
+// readDeps returns the content of the dependency file of a source.
 func (s *sourceFlags) readDeps(file string) (string, error) {
 	if s.deps != "" {
 		deps, err := os.ReadFile(s.deps)
@@ -121,7 +121,7 @@ func (s *sourceFlags) readDeps(file string) (string, error) {
 	return "", nil
 }
 
-// languages returns the languages that Kiln has a wrapper for.
+// languages returns the languages for which Kiln has a wrapper.
 func languages() (all []runtimes.Runtime) {
 	for _, name := range runtimes.Languages() {
 		if language, ok := runtimes.For(name); ok {
@@ -131,7 +131,7 @@ func languages() (all []runtimes.Runtime) {
 	return all
 }
 
-// hasDockerfile says whether a folder has a Dockerfile.
+// hasDockerfile reports whether a folder has a Dockerfile.
 func hasDockerfile(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, runtimes.DockerfileName))
 	return err == nil
@@ -148,18 +148,18 @@ func languageIn(dir string) (runtimes.Runtime, error) {
 		}
 	}
 	if len(found) != 1 {
-		return runtimes.Runtime{}, fmt.Errorf("there must be one of %s in folder %s; there are %d", strings.Join(files, ", "), dir, len(found))
+		return runtimes.Runtime{}, fmt.Errorf("folder %s must have exactly one of %s, but has %d", dir, strings.Join(files, ", "), len(found))
 	}
 	return found[0], nil
 }
 
-// languageOf returns the language that a runtime is named for, such as nodejs of
-// nodejs24.
+// languageOf returns the language at the start of a runtime's name, such as nodejs
+// for nodejs24.
 func languageOf(runtime string) (runtimes.Runtime, error) {
 	all := append(languages(), runtimes.OwnDockerfile())
 	i := slices.IndexFunc(all, func(language runtimes.Runtime) bool { return strings.HasPrefix(runtime, language.Language) })
 	if i < 0 {
-		return runtimes.Runtime{}, try(fmt.Errorf("there is nothing to begin with for runtime %q", runtime), "--runtime=nodejs24 or --runtime=python313")
+		return runtimes.Runtime{}, try(fmt.Errorf("there is no starter for runtime %q", runtime), "--runtime=nodejs24 or --runtime=python313")
 	}
 	return all[i], nil
 }

@@ -29,13 +29,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// starters has a folder for each language, with a function to begin with.
+// starters has a folder with a starter function for each language.
 //
 //go:embed starters
 var starters embed.FS
 
-// starterOf returns the files of a function to begin with in the language. There are
-// none for one that Kiln does not know.
+// starterOf returns the files of the starter function of a language. An unknown
+// language has none.
 func starterOf(language string) (fs.FS, []fs.DirEntry) {
 	files, err := fs.Sub(starters, path.Join("starters", language))
 	must(err)
@@ -51,13 +51,13 @@ func (c *cli) initCommand() *cobra.Command {
 	var runtime string
 	command := &cobra.Command{
 		Use:     "init DIR",
-		Short:   "Write a function to begin with into a folder",
-		Long:    "Write a function to begin with into a folder. What is there already is left alone.",
+		Short:   "Write a starter function into a folder",
+		Long:    "Write a starter function into a folder. The command never overwrites a file.",
 		Example: "  kubectl fn init greeter --runtime=nodejs24",
 	}
 	command.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) != 1 {
-			return try(fmt.Errorf("name one folder; there are %d", len(args)), "kubectl fn init greeter --runtime=nodejs24")
+			return try(fmt.Errorf("expected one folder, got %d", len(args)), "kubectl fn init greeter --runtime=nodejs24")
 		}
 		return nil
 	}
@@ -70,7 +70,7 @@ func (c *cli) initCommand() *cobra.Command {
 		}
 		dir := args[0]
 		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return fmt.Errorf("failed to make folder: %w", err)
+			return fmt.Errorf("failed to create folder: %w", err)
 		}
 		var written []string
 		files, entries := starterOf(language.Language)
@@ -94,12 +94,12 @@ func (c *cli) initCommand() *cobra.Command {
 	return command
 }
 
-// writeNew writes a file that must not be there yet.
+// writeNew writes a file that must not exist yet.
 func writeNew(path string, text []byte) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	switch {
 	case errors.Is(err, fs.ErrExist):
-		return try(fmt.Errorf("%s is there already", path), "another folder")
+		return try(fmt.Errorf("%s already exists", path), "another folder")
 	case err != nil:
 		return fmt.Errorf("failed to write %s: %w", path, err)
 	}

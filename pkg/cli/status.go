@@ -37,8 +37,8 @@ import (
 	"github.com/kiln-dev/kiln/pkg/observe"
 )
 
-// report is what kubectl fn status prints for programs. Its image, function and
-// pod_statuses are the words that scripts read.
+// report is the output of kubectl fn status for programs. Scripts read its image,
+// function and pod_statuses.
 type report struct {
 	Name            string                   `json:"name"`
 	Namespace       string                   `json:"namespace"`
@@ -58,7 +58,7 @@ type report struct {
 	Next            string                   `json:"next,omitempty"`
 }
 
-// podReport is one of pod_statuses.
+// podReport is an entry of pod_statuses.
 type podReport struct {
 	Status   observe.FunctionStatus `json:"status"`
 	Message  string                 `json:"message,omitempty"`
@@ -69,8 +69,8 @@ type podReport struct {
 func (c *cli) statusCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "status NAME",
-		Short: "Tell how a Function is, and what to do next",
-		Long: "Tell how a Function is, and what to do next.\n\n" +
+		Short: "Show the state of a Function and what to do next",
+		Long: "Show the state of a Function and what to do next.\n\n" +
 			"For scripts, -o json has image (in_progress, error, completed, not_found or pending),\n" +
 			"function (running, waiting, terminated, not_found or pending) and pod_statuses.",
 		Example:           "  kubectl fn status greeter\n  kubectl fn status greeter -o jsonpath='{.function}'",
@@ -85,7 +85,7 @@ func (c *cli) statusCommand() *cobra.Command {
 		}
 		fn, err := clients.function(command.Context(), args[0])
 		if errors.As(err, new(advisedError)) && !out.forHumans() {
-			// Who has words for a Function wants one also where there is none.
+			// A script also needs a status for a Function that does not exist.
 			return errors.Join(out.report(c.Out, "FunctionStatus", newReport(clients.Namespace, args[0], observe.Observed{})), err)
 		}
 		if err != nil {
@@ -140,7 +140,7 @@ func newReport(namespace, name string, seen observe.Observed) report {
 	return r
 }
 
-// next says what to do next about a Function, in words to be typed where there are any.
+// next returns what to do next about a Function, with a command if there is one.
 func next(fn *v1alpha1.Function, image observe.ImageStatus, function observe.FunctionStatus) string {
 	ready := fn.Status.GetCondition(v1alpha1.FunctionConditionReady)
 	switch {
@@ -153,9 +153,9 @@ func next(fn *v1alpha1.Function, image observe.ImageStatus, function observe.Fun
 	case image == observe.ImagePending:
 		return "See what the build waits for: kubectl fn build-status " + fn.Name
 	case function == observe.FunctionTerminated:
-		return "See its last words: kubectl fn logs --previous " + fn.Name
+		return "See the log from before the crash: kubectl fn logs --previous " + fn.Name
 	case function == observe.FunctionPending:
-		return "Let its pods fit a node: lower spec.resources, or add a node. kubectl describe pod tells more"
+		return "Make its pods fit a node: lower spec.resources, or add a node. For details: kubectl describe pod"
 	case ready.IsFalse():
 		return "Correct the Function as Ready says, or go back: kubectl fn rollback " + fn.Name
 	case function == observe.FunctionWaiting:
@@ -167,7 +167,7 @@ func next(fn *v1alpha1.Function, image observe.ImageStatus, function observe.Fun
 
 const lastEvents = 5
 
-// eventsOf returns the last events of a Function, in the order of time.
+// eventsOf returns the last events of a Function, oldest first.
 func eventsOf(ctx context.Context, clients *Clients, fn *v1alpha1.Function) ([]corev1.Event, error) {
 	list, err := clients.Kube.CoreV1().Events(fn.Namespace).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("involvedObject.uid", string(fn.UID)).String(),
@@ -181,12 +181,12 @@ func eventsOf(ctx context.Context, clients *Clients, fn *v1alpha1.Function) ([]c
 	return list.Items[max(0, len(list.Items)-lastEvents):], nil
 }
 
-// meanings say what the conditions are about.
+// meanings are the conditions of a Function in their order, with names for people.
 var meanings = []struct {
 	apis.ConditionType
 	words string
 
-	// optional conditions are not there where they are about nothing.
+	// optional conditions do not exist for all Functions.
 	optional bool
 }{
 	{v1alpha1.FunctionConditionConfigurationReady, "Configuration", false},
@@ -244,7 +244,7 @@ func (c *cli) printStatus(out io.Writer, fn *v1alpha1.Function, r report, pods [
 	fmt.Fprintf(out, "\nNext: %s\n", r.Next)
 }
 
-// wordFor says what a condition means for its step.
+// wordFor describes the step of a condition in a word.
 func wordFor(condition *apis.Condition) string {
 	switch {
 	case condition.IsTrue():
