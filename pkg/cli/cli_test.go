@@ -19,7 +19,8 @@ package cli
 import (
 	"bytes"
 	"context"
-	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -30,10 +31,8 @@ import (
 	tektonfake "github.com/tektoncd/pipeline/pkg/client/clientset/versioned/fake"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -259,45 +258,6 @@ func runtimesConfig() *corev1.ConfigMap {
 	}
 }
 
-func TestErrorsEndWithWhatToTry(t *testing.T) {
-	w := newWorld(t, newFunction("fn"))
-	w.wantError("expected the name of one Function, got 0 names", "kubectl fn list, or kubectl fn status --help", "status")
-	w.wantError("expected the name of one Function, got 2 names", "kubectl fn list, or kubectl fn logs --help", "logs", "a", "b")
-	w.wantError("unknown flag: --nope", "kubectl fn status --help", "status", "--nope")
-	w.wantError(`unknown command "nope"`, "the command with --help", "nope")
-	for _, command := range []string{"status", "build-status", "build-logs", "logs", "revisions", "rollback", "traffic", "rebuild", "delete"} {
-		w.wantError("there is no Function gone in namespace default", "kubectl fn list --all-namespaces", command, "gone")
-	}
-}
-
-func TestExplain(t *testing.T) {
-	functions := schema.GroupResource{Group: serverless.GroupName, Resource: "functions"}
-	tests := map[string]struct {
-		err    error
-		advice string
-	}{
-		"forbidden":     {apierrs.NewForbidden(functions, "fn", errors.New("no")), "kubectl auth can-i --list, and ask an administrator of the cluster for the role edit in the namespace"},
-		"unauthorized":  {apierrs.NewUnauthorized("no"), "log in to the cluster again, or: kubectl config current-context"},
-		"not installed": {apierrs.NewGenericServerResponse(404, "get", functions, "", "", 0, true), "kubectl config current-context"},
-		"conflict":      {apierrs.NewConflict(functions, "fn", errors.New("no")), "the same command again, because another client changed the Function"},
-		"bad":           {apierrs.NewBadRequest("no"), "kubectl explain fn.spec"},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			got := Explain(tc.err)
-			if want := "\nTry: " + tc.advice; !strings.HasSuffix(got.Error(), want) || !errors.Is(got, tc.err) {
-				t.Errorf("Explain() = %v, want the end %q", got, want)
-			}
-			if again := Explain(got); again.Error() != got.Error() {
-				t.Errorf("Explain() explains twice: %v", again)
-			}
-		})
-	}
-	if err := Explain(nil); err != nil {
-		t.Errorf("Explain(nil) = %v", err)
-	}
-}
-
 // onWatch calls change once, after the first watch of Functions has begun.
 func (w *world) onWatch(change func()) {
 	var once sync.Once
@@ -341,4 +301,17 @@ func TestFollowGoesWithTheFunction(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "function fn in namespace default was deleted") {
 		t.Errorf("followFunction() = %v", err)
 	}
+}
+
+// files writes files into a folder, which is the current one then.
+func files(t *testing.T, contents map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	t.Chdir(dir)
+	for name, text := range contents {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
 }

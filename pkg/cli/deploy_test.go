@@ -18,11 +18,6 @@ package cli
 
 import (
 	"context"
-	"net/http"
-	"net/http/httptest"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -32,19 +27,6 @@ import (
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 )
-
-// files writes files into a folder, which is the current one then.
-func files(t *testing.T, contents map[string]string) string {
-	t.Helper()
-	dir := t.TempDir()
-	t.Chdir(dir)
-	for name, text := range contents {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
-}
 
 func TestCreate(t *testing.T) {
 	files(t, map[string]string{"handler.js": "source", "package.json": "{}", "other.json": "{ }", "fn.py": "python"})
@@ -143,145 +125,4 @@ func TestDeployInterrupted(t *testing.T) {
 		t.Errorf("it says %q, want the end %q", got, want)
 	}
 	w.function("fn")
-}
-
-// answering has calls answered by a server that tells what it was asked.
-func (w *world) answering(status int) (asked *http.Request, to *target) {
-	asked, to = &http.Request{}, &target{}
-	server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, in *http.Request) {
-		*asked = *in
-		out.WriteHeader(status)
-		_, _ = in.Body.Read(make([]byte, 1))
-		_, _ = out.Write([]byte("answer"))
-	}))
-	w.Cleanup(server.Close)
-	w.forward = func(_ context.Context, _ *Clients, namespace, pod string) (string, func(), error) {
-		*to = target{namespace: namespace, pod: pod}
-		return server.Listener.Addr().String(), func() {}, nil
-	}
-	return asked, to
-}
-
-func TestInvoke(t *testing.T) {
-	w := newWorld(t, newFunction("fn", serves), pod("fn-00001", "a"), crashing("fn-00002", "b"), pod("fn-00002", "c"))
-	asked, to := w.answering(http.StatusOK)
-	w.want("answer", "invoke", "fn")
-	if asked.Method != http.MethodGet || asked.Host != "fn.default.svc.cluster.local" || *to != (target{namespace: namespace, pod: "c"}) {
-		t.Errorf("asked %s %s of %+v", asked.Method, asked.Host, *to)
-	}
-	if got := w.errOut.String(); !strings.HasPrefix(got, "\n200 OK in ") {
-		t.Errorf("it says %q", got)
-	}
-	w.want("answer", "invoke", "fn", "-d", `{"a": 1}`, "--event=com.example.order")
-	for name, want := range map[string]string{"Content-Type": "application/json", "Ce-Type": "com.example.order", "Ce-Specversion": "1.0"} {
-		if got := asked.Header.Get(name); asked.Method != http.MethodPost || got != want {
-			t.Errorf("%s with %s %q, want POST with %q", asked.Method, name, got, want)
-		}
-	}
-	files(t, map[string]string{"data.txt": "text"})
-	w.want("answer", "invoke", "fn", "-d", "@data.txt")
-	if got, want := asked.Header.Get("Content-Type"), "text/plain; charset=utf-8"; got != want || asked.ContentLength != 4 {
-		t.Errorf("type is %q, want %q; length is %d, want 4", got, want, asked.ContentLength)
-	}
-	w.wantError("failed to read data", "-d @FILE, or -d TEXT", "invoke", "fn", "-d", "@none")
-	w.answering(http.StatusInternalServerError)
-	w.wantError("function fn responded with 500 Internal Server Error", "kubectl fn logs fn", "invoke", "fn")
-	newWorld(t, newFunction("fn", builds)).wantError("has no ready revision", "kubectl fn status fn", "invoke", "fn")
-}
-
-// What has no pods is called through the activator, which must be told whom.
-func TestInvokeWakes(t *testing.T) {
-	activator := pod("", "activator-1")
-	activator.Namespace, activator.Labels = servingNamespace, map[string]string{"app": "activator"}
-	w := newWorld(t, newFunction("fn", serves), activator)
-	asked, to := w.answering(http.StatusOK)
-	w.want("answer", "invoke", "fn")
-	if *to != (target{namespace: servingNamespace, pod: "activator-1"}) ||
-		asked.Header.Get(revisionHeader) != "fn-00002" || asked.Header.Get(namespaceHeader) != namespace {
-		t.Errorf("asked %+v with %v", *to, asked.Header)
-	}
-	newWorld(t, newFunction("fn", serves)).wantError("neither revision fn-00002 nor Serving's activator has a ready pod", "kubectl get pods --namespace=knative-serving", "invoke", "fn")
-}
-
-func TestPick(t *testing.T) {
-	traffic := []v1alpha1.TrafficStatus{
-		{RevisionName: "a", Tag: "old"}, {RevisionName: "a", Percent: new(int64(10))}, {RevisionName: "b", Percent: new(int64(90))},
-	}
-	for number, want := range map[int64]string{0: "a", 9: "a", 10: "b", 99: "b"} {
-		if got := pick(traffic, number); got != want {
-			t.Errorf("pick(%d) = %q, want %q", number, got, want)
-		}
-	}
-	if got := pick(nil, 0); got != "" {
-		t.Errorf("pick of nothing = %q", got)
-	}
-}
-
-func TestInit(t *testing.T) {
-	dir := files(t, nil)
-	w := newWorld(t)
-	w.want("wrote fn/handler.py and fn/requirements.txt\n", "init", "fn", "--runtime=python313")
-	if got, err := os.ReadFile(filepath.Join(dir, "fn", "handler.py")); err != nil || !strings.Contains(string(got), "def main(event, context):") {
-		t.Errorf("handler.py is %q, %v", got, err)
-	}
-	w.wantError("handler.py already exists", "another folder", "init", "fn", "--runtime=python313")
-	w.want("wrote own/Dockerfile and own/server.pl\n", "init", "own", "--runtime=dockerfile")
-	own := filepath.Join(dir, "own")
-	w.wantError("kubectl fn does not build Dockerfiles",
-		"docker build -t fn "+own+" && docker run --rm -e PORT=8081 -p 8081:8081 fn, or kubectl fn deploy NAME --runtime=dockerfile --dir="+own,
-		"run", "--dir=own", "--port=8081")
-	w.wantError("runtime dockerfile needs a folder with a Dockerfile", "--dir=.", "create", "fn", "--runtime=dockerfile")
-	w.wantError(`there is no starter for runtime "cobol"`, "--runtime=nodejs24 or --runtime=python313", "init", "x", "--runtime=cobol")
-}
-
-// TestRun runs what init wrote, and edits it.
-func TestRun(t *testing.T) {
-	if _, err := exec.LookPath("node"); err != nil {
-		t.Fatal("the tests of kubectl fn run need node on PATH: ", err)
-	}
-	dir := files(t, nil)
-	w := newWorld(t)
-	if _, err := w.run("init", ".", "--runtime=nodejs24"); err != nil {
-		t.Fatal(err)
-	}
-	free := httptest.NewServer(nil)
-	address := free.Listener.Addr().String()
-	free.Close()
-	ctx, interrupt := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() {
-		_, err := w.runIn(ctx, "run", "--port", address[strings.LastIndex(address, ":")+1:])
-		ended <- err
-	}()
-	untilAnswer(t, "http://"+address, "hello world")
-	source := "module.exports = { main: () => 'edited' };\n"
-	if err := os.WriteFile(filepath.Join(dir, "handler.js"), []byte(source), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	untilAnswer(t, "http://"+address, "edited")
-	interrupt()
-	if err := <-ended; err != nil {
-		t.Errorf("kubectl fn run returns %v", err)
-	}
-	if _, err := http.Get("http://" + address); err == nil {
-		t.Error("the function runs on after kubectl fn run has ended")
-	}
-}
-
-// untilAnswer asks until the answer is as wanted; the test's own time limits it.
-func untilAnswer(t *testing.T, url, want string) {
-	t.Helper()
-	for t.Context().Err() == nil {
-		answer, err := http.Get(url)
-		if err != nil {
-			continue
-		}
-		got := make([]byte, len(want)+1)
-		n, _ := answer.Body.Read(got)
-		answer.Body.Close()
-		if string(got[:n]) == want {
-			return
-		}
-	}
-	t.Fatal("the test has ended before the function answered ", want)
 }

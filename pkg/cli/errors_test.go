@@ -1,0 +1,67 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package cli
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kiln-dev/kiln/pkg/apis/serverless"
+)
+
+func TestErrorsEndWithWhatToTry(t *testing.T) {
+	w := newWorld(t, newFunction("fn"))
+	w.wantError("expected the name of one Function, got 0 names", "kubectl fn list, or kubectl fn status --help", "status")
+	w.wantError("expected the name of one Function, got 2 names", "kubectl fn list, or kubectl fn logs --help", "logs", "a", "b")
+	w.wantError("unknown flag: --nope", "kubectl fn status --help", "status", "--nope")
+	w.wantError(`unknown command "nope"`, "the command with --help", "nope")
+	for _, command := range []string{"status", "build-status", "build-logs", "logs", "revisions", "rollback", "traffic", "rebuild", "delete"} {
+		w.wantError("there is no Function gone in namespace default", "kubectl fn list --all-namespaces", command, "gone")
+	}
+}
+
+func TestExplain(t *testing.T) {
+	functions := schema.GroupResource{Group: serverless.GroupName, Resource: "functions"}
+	tests := map[string]struct {
+		err    error
+		advice string
+	}{
+		"forbidden":     {apierrs.NewForbidden(functions, "fn", errors.New("no")), "kubectl auth can-i --list, and ask an administrator of the cluster for the role edit in the namespace"},
+		"unauthorized":  {apierrs.NewUnauthorized("no"), "log in to the cluster again, or: kubectl config current-context"},
+		"not installed": {apierrs.NewGenericServerResponse(404, "get", functions, "", "", 0, true), "kubectl config current-context"},
+		"conflict":      {apierrs.NewConflict(functions, "fn", errors.New("no")), "the same command again, because another client changed the Function"},
+		"bad":           {apierrs.NewBadRequest("no"), "kubectl explain fn.spec"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := Explain(tc.err)
+			if want := "\nTry: " + tc.advice; !strings.HasSuffix(got.Error(), want) || !errors.Is(got, tc.err) {
+				t.Errorf("Explain() = %v, want the end %q", got, want)
+			}
+			if again := Explain(got); again.Error() != got.Error() {
+				t.Errorf("Explain() explains twice: %v", again)
+			}
+		})
+	}
+	if err := Explain(nil); err != nil {
+		t.Errorf("Explain(nil) = %v", err)
+	}
+}
