@@ -19,6 +19,11 @@ package cli
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -36,7 +41,10 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/kubernetes"
 	kubefake "k8s.io/client-go/kubernetes/fake"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 
 	"knative.dev/pkg/apis"
@@ -61,6 +69,8 @@ type world struct {
 	*cli
 	kube    *kubefake.Clientset
 	kiln    *kilnfake.Clientset
+	tekton  *tektonfake.Clientset
+	serving *servingfake.Clientset
 	out     *bytes.Buffer
 	errOut  *bytes.Buffer
 	clients *Clients
@@ -81,12 +91,14 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 			kube = append(kube, object)
 		}
 	}
-	w := &world{T: t, kube: kubefake.NewClientset(kube...), kiln: kilnfake.NewSimpleClientset(kiln...)}
+	w := &world{
+		T: t, kube: kubefake.NewClientset(kube...), kiln: kilnfake.NewSimpleClientset(kiln...),
+		tekton: tektonfake.NewSimpleClientset(tekton...), serving: servingfake.NewSimpleClientset(serving...),
+	}
 	streams, _, out, errOut := genericiooptions.NewTestIOStreams()
 	w.out, w.errOut = out, errOut
 	w.clients = &Clients{
-		Kube: w.kube, Kiln: w.kiln, Tekton: tektonfake.NewSimpleClientset(tekton...), Serving: servingfake.NewSimpleClientset(serving...),
-		Namespace: namespace,
+		Kube: w.kube, Kiln: w.kiln, Tekton: w.tekton, Serving: w.serving, Namespace: namespace,
 	}
 	w.cli = &cli{
 		IOStreams: streams, flags: genericclioptions.NewConfigFlags(true), now: func() time.Time { return noon },
@@ -314,4 +326,68 @@ func files(t *testing.T, contents map[string]string) string {
 		}
 	}
 	return dir
+}
+
+// askAdministrator is the advice for a request that the API server forbids.
+const askAdministrator = "kubectl auth can-i --list, and ask an administrator of the cluster for the role edit in the namespace"
+
+// logOptions returns the options of the logs that were read.
+func (w *world) logOptions() (all []corev1.PodLogOptions) {
+	for _, action := range w.kube.Actions() {
+		if generic, ok := action.(clienttesting.GenericActionImpl); ok && generic.Subresource == "log" {
+			all = append(all, *generic.Value.(*corev1.PodLogOptions))
+		}
+	}
+	return all
+}
+
+// logs lets a server answer the requests for logs. Other requests stay in memory.
+func (w *world) logs(answer func(query url.Values) (status int, text string)) {
+	w.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, in *http.Request) {
+		status, text := answer(in.URL.Query())
+		if status != http.StatusOK {
+			out.Header().Set("Content-Type", "application/json")
+			out.WriteHeader(status)
+			reasons := map[int]metav1.StatusReason{http.StatusNotFound: metav1.StatusReasonNotFound, http.StatusBadRequest: metav1.StatusReasonBadRequest}
+			_ = json.NewEncoder(out).Encode(metav1.Status{
+				TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,
+				Code: int32(status), Reason: reasons[status], Message: text,
+			})
+			return
+		}
+		_, _ = io.WriteString(out, text)
+	}))
+	w.Cleanup(server.Close)
+	remote, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.clients.Kube = logKube{w.kube, remote}
+}
+
+// logKube is a cluster in memory with the logs of a server.
+type logKube struct {
+	kubernetes.Interface
+	logs kubernetes.Interface
+}
+
+func (k logKube) CoreV1() typedcorev1.CoreV1Interface { return logCore{k.Interface.CoreV1(), k.logs} }
+
+type logCore struct {
+	typedcorev1.CoreV1Interface
+	logs kubernetes.Interface
+}
+
+func (c logCore) Pods(namespace string) typedcorev1.PodInterface {
+	return logPods{c.CoreV1Interface.Pods(namespace), c.logs.CoreV1().Pods(namespace)}
+}
+
+type logPods struct {
+	typedcorev1.PodInterface
+	logs typedcorev1.PodInterface
+}
+
+func (p logPods) GetLogs(name string, opts *corev1.PodLogOptions) *rest.Request {
+	return p.logs.GetLogs(name, opts)
 }
