@@ -45,7 +45,7 @@ func Explain(err error) error {
 		return err
 	}
 	switch {
-	case clientcmd.IsEmptyConfig(err):
+	case errors.Is(err, clientcmd.ErrEmptyConfig), clientcmd.IsContextNotFound(err):
 		return try(err, "set KUBECONFIG, or: kubectl config get-contexts")
 	case apierrs.IsForbidden(err):
 		return try(err, "kubectl auth can-i --list, and ask an administrator of the cluster for the role edit in the namespace")

@@ -18,11 +18,14 @@ package cli
 
 import (
 	"errors"
+	"fmt"
+	"net"
 	"strings"
 	"testing"
 
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 )
@@ -63,5 +66,35 @@ func TestExplain(t *testing.T) {
 	}
 	if err := Explain(nil); err != nil {
 		t.Errorf("Explain(nil) = %v", err)
+	}
+}
+
+func TestExplainKeepsTheCause(t *testing.T) {
+	functions := schema.GroupResource{Group: serverless.GroupName, Resource: "functions"}
+	tests := map[string]struct {
+		err    error
+		advice string
+	}{
+		"no kubeconfig": {fmt.Errorf("failed to read kubeconfig: %w", clientcmd.ErrEmptyConfig), "set KUBECONFIG, or: kubectl config get-contexts"},
+		"invalid": {
+			apierrs.NewInvalid(schema.GroupKind{Group: serverless.GroupName, Kind: "Function"}, "fn", nil), "kubectl explain fn.spec",
+		},
+		"network":      {&net.OpError{Op: "dial", Err: errors.New("connection refused")}, "kubectl cluster-info"},
+		"wrapped":      {fmt.Errorf("failed to get Function fn: %w", apierrs.NewForbidden(functions, "fn", errors.New("no"))), askAdministrator},
+		"anything":     {errors.New("broken"), "the command with --help"},
+		"several":      {errors.Join(errors.New("broken"), errors.New("again")), "the command with --help"},
+		"with advice":  {try(errors.New("broken"), "kubectl fn %s", "list"), "kubectl fn list"},
+		"advice below": {fmt.Errorf("failed: %w", try(errors.New("broken"), "kubectl fn list")), "kubectl fn list"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := Explain(tc.err)
+			if !errors.Is(got, tc.err) {
+				t.Errorf("Explain() = %v, which is not %v", got, tc.err)
+			}
+			if want := "\nTry: " + tc.advice; !strings.HasSuffix(got.Error(), want) || strings.Count(got.Error(), "\nTry: ") != 1 {
+				t.Errorf("Explain() = %q, want the end %q, once", got, want)
+			}
+		})
 	}
 }
