@@ -100,7 +100,7 @@ func (c *Clients) function(ctx context.Context, name string) (*v1alpha1.Function
 	fn, err := c.Kiln.ServerlessV1alpha1().Functions(c.Namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrs.IsNotFound(err) && isOfObject(err):
-		return nil, c.noFunction(name)
+		return nil, try(c.noFunction(name), listAll)
 	case err != nil:
 		return nil, fmt.Errorf("failed to get Function %s: %w", name, err)
 	}
@@ -109,8 +109,11 @@ func (c *Clients) function(ctx context.Context, name string) (*v1alpha1.Function
 
 // noFunction returns the error for a Function that does not exist.
 func (c *Clients) noFunction(name string) error {
-	return try(fmt.Errorf("there is no Function %s in namespace %s", name, c.Namespace), "kubectl fn list --all-namespaces")
+	return fmt.Errorf("there is no Function %s in namespace %s", name, c.Namespace)
 }
+
+// listAll is the advice for a Function that does not exist.
+const listAll = "kubectl fn list --all-namespaces"
 
 // isOfObject reports whether one object was not found, rather than its kind.
 func isOfObject(err error) bool {

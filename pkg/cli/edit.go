@@ -76,16 +76,21 @@ func (c *cli) deleteCommand() *cobra.Command {
 				return err
 			}
 			var failed error
+			missing := false
 			for _, name := range names {
 				err := clients.Kiln.ServerlessV1alpha1().Functions(clients.Namespace).Delete(command.Context(), name, metav1.DeleteOptions{})
 				switch {
 				case apierrs.IsNotFound(err) && isOfObject(err):
 					failed = errors.Join(failed, clients.noFunction(name))
+					missing = true
 				case err != nil:
 					failed = errors.Join(failed, fmt.Errorf("failed to delete Function %s: %w", name, err))
 				default:
 					fmt.Fprintf(c.Out, "function.%s %q deleted\n", serverless.GroupName, name)
 				}
+			}
+			if missing {
+				return try(failed, listAll)
 			}
 			return failed
 		},

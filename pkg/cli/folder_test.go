@@ -18,6 +18,7 @@ package cli
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"log"
 	"net/http"
@@ -33,13 +34,17 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/sources"
 	"github.com/kiln-dev/kiln/pkg/sources/fetch"
+	"github.com/kiln-dev/kiln/pkg/sources/pack"
 )
 
 // newRegistry starts a registry that takes what is pushed by whoever knows the
@@ -271,5 +276,178 @@ func TestNeeded(t *testing.T) {
 		if diff := cmp.Diff(want, needed(runtime)); diff != "" {
 			t.Errorf("%s (-want, +got):\n%s", runtime, diff)
 		}
+	}
+}
+
+func archiveAt(url string) *v1alpha1.Function {
+	fn := newFunction("fn")
+	fn.Spec.Archive = &v1alpha1.ArchiveSource{URL: url}
+	return fn
+}
+
+func TestRepository(t *testing.T) {
+	insecure := registryConfig("registry.example.com")
+	insecure.Data["insecure"] = "registry.example.com"
+	tests := map[string]struct {
+		fn        *v1alpha1.Function
+		configMap *corev1.ConfigMap
+		given     string
+		want      string
+		scheme    string
+	}{
+		"given":                 {newFunction("fn"), registryConfig("registry.example.com"), "other.example.com/a/b", "other.example.com/a/b", "https"},
+		"given with a scheme":   {newFunction("fn"), nil, "oci://other.example.com/a/b", "other.example.com/a/b", "https"},
+		"of the source":         {archiveAt("oci://source.example.com/a/b@sha256:" + strings.Repeat("0", 64)), registryConfig("registry.example.com"), "", "source.example.com/a/b", "https"},
+		"given before source":   {archiveAt("oci://source.example.com/a/b:1"), nil, "other.example.com/a/b", "other.example.com/a/b", "https"},
+		"source is no artifact": {archiveAt("https://example.com/a.zip"), registryConfig("registry.example.com"), "", "registry.example.com/fns/default/fn", "https"},
+		"of the images":         {newFunction("fn"), registryConfig("registry.example.com"), "", "registry.example.com/fns/default/fn", "https"},
+		"insecure":              {newFunction("fn"), insecure, "", "registry.example.com/fns/default/fn", "http"},
+		"insecure, given":       {newFunction("fn"), insecure, "registry.example.com/a/b", "registry.example.com/a/b", "http"},
+		"local":                 {newFunction("fn"), nil, "localhost:5000/a/b", "localhost:5000/a/b", "http"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			if tc.configMap != nil {
+				w = newWorld(t, tc.configMap)
+			}
+			got, err := w.clients.repository(t.Context(), tc.fn, tc.given)
+			if err != nil || got.Name() != tc.want || got.Scheme() != tc.scheme {
+				t.Errorf("repository() = %s://%s, %v, want %s://%s", got.Scheme(), got.Name(), err, tc.scheme, tc.want)
+			}
+		})
+	}
+}
+
+func TestRepositoryErrors(t *testing.T) {
+	broken := registryConfig("registry.example.com/path")
+	tests := map[string]struct {
+		configMap *corev1.ConfigMap
+		err       error
+		given     string
+		wantErr   string
+	}{
+		"not configured":      {configMap: registryConfig(""), wantErr: "the cluster does not specify a repository for the folder\nTry: " + pushTo},
+		"not installed":       {wantErr: "the cluster does not specify a repository for the folder\nTry: " + pushTo},
+		"forbidden":           {err: apierrs.NewForbidden(corev1.Resource("configmaps"), config.RegistryConfigName, errors.New("no")), wantErr: "the cluster does not specify a repository for the folder\nTry: " + pushTo},
+		"cannot be read":      {err: errors.New("etcd is down"), wantErr: "failed to get ConfigMap config-registry: etcd is down"},
+		"broken":              {configMap: broken, wantErr: "failed to get ConfigMap config-registry: "},
+		"not needed":          {err: errors.New("etcd is down"), given: "registry.example.com/a/b"},
+		"broken, not needed":  {configMap: broken, given: "registry.example.com/a/b"},
+		"given with a tag":    {given: "registry.example.com/a/b:1", wantErr: `"registry.example.com/a/b:1" is not a repository: `},
+		"given in upper case": {given: "registry.example.com/A", wantErr: `"registry.example.com/A" is not a repository: `},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			if tc.configMap != nil {
+				w = newWorld(t, tc.configMap)
+			}
+			if tc.err != nil {
+				w.kube.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tc.err })
+			}
+			_, err := w.clients.repository(t.Context(), newFunction("fn"), tc.given)
+			if (err == nil) != (tc.wantErr == "") || err != nil && !strings.HasPrefix(err.Error(), tc.wantErr) {
+				t.Errorf("repository() = %v, want %q", err, tc.wantErr)
+			}
+		})
+	}
+}
+
+func TestSourceRepository(t *testing.T) {
+	digest := "@sha256:" + strings.Repeat("0", 64)
+	for url, want := range map[string]string{
+		"oci://registry.example.com/a/b" + digest: "registry.example.com/a/b",
+		"oci://registry.example.com/a/b:1":        "registry.example.com/a/b",
+		"oci://registry.example.com:5000/ab":      "registry.example.com:5000/ab",
+		"oci://UPPER":                             "",
+		"https://example.com/a.zip":               "",
+	} {
+		t.Run(url, func(t *testing.T) {
+			var got string
+			if repository := sourceRepository(archiveAt(url)); repository != nil {
+				got = repository.Name()
+			}
+			if got != want {
+				t.Errorf("sourceRepository() = %q, want %q", got, want)
+			}
+		})
+	}
+	if got := sourceRepository(newFunction("fn")); got != nil {
+		t.Errorf("sourceRepository() without an archive = %v", got)
+	}
+}
+
+// A registry that serves the artifact as a file must name it, and must not change
+// the digest of the same folder.
+func TestArtifact(t *testing.T) {
+	dir := files(t, map[string]string{"handler.js": "one"})
+	var digests []string
+	for range 2 {
+		file, err := os.Create(filepath.Join(t.TempDir(), "archive"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := pack.Folder(file, dir); err != nil {
+			t.Fatal(err)
+		}
+		if err := file.Close(); err != nil {
+			t.Fatal(err)
+		}
+		artifact, layer, err := artifactOf(file.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := layer.Annotations["org.opencontainers.image.title"]; got != "source.tar.gz" {
+			t.Errorf("the layer is named %q", got)
+		}
+		manifest, err := artifact.Manifest()
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []string{
+			"application/vnd.oci.image.manifest.v1+json", "application/vnd.oci.image.config.v1+json", "application/vnd.oci.image.layer.v1.tar+gzip",
+		}
+		if diff := cmp.Diff(want, []string{string(manifest.MediaType), string(manifest.Config.MediaType), string(layer.MediaType)}); diff != "" {
+			t.Errorf("media types (-want +got):\n%s", diff)
+		}
+		digest, err := artifact.Digest()
+		if err != nil {
+			t.Fatal(err)
+		}
+		digests = append(digests, digest.String())
+	}
+	if digests[0] != digests[1] {
+		t.Errorf("the same folder is %s and %s", digests[0], digests[1])
+	}
+	if _, _, err := artifactOf(filepath.Join(dir, "absent")); err == nil || !strings.HasPrefix(err.Error(), "failed to create artifact: ") {
+		t.Errorf("artifactOf() without a file = %v", err)
+	}
+}
+
+func TestCheckFolder(t *testing.T) {
+	tests := map[string]struct {
+		files   map[string]string
+		runtime string
+		wantErr string
+	}{
+		"Node":                {map[string]string{"handler.js": ""}, "nodejs24", ""},
+		"Node by default":     {map[string]string{"handler.js": ""}, "", ""},
+		"Python":              {map[string]string{"handler.py": ""}, "python313", ""},
+		"Dockerfile":          {map[string]string{"Dockerfile": ""}, "dockerfile", ""},
+		"unknown runtime":     {nil, "team-java", ""},
+		"Python, no runtime":  {map[string]string{"handler.py": ""}, "", "no runtime was given for folder .\n"},
+		"Dockerfile, neither": {map[string]string{"Dockerfile": ""}, "", "no runtime was given for folder ., which has a Dockerfile\n"},
+		"empty":               {nil, "", "folder . must have exactly one of handler.js, handler.py, but has 0\n"},
+		"other language":      {map[string]string{"handler.js": ""}, "python313", "runtime python313 needs handler.py in folder .: "},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			files(t, tc.files)
+			err := checkFolder(".", tc.runtime)
+			if (err == nil) != (tc.wantErr == "") || err != nil && !strings.HasPrefix(err.Error(), tc.wantErr) {
+				t.Errorf("checkFolder() = %v, want %q", err, tc.wantErr)
+			}
+		})
 	}
 }
