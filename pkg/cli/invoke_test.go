@@ -18,10 +18,23 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 )
@@ -95,5 +108,272 @@ func TestPick(t *testing.T) {
 	}
 	if got := pick(nil, 0); got != "" {
 		t.Errorf("pick of nothing = %q", got)
+	}
+}
+
+// activator returns a ready pod of Serving's activator.
+func activator(name string) *corev1.Pod {
+	p := pod("", name)
+	p.Namespace, p.Labels = servingNamespace, map[string]string{"app": "activator"}
+	return p
+}
+
+func TestFindTarget(t *testing.T) {
+	deleted := pod("fn-00002", "deleted")
+	deleted.DeletionTimestamp, deleted.Finalizers = new(ago(0)), []string{"example.com/test"}
+	starting := activator("starting")
+	starting.Status.Conditions = nil
+	split := func(fs *v1alpha1.FunctionStatus) {
+		serves(fs)
+		fs.Traffic = []v1alpha1.TrafficStatus{{RevisionName: "fn-00002", Tag: "next"}, {RevisionName: "fn-00001", Percent: new(int64(100))}}
+	}
+	noTraffic := func(fs *v1alpha1.FunctionStatus) {
+		serves(fs)
+		fs.Traffic = nil
+	}
+	ofServing := target{namespace: servingNamespace, pod: "activator-1", revision: "fn-00002", wakes: true}
+	tests := map[string]struct {
+		mark func(*v1alpha1.FunctionStatus)
+		pods []runtime.Object
+		want target
+	}{
+		"ready pod":              {serves, []runtime.Object{pod("fn-00002", "a")}, target{namespace: namespace, pod: "a", revision: "fn-00002"}},
+		"of the traffic":         {split, []runtime.Object{pod("fn-00002", "a"), pod("fn-00001", "b")}, target{namespace: namespace, pod: "b", revision: "fn-00001"}},
+		"of the latest":          {noTraffic, []runtime.Object{pod("fn-00001", "a"), pod("fn-00002", "b")}, target{namespace: namespace, pod: "b", revision: "fn-00002"}},
+		"first by name":          {serves, []runtime.Object{pod("fn-00002", "b"), pod("fn-00002", "a")}, target{namespace: namespace, pod: "a", revision: "fn-00002"}},
+		"scaled to zero":         {serves, []runtime.Object{activator("activator-1")}, ofServing},
+		"only of another":        {serves, []runtime.Object{pod("fn-00001", "a"), activator("activator-1")}, ofServing},
+		"only crashing":          {serves, []runtime.Object{crashing("fn-00002", "a"), activator("activator-1")}, ofServing},
+		"only deleted":           {serves, []runtime.Object{deleted, activator("activator-1")}, ofServing},
+		"one activator is ready": {serves, []runtime.Object{starting, activator("activator-1")}, ofServing},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := newWorld(t, tc.pods...).clients.findTarget(t.Context(), newFunction("fn", tc.mark))
+			if err != nil || got != tc.want {
+				t.Errorf("findTarget() = %+v, %v, want %+v", got, err, tc.want)
+			}
+		})
+	}
+}
+
+func TestFindTargetErrors(t *testing.T) {
+	forbidden := apierrs.NewForbidden(corev1.Resource("pods"), "", errors.New("no role"))
+	tests := map[string]struct {
+		namespace     string
+		err           error
+		words, advice string
+	}{
+		"pods of the function":    {namespace, forbidden, "failed to list pods: ", askAdministrator},
+		"activator, forbidden":    {servingNamespace, forbidden, "function fn has scaled to zero, and you may not access Serving's activator, which starts it: ", "call it from inside the cluster at http://fn.default.svc.cluster.local, or set spec.minReplicas to 1"},
+		"activator, another":      {servingNamespace, errors.New("etcd is down"), "failed to list the pods of Serving's activator: etcd is down", "the command with --help"},
+		"no pod of the activator": {"nowhere", nil, "neither revision fn-00002 nor Serving's activator has a ready pod", "kubectl get pods --namespace=knative-serving"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, newFunction("fn", serves))
+			w.kube.PrependReactor("list", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				return action.GetNamespace() == tc.namespace, nil, tc.err
+			})
+			w.wantError(tc.words, tc.advice, "invoke", "fn")
+		})
+	}
+}
+
+func TestExplainForward(t *testing.T) {
+	forbidden := apierrs.NewForbidden(corev1.Resource("pods"), "a", errors.New("no role"))
+	upgrade := errors.New("unable to upgrade connection: Forbidden: user cannot create pods/portforward is forbidden")
+	ofFunction := target{namespace: namespace, pod: "a"}
+	ofServing := target{namespace: servingNamespace, pod: "activator-1", wakes: true}
+	const scaled = "function fn has scaled to zero, and you may not access Serving's activator, which starts it: "
+	const inside = "call it from inside the cluster at http://fn.default.svc.cluster.local, or set spec.minReplicas to 1"
+	tests := map[string]struct {
+		to            target
+		err           error
+		words, advice string
+	}{
+		"function, forbidden":  {ofFunction, forbidden, "failed to connect to pod a: ", "kubectl auth can-i create pods/portforward --namespace=default"},
+		"function, upgrade":    {ofFunction, upgrade, "failed to connect to pod a: ", "kubectl auth can-i create pods/portforward --namespace=default"},
+		"function, another":    {ofFunction, errors.New("the connection closed"), "failed to connect to pod a: the connection closed", "kubectl fn status fn"},
+		"activator, forbidden": {ofServing, forbidden, scaled, inside},
+		"activator, upgrade":   {ofServing, upgrade, scaled, inside},
+		"activator, another":   {ofServing, errors.New("the connection closed"), "failed to connect to pod activator-1: the connection closed", "kubectl fn status fn"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, newFunction("fn", serves), pod("fn-00002", "a"))
+			if tc.to.wakes {
+				w = newWorld(t, newFunction("fn", serves), activator("activator-1"))
+			}
+			w.forward = func(_ context.Context, _ *Clients, namespace, pod string) (string, func(), error) {
+				if namespace != tc.to.namespace || pod != tc.to.pod {
+					t.Errorf("it connects to %s/%s, want %+v", namespace, pod, tc.to)
+				}
+				return "", nil, tc.err
+			}
+			w.wantError(tc.words, tc.advice, "invoke", "fn")
+		})
+	}
+}
+
+// The API server refuses to forward ports to a user without the permission.
+func TestForwardPortForbidden(t *testing.T) {
+	var asked string
+	server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, in *http.Request) {
+		asked = in.Method + " " + in.URL.Path
+		out.Header().Set("Content-Type", "application/json")
+		out.WriteHeader(http.StatusForbidden)
+		_ = json.NewEncoder(out).Encode(apierrs.NewForbidden(corev1.Resource("pods/portforward"), "a", errors.New("no role")).Status())
+	}))
+	defer server.Close()
+	w := newWorld(t, newFunction("fn", serves), pod("fn-00002", "a"))
+	w.clients.Config = &rest.Config{Host: server.URL}
+	remote, err := kubernetes.NewForConfig(w.clients.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.forward = func(ctx context.Context, clients *Clients, namespace, pod string) (string, func(), error) {
+		clients.Kube = remote
+		return forwardPort(ctx, clients, namespace, pod)
+	}
+	w.wantError("failed to connect to pod a: ", "kubectl auth can-i create pods/portforward --namespace=default", "invoke", "fn")
+	if want := "GET /api/v1/namespaces/default/pods/a/portforward"; asked != want {
+		t.Errorf("it sends %q, want %q", asked, want)
+	}
+}
+
+func TestNewRequest(t *testing.T) {
+	base := http.Header{
+		"User-Agent": {"kubectl-fn"}, "Knative-Serving-Revision": {"fn-00002"}, "Knative-Serving-Namespace": {namespace},
+	}
+	with := func(pairs ...string) http.Header {
+		header := base.Clone()
+		for i := 0; i < len(pairs); i += 2 {
+			header.Set(pairs[i], pairs[i+1])
+		}
+		return header
+	}
+	event := []string{"Ce-Specversion", "1.0", "Ce-Type", "com.example.order", "Ce-Source", "kubectl-fn"}
+	tests := map[string]struct {
+		body       []byte
+		event      string
+		wantMethod string
+		wantHeader http.Header
+	}{
+		"nothing":          {nil, "", http.MethodGet, base},
+		"empty text":       {[]byte{}, "", http.MethodPost, with("Content-Type", "text/plain; charset=utf-8")},
+		"text":             {[]byte("hello"), "", http.MethodPost, with("Content-Type", "text/plain; charset=utf-8")},
+		"object":           {[]byte(`{"a": 1}`), "", http.MethodPost, with("Content-Type", "application/json")},
+		"number":           {[]byte("1"), "", http.MethodPost, with("Content-Type", "application/json")},
+		"broken object":    {[]byte(`{"a": 1`), "", http.MethodPost, with("Content-Type", "text/plain; charset=utf-8")},
+		"event":            {nil, "com.example.order", http.MethodPost, with(event...)},
+		"event with data":  {[]byte("{}"), "com.example.order", http.MethodPost, with(append(event, "Content-Type", "application/json")...)},
+		"event with words": {[]byte("hello"), "com.example.order", http.MethodPost, with(append(event, "Content-Type", "text/plain; charset=utf-8")...)},
+	}
+	ids := map[string]bool{}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := newRequest(t.Context(), newFunction("fn", serves), target{revision: "fn-00002"}, "127.0.0.1:1234", tc.body, tc.event)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Method != tc.wantMethod || got.URL.String() != "http://127.0.0.1:1234/" || got.Host != "fn.default.svc.cluster.local" {
+				t.Errorf("request is %s %s to %s", got.Method, got.URL, got.Host)
+			}
+			if id := got.Header.Get("Ce-Id"); tc.event != "" && (id == "" || ids[id]) {
+				t.Errorf("the ID %q of the event is not unique", id)
+			} else {
+				ids[id] = true
+			}
+			got.Header.Del("Ce-Id")
+			if diff := cmp.Diff(tc.wantHeader, got.Header); diff != "" {
+				t.Errorf("header (-want +got):\n%s", diff)
+			}
+			body, err := io.ReadAll(got.Body)
+			if err != nil || string(body) != string(tc.body) {
+				t.Errorf("body is %q, %v, want %q", body, err, tc.body)
+			}
+		})
+	}
+}
+
+func TestReadData(t *testing.T) {
+	files(t, map[string]string{"order.json": `{"a": 1}`})
+	for data, want := range map[string]string{
+		"":            "",
+		"text":        "text",
+		"a@b":         "a@b",
+		"@order.json": `{"a": 1}`,
+		"@-":          "of standard input",
+	} {
+		t.Run(data, func(t *testing.T) {
+			w := newWorld(t)
+			w.In = strings.NewReader("of standard input")
+			got, err := w.readData(data)
+			if err != nil || string(got) != want || (got == nil) != (data == "") {
+				t.Errorf("readData() = %q, %v, want %q", got, err, want)
+			}
+		})
+	}
+}
+
+// The command prints the response, whatever its status, and follows no redirect.
+func TestInvokeResponses(t *testing.T) {
+	tests := map[int]string{
+		http.StatusOK:                 "",
+		http.StatusNoContent:          "",
+		http.StatusFound:              "",
+		http.StatusBadRequest:         "function fn responded with 400 Bad Request",
+		http.StatusNotFound:           "function fn responded with 404 Not Found",
+		http.StatusServiceUnavailable: "function fn responded with 503 Service Unavailable",
+	}
+	// A proxy could not connect to the local address.
+	t.Setenv("HTTP_PROXY", "http://127.0.0.1:1")
+	for status, wantErr := range tests {
+		t.Run(http.StatusText(status), func(t *testing.T) {
+			w := newWorld(t, newFunction("fn", serves), pod("fn-00002", "a"))
+			w.answering(status)
+			if wantErr == "" {
+				_, err := w.run("invoke", "fn")
+				if err != nil {
+					t.Error(err)
+				}
+			} else {
+				w.wantError(wantErr, "kubectl fn logs fn", "invoke", "fn")
+			}
+			wantOut := "answer"
+			if status == http.StatusNoContent {
+				wantOut = ""
+			}
+			if got := w.out.String(); got != wantOut {
+				t.Errorf("it prints %q, want %q", got, wantOut)
+			}
+			if got, want := w.errOut.String(), fmt.Sprintf("\n%d %s in ", status, http.StatusText(status)); !strings.HasPrefix(got, want) {
+				t.Errorf("standard error is %q, want the start %q", got, want)
+			}
+		})
+	}
+}
+
+func TestInvokeWithoutAResponse(t *testing.T) {
+	for name, answer := range map[string]http.HandlerFunc{
+		"failed to call function fn: ": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"failed to read the response of function fn: ": func(out http.ResponseWriter, _ *http.Request) {
+			out.Header().Set("Content-Length", "100")
+			_, _ = io.WriteString(out, "the start")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(answer)
+			defer server.Close()
+			w, stopped := newWorld(t, newFunction("fn", serves), pod("fn-00002", "a")), false
+			w.forward = func(context.Context, *Clients, string, string) (string, func(), error) {
+				return server.Listener.Addr().String(), func() { stopped = true }, nil
+			}
+			w.wantError(name, "kubectl fn logs fn", "invoke", "fn")
+			if !stopped {
+				t.Error("the port is still forwarded")
+			}
+		})
 	}
 }
