@@ -20,6 +20,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/clientcmd"
@@ -57,7 +58,7 @@ func Explain(err error) error {
 		return try(err, "the same command again, because another client changed the Function")
 	case apierrs.IsInvalid(err), apierrs.IsBadRequest(err):
 		return try(err, "kubectl explain fn.spec")
-	case errors.As(err, new(net.Error)):
+	case errors.As(err, new(*url.Error)), errors.As(err, new(*net.OpError)):
 		return try(err, "kubectl cluster-info")
 	}
 	return try(err, "the command with --help")

@@ -19,8 +19,11 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
+	"net/url"
 	"strings"
+	"syscall"
 	"testing"
 
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
@@ -80,6 +83,8 @@ func TestExplainKeepsTheCause(t *testing.T) {
 			apierrs.NewInvalid(schema.GroupKind{Group: serverless.GroupName, Kind: "Function"}, "fn", nil), "kubectl explain fn.spec",
 		},
 		"network":      {&net.OpError{Op: "dial", Err: errors.New("connection refused")}, "kubectl cluster-info"},
+		"request":      {&url.Error{Op: "Get", URL: "https://cluster.example.com", Err: errors.New("EOF")}, "kubectl cluster-info"},
+		"a file":       {&fs.PathError{Op: "open", Path: "handler.js", Err: syscall.EISDIR}, "the command with --help"},
 		"wrapped":      {fmt.Errorf("failed to get Function fn: %w", apierrs.NewForbidden(functions, "fn", errors.New("no"))), askAdministrator},
 		"anything":     {errors.New("broken"), "the command with --help"},
 		"several":      {errors.Join(errors.New("broken"), errors.New("again")), "the command with --help"},

@@ -18,13 +18,21 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+
+	"github.com/fsnotify/fsnotify"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kiln-dev/kiln/pkg/runtimes"
 )
 
 // TestRun runs what init wrote, and edits it.
@@ -77,4 +85,198 @@ func untilAnswer(t *testing.T, url, want string) {
 		}
 	}
 	t.Fatal("the test has ended before the function answered ", want)
+}
+
+func TestWriteWrapper(t *testing.T) {
+	for _, language := range languages() {
+		t.Run(language.Language, func(t *testing.T) {
+			dir, wrapper := t.TempDir(), t.TempDir()
+			layout, err := writeWrapper(language, dir, wrapper)
+			if err != nil {
+				t.Fatal(err)
+			}
+			entries, err := os.ReadDir(wrapper)
+			if err != nil || len(entries) == 0 {
+				t.Fatalf("the wrapper has %d files, %v", len(entries), err)
+			}
+			started := false
+			for _, word := range layout.Entrypoint {
+				if strings.HasPrefix(word, runtimes.FunctionFolder+"/") || strings.HasPrefix(word, runtimes.WrapperFolder+"/") {
+					t.Errorf("the entrypoint names %s, a file of the image", word)
+				}
+				started = started || filepath.Dir(word) == wrapper
+			}
+			if _, ok := layout.Env["HOME"]; ok {
+				t.Error("the function would get another HOME than its author")
+			}
+			for name, value := range layout.Env {
+				if strings.HasPrefix(value, runtimes.FunctionFolder+"/") || strings.HasPrefix(value, runtimes.WrapperFolder+"/") {
+					t.Errorf("%s is %s, a file of the image", name, value)
+				}
+				started = started || strings.HasPrefix(value, wrapper)
+			}
+			if !started {
+				t.Errorf("%q with %v starts no file of %s", layout.Entrypoint, layout.Env, wrapper)
+			}
+		})
+	}
+	_, err := writeWrapper(languages()[0], t.TempDir(), filepath.Join(t.TempDir(), "absent"))
+	if err == nil || !strings.HasPrefix(err.Error(), "failed to write wrapper: ") {
+		t.Errorf("writeWrapper() into no folder = %v", err)
+	}
+}
+
+func TestServer(t *testing.T) {
+	w := newWorld(t)
+	layout := runtimes.Layout{Entrypoint: []string{"node", "server.cjs"}, Env: map[string]string{"NODE_ENV": "production"}}
+	server := w.server(t.Context(), layout, "/home/me/greeter", 8081)
+	if diff := cmp.Diff([]string{"node", "server.cjs"}, server.Args); diff != "" || server.Dir != "/home/me/greeter" {
+		t.Errorf("it starts in %s (-want +got):\n%s", server.Dir, diff)
+	}
+	for _, want := range []string{"NODE_ENV=production", "PORT=8081", runtimes.EnvFunctionName + "=greeter", runtimes.EnvFunctionNamespace + "=local", "PATH=" + os.Getenv("PATH")} {
+		if !slices.Contains(server.Env, want) {
+			t.Errorf("the environment has no %s", want)
+		}
+	}
+	if !server.SysProcAttr.Setpgid {
+		t.Error("ctrl-C would reach the function before kubectl fn")
+	}
+}
+
+func TestRunErrors(t *testing.T) {
+	files(t, nil)
+	w := newWorld(t)
+	w.wantError("must have exactly one of handler.js, handler.py, but has 0", "kubectl fn init DIR --runtime=nodejs24", "run")
+	w.wantError(`unknown command "fn" for "kubectl fn run"`, "the command with --help", "run", "fn")
+	files(t, map[string]string{"handler.js": ""})
+	t.Setenv("PATH", t.TempDir())
+	w.wantError("failed to find node: ", "install it, or deploy: kubectl fn deploy NAME", "run")
+}
+
+func TestIsIgnored(t *testing.T) {
+	for path, want := range map[string]bool{
+		"/fn/node_modules": true, "/fn/lib/__pycache__": true, "/fn/.git": true, "/fn/handler.js": false, "/fn/node_modules.txt": false, "/node_modules/fn": false,
+	} {
+		if got := isIgnored(path); got != want {
+			t.Errorf("isIgnored(%s) = %v, want %v", path, got, want)
+		}
+	}
+}
+
+func TestWatchFolders(t *testing.T) {
+	// A function whose own folder has an ignored name is still watched.
+	dir := filepath.Join(t.TempDir(), "packages")
+	for _, folder := range []string{"lib/deep", "node_modules/ms", ".git/objects"} {
+		if err := os.MkdirAll(filepath.Join(dir, folder), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watcher.Close()
+	if err := watchFolders(watcher, dir); err != nil {
+		t.Fatal(err)
+	}
+	got := watcher.WatchList()
+	slices.Sort(got)
+	if diff := cmp.Diff([]string{dir, filepath.Join(dir, "lib"), filepath.Join(dir, "lib", "deep")}, got); diff != "" {
+		t.Errorf("watched folders (-want +got):\n%s", diff)
+	}
+	if err := watchFolders(watcher, filepath.Join(dir, "absent")); err != nil {
+		t.Errorf("a folder that is gone: %v", err)
+	}
+}
+
+func TestAwaitFile(t *testing.T) {
+	watching := func(t *testing.T) (*fsnotify.Watcher, string) {
+		t.Helper()
+		dir := t.TempDir()
+		watcher, err := fsnotify.NewWatcher()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { watcher.Close() })
+		if err := watchFolders(watcher, dir); err != nil {
+			t.Fatal(err)
+		}
+		return watcher, dir
+	}
+	t.Run("a file changes", func(t *testing.T) {
+		watcher, dir := watching(t)
+		if err := os.WriteFile(filepath.Join(dir, "handler.js"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if awaitFile(t.Context(), watcher, nil) {
+			t.Error("awaitFile() = true, but no server ended")
+		}
+	})
+	t.Run("a file of a new folder changes", func(t *testing.T) {
+		watcher, dir := watching(t)
+		folder := filepath.Join(dir, "lib")
+		if err := os.Mkdir(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		awaitFile(t.Context(), watcher, nil)
+		if !slices.Contains(watcher.WatchList(), folder) {
+			t.Errorf("it watches %q, not the new folder", watcher.WatchList())
+		}
+	})
+	t.Run("the server ends", func(t *testing.T) {
+		watcher, _ := watching(t)
+		ended := make(chan error, 1)
+		ended <- errors.New("exit status 1")
+		if !awaitFile(t.Context(), watcher, ended) {
+			t.Error("awaitFile() = false, but the server ended")
+		}
+	})
+	t.Run("ignored files change until the user interrupts", func(t *testing.T) {
+		watcher, dir := watching(t)
+		if err := os.Mkdir(filepath.Join(dir, "__pycache__"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		ctx, interrupt := context.WithCancel(t.Context())
+		interrupt()
+		if awaitFile(ctx, watcher, nil) {
+			t.Error("awaitFile() = true after an interrupt")
+		}
+		if slices.Contains(watcher.WatchList(), filepath.Join(dir, "__pycache__")) {
+			t.Error("it watches an ignored folder")
+		}
+	})
+}
+
+// A function that exits is restarted when its file changes.
+func TestRunRestartsAfterAnExit(t *testing.T) {
+	dir := files(t, map[string]string{"handler.js": ""})
+	w := newWorld(t)
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	words := &safeBuffer{texts: []string{"The function has exited. It restarts when a file changes.\n"}, full: sync.OnceFunc(func() {
+		if err := os.WriteFile(filepath.Join(dir, "handler.js"), []byte("edited"), 0o600); err != nil {
+			t.Error(err)
+		}
+	})}
+	w.ErrOut = words
+	starts := 0
+	err := w.runUntilInterrupted(ctx, dir, func(ctx context.Context) *exec.Cmd {
+		if starts++; starts == 2 {
+			interrupt()
+		}
+		return exec.CommandContext(ctx, "true")
+	})
+	if err != nil && !errors.Is(err, context.Canceled) || starts < 2 {
+		t.Errorf("it started the function %d times and returns %v", starts, err)
+	}
+}
+
+func TestRunCannotStart(t *testing.T) {
+	w := newWorld(t)
+	err := w.runUntilInterrupted(t.Context(), t.TempDir(), func(ctx context.Context) *exec.Cmd {
+		return exec.CommandContext(ctx, filepath.Join(t.TempDir(), "absent"))
+	})
+	if err == nil || !strings.HasPrefix(err.Error(), "failed to start function: ") || !strings.HasSuffix(err.Error(), "\nTry: kubectl fn run --help") {
+		t.Errorf("runUntilInterrupted() = %v", err)
+	}
 }
