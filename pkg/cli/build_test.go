@@ -96,36 +96,36 @@ func jobBuilds(fs *v1alpha1.FunctionStatus) {
 	fs.Build.Ref = &v1alpha1.BuildReference{APIVersion: "batch/v1", Kind: "Job", Name: "fn-job"}
 }
 
-func TestBuildStatusOfEachState(t *testing.T) {
-	tests := map[string]struct {
-		objects []runtime.Object
-		want    string
-	}{
-		"never built": {
-			objects: []runtime.Object{newFunction("fn")},
-			want: `
+// buildStates are builds in each of their states, as build-status prints them.
+var buildStates = map[string]struct {
+	objects []runtime.Object
+	want    string
+}{
+	"never built": {
+		objects: []runtime.Object{newFunction("fn")},
+		want: `
 Image    in_progress: 
 
 The Function has not been built yet.
 `,
-		},
-		"queued": {
-			objects: []runtime.Object{newFunction("fn", builds, func(fs *v1alpha1.FunctionStatus) {
-				fs.Build.Ref, fs.Build.StartTime, fs.Build.Attempts = nil, nil, 0
-				fs.Build.QueuedTime = &metav1.MicroTime{Time: noon.Add(-30 * time.Second)}
-				fs.MarkBuildUnknown(v1alpha1.ReasonBuildQueued, "Two builds are ahead.")
-			})},
-			want: `
+	},
+	"queued": {
+		objects: []runtime.Object{newFunction("fn", builds, func(fs *v1alpha1.FunctionStatus) {
+			fs.Build.Ref, fs.Build.StartTime, fs.Build.Attempts = nil, nil, 0
+			fs.Build.QueuedTime = &metav1.MicroTime{Time: noon.Add(-30 * time.Second)}
+			fs.MarkBuildUnknown(v1alpha1.ReasonBuildQueued, "Two builds are ahead.")
+		})},
+		want: `
 Image    pending: Two builds are ahead.
 Build    version 2, reason SourceChanged, attempt 1
 Queued   30s ago
 
 Next: kubectl fn build-logs fn
 `,
-		},
-		"running": {
-			objects: []runtime.Object{newFunction("fn", builds), taskRun()},
-			want: `
+	},
+	"running": {
+		objects: []runtime.Object{newFunction("fn", builds), taskRun()},
+		want: `
 Image    in_progress: TaskRun fn-1 runs.
 Build    version 2, reason SourceChanged, attempt 1
 Started  5m ago
@@ -133,12 +133,12 @@ TaskRun  fn-1
 
 Next: kubectl fn build-logs fn
 `,
-		},
-		"of an unknown reason and a later attempt": {
-			objects: []runtime.Object{newFunction("fn", builds, func(fs *v1alpha1.FunctionStatus) {
-				fs.Build.Reason, fs.Build.Attempts = "", 3
-			})},
-			want: `
+	},
+	"of an unknown reason and a later attempt": {
+		objects: []runtime.Object{newFunction("fn", builds, func(fs *v1alpha1.FunctionStatus) {
+			fs.Build.Reason, fs.Build.Attempts = "", 3
+		})},
+		want: `
 Image    in_progress: TaskRun fn-1 runs.
 Build    version 2, reason unknown, attempt 3
 Started  5m ago
@@ -146,10 +146,10 @@ TaskRun  fn-1
 
 Next: kubectl fn build-logs fn
 `,
-		},
-		"run by a Job": {
-			objects: []runtime.Object{newFunction("fn", jobBuilds)},
-			want: `
+	},
+	"run by a Job": {
+		objects: []runtime.Object{newFunction("fn", jobBuilds)},
+		want: `
 Image    in_progress: TaskRun fn-1 runs.
 Build    version 2, reason SourceChanged, attempt 1
 Started  5m ago
@@ -157,14 +157,14 @@ Job      fn-job
 
 Next: kubectl fn build-logs fn
 `,
-		},
-		"failed with several lines": {
-			objects: []runtime.Object{newFunction("fn", buildFailed, func(fs *v1alpha1.FunctionStatus) {
-				fs.Build.CompletionTime = new(ago(time.Minute))
-				fs.Build.Failure.Message = "Correct it:\nnpm error\n"
-				fs.MarkBuildFailed(v1alpha1.ReasonTaskRunFailed, "Correct it:\nnpm error")
-			})},
-			want: `
+	},
+	"failed with several lines": {
+		objects: []runtime.Object{newFunction("fn", buildFailed, func(fs *v1alpha1.FunctionStatus) {
+			fs.Build.CompletionTime = new(ago(time.Minute))
+			fs.Build.Failure.Message = "Correct it:\nnpm error\n"
+			fs.MarkBuildFailed(v1alpha1.ReasonTaskRunFailed, "Correct it:\nnpm error")
+		})},
+		want: `
 Image    error: Correct it:
          npm error
 Build    version 2, reason SourceChanged, attempt 1
@@ -177,16 +177,16 @@ Failed: TaskRunFailed
 
 Next: kubectl fn build-logs fn
 `,
-		},
-		"no node has room": {
-			objects: []runtime.Object{newFunction("fn", builds), taskRun(), func() *corev1.Pod {
-				p := buildPod()
-				p.Status = corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{
-					Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/1 nodes are available.",
-				}}}
-				return p
-			}()},
-			want: `
+	},
+	"no node has room": {
+		objects: []runtime.Object{newFunction("fn", builds), taskRun(), func() *corev1.Pod {
+			p := buildPod()
+			p.Status = corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{
+				Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/1 nodes are available.",
+			}}}
+			return p
+		}()},
+		want: `
 Image    pending: 0/1 nodes are available.
 Build    version 2, reason SourceChanged, attempt 1
 Started  5m ago
@@ -194,9 +194,11 @@ TaskRun  fn-1
 
 Next: kubectl fn build-logs fn
 `,
-		},
-	}
-	for name, tc := range tests {
+	},
+}
+
+func TestBuildStatusOfEachState(t *testing.T) {
+	for name, tc := range buildStates {
 		t.Run(name, func(t *testing.T) { newWorld(t, tc.objects...).want(tc.want, "build-status", "fn") })
 	}
 }

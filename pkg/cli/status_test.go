@@ -115,26 +115,9 @@ func TestStatusOfNone(t *testing.T) {
 	}
 }
 
-func TestStatusOfEachState(t *testing.T) {
-	event := func(name string, age time.Duration) *corev1.Event {
-		return &corev1.Event{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}, InvolvedObject: corev1.ObjectReference{UID: "uid-of-fn"},
-			Type: "Normal", Reason: "Reason", Message: "message of " + name + "\nin two lines", LastTimestamp: ago(age),
-		}
-	}
-	deleted := pod("fn-00001", "deleted")
-	deleted.DeletionTimestamp, deleted.Finalizers = new(ago(0)), []string{"example.com/test"}
-	bare := &v1alpha1.Function{ObjectMeta: metav1.ObjectMeta{Name: "fn", Namespace: namespace, Generation: 1}}
-	fromGit := newFunction("fn", serves, func(fs *v1alpha1.FunctionStatus) {
-		fs.Source = &v1alpha1.SourceStatus{Commit: "0123456789abcdef"}
-		fs.MarkSourceNotFollowed("The repository does not respond:\ntimeout")
-	})
-	fromArchive := newFunction("fn", serves, func(fs *v1alpha1.FunctionStatus) { fs.Source = &v1alpha1.SourceStatus{SHA256: "fedcba"} })
-	tests := map[string]struct {
-		objects []runtime.Object
-		want    string
-	}{
-		"just created": {[]runtime.Object{bare}, `
+// What status prints of Functions in several states.
+const (
+	wantNew = `
 default/fn  new  version 1, no runtime, <none> old
 Image     pending: Kiln has not looked at the newest version of the Function yet.
 Function  waiting: Kiln has not looked at the Function yet.
@@ -148,8 +131,8 @@ Pods
   none
 
 Next: See what the build waits for: kubectl fn build-status fn
-`},
-		"serves a branch": {[]runtime.Object{fromGit, pod("fn-00002", "a"), deleted, taskRun()}, `
+`
+	wantBranch = `
 default/fn  Running  version 2, nodejs24, 60m old
 URL       http://fn.default.svc.cluster.local
 Image     completed: TaskRun fn-1 built it.
@@ -168,8 +151,8 @@ Pods
   a  running, 0 restarts, 3m old
 
 Next: Call it: kubectl fn invoke fn
-`},
-		"serves an archive, with events": {[]runtime.Object{fromArchive, event("b", time.Minute), event("a", time.Minute), event("c", time.Hour)}, `
+`
+	wantArchive = `
 default/fn  Running  version 2, nodejs24, 60m old
 URL       http://fn.default.svc.cluster.local
 Image     not_found: TaskRun fn-1 built it.
@@ -193,7 +176,31 @@ Last events
     in two lines
 
 Next: Call it: kubectl fn invoke fn
-`},
+`
+)
+
+func TestStatusOfEachState(t *testing.T) {
+	event := func(name string, age time.Duration) *corev1.Event {
+		return &corev1.Event{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}, InvolvedObject: corev1.ObjectReference{UID: "uid-of-fn"},
+			Type: "Normal", Reason: "Reason", Message: "message of " + name + "\nin two lines", LastTimestamp: ago(age),
+		}
+	}
+	deleted := pod("fn-00001", "deleted")
+	deleted.DeletionTimestamp, deleted.Finalizers = new(ago(0)), []string{"example.com/test"}
+	bare := &v1alpha1.Function{ObjectMeta: metav1.ObjectMeta{Name: "fn", Namespace: namespace, Generation: 1}}
+	fromGit := newFunction("fn", serves, func(fs *v1alpha1.FunctionStatus) {
+		fs.Source = &v1alpha1.SourceStatus{Commit: "0123456789abcdef"}
+		fs.MarkSourceNotFollowed("The repository does not respond:\ntimeout")
+	})
+	fromArchive := newFunction("fn", serves, func(fs *v1alpha1.FunctionStatus) { fs.Source = &v1alpha1.SourceStatus{SHA256: "fedcba"} })
+	tests := map[string]struct {
+		objects []runtime.Object
+		want    string
+	}{
+		"just created":                   {[]runtime.Object{bare}, wantNew},
+		"serves a branch":                {[]runtime.Object{fromGit, pod("fn-00002", "a"), deleted, taskRun()}, wantBranch},
+		"serves an archive, with events": {[]runtime.Object{fromArchive, event("b", time.Minute), event("a", time.Minute), event("c", time.Hour)}, wantArchive},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) { newWorld(t, tc.objects...).want(tc.want, "status", "fn") })
