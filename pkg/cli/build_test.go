@@ -317,12 +317,12 @@ func TestBuildLogsFollowWithoutRunningBuild(t *testing.T) {
 		wantErr   string
 	}{
 		"built": {
-			fn: newFunction("fn", built), wantWords: "Deploying: The service is about to be updated.\n",
+			fn: newFunction("fn", built), wantWords: deploying,
 		},
 		"built, and its log is kept": {
 			fn:      newFunction("fn", serves, func(fs *v1alpha1.FunctionStatus) { fs.Build.Log = "added 3 packages" }),
 			wantOut: "added 3 packages\n",
-			wantWords: "Running: Revision fn-00002 serves.\n" +
+			wantWords: running +
 				"The pod of the build is gone. These are the last lines of its log:\n",
 		},
 		"failed": {
@@ -360,7 +360,7 @@ func TestBuildLogsFollowOverQuota(t *testing.T) {
 	}))
 	w.onWatch(func() { w.update("fn", serves) })
 	w.want("", "build-logs", "--follow", "fn")
-	if want := "Failed: The quota allows no more pods.\nRunning: Revision fn-00002 serves.\n"; w.errOut.String() != want {
+	if want := "Failed: The quota allows no more pods.\n" + running; w.errOut.String() != want {
 		t.Errorf("it prints %q, want %q", w.errOut, want)
 	}
 }
@@ -371,7 +371,7 @@ func TestHasBegun(t *testing.T) {
 		p.Status = corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{Name: name, State: state}}}
 		return p
 	}
-	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	runs := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
 	failed := buildPod()
 	failed.Status = corev1.PodStatus{Phase: corev1.PodFailed}
 	tests := map[string]struct {
@@ -380,13 +380,13 @@ func TestHasBegun(t *testing.T) {
 		wait bool
 		want bool
 	}{
-		"running":                {pod: state("c", running), name: "fn-1-pod", want: true},
+		"running":                {pod: state("c", runs), name: "fn-1-pod", want: true},
 		"terminated":             {pod: state("c", corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}), name: "fn-1-pod", want: true},
 		"waiting":                {pod: state("c", corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}}), name: "fn-1-pod"},
-		"another container":      {pod: state("d", running), name: "fn-1-pod"},
-		"no pod yet":             {pod: state("c", running)},
-		"another pod":            {pod: state("c", running), name: "gone"},
-		"no wait for a gone pod": {pod: state("c", running), name: "gone", wait: true},
+		"another container":      {pod: state("d", runs), name: "fn-1-pod"},
+		"no pod yet":             {pod: state("c", runs)},
+		"another pod":            {pod: state("c", runs), name: "gone"},
+		"no wait for a gone pod": {pod: state("c", runs), name: "gone", wait: true},
 		"no wait after the end":  {pod: failed, name: "fn-1-pod", wait: true},
 	}
 	for name, tc := range tests {

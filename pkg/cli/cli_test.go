@@ -201,6 +201,17 @@ func serves(fs *v1alpha1.FunctionStatus) {
 	fs.MarkRunning()
 }
 
+// messageOf returns the message of the condition Running of a Function.
+func messageOf(mark func(*v1alpha1.FunctionStatus)) string {
+	return newFunction("fn", mark).Status.GetCondition(v1alpha1.FunctionConditionRunning).GetMessage()
+}
+
+// The progress of a Function that Serving starts, and of one that runs.
+var (
+	deploying = "Deploying: " + messageOf(built) + "\n"
+	running   = "Running: " + messageOf(serves) + "\n"
+)
+
 func taskRun() *pipelinev1.TaskRun {
 	tr := &pipelinev1.TaskRun{ObjectMeta: metav1.ObjectMeta{Name: "fn-1", Namespace: namespace}}
 	tr.Status.PodName = "fn-1-pod"

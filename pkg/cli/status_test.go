@@ -52,7 +52,7 @@ Steps
   Configuration done        ConfigMapCreated
   Build         done        TaskRunSucceeded
   Service       not yet     -
-    The service is about to be updated.
+    `+messageOf(built)+`
 
 Pods
   a  terminated, 3 restarts, 3m old
@@ -115,12 +115,29 @@ func TestStatusOfNone(t *testing.T) {
 	}
 }
 
+// newCreated returns a Function that Kiln has not processed yet.
+func newCreated() *v1alpha1.Function {
+	return &v1alpha1.Function{ObjectMeta: metav1.ObjectMeta{Name: "fn", Namespace: namespace, Generation: 1}}
+}
+
+// imageMessage is what pkg/observe reports of the image of a Function without objects.
+func imageMessage(fn *v1alpha1.Function) string {
+	_, message := observe.Image(observe.Observed{Function: fn})
+	return message
+}
+
+// functionMessage is what pkg/observe reports of a Function without objects.
+func functionMessage(fn *v1alpha1.Function) string {
+	_, message := observe.Function(observe.Observed{Function: fn})
+	return message
+}
+
 // What status prints of Functions in several states.
-const (
+var (
 	wantNew = `
 default/fn  new  version 1, no runtime, <none> old
-Image     pending: Kiln has not looked at the newest version of the Function yet.
-Function  waiting: Kiln has not looked at the Function yet.
+Image     pending: ` + imageMessage(newCreated()) + `
+Function  waiting: ` + functionMessage(newCreated()) + `
 
 Steps
   Configuration not yet     -
@@ -137,7 +154,7 @@ default/fn  Running  version 2, nodejs24, 60m old
 URL       http://fn.default.svc.cluster.local
 Image     completed: TaskRun fn-1 built it.
 Source    commit 0123456789abcdef
-Function  running: Revision fn-00002 serves.
+Function  running: ` + messageOf(serves) + `
 
 Steps
   Configuration done        ConfigMapCreated
@@ -157,7 +174,7 @@ default/fn  Running  version 2, nodejs24, 60m old
 URL       http://fn.default.svc.cluster.local
 Image     not_found: TaskRun fn-1 built it.
 Source    archive of sha256 fedcba
-Function  running: It has no pods while nobody calls it; the next request starts one.
+Function  running: ` + functionMessage(newFunction("fn", serves)) + `
 
 Steps
   Configuration done        ConfigMapCreated
@@ -188,7 +205,6 @@ func TestStatusOfEachState(t *testing.T) {
 	}
 	deleted := pod("fn-00001", "deleted")
 	deleted.DeletionTimestamp, deleted.Finalizers = new(ago(0)), []string{"example.com/test"}
-	bare := &v1alpha1.Function{ObjectMeta: metav1.ObjectMeta{Name: "fn", Namespace: namespace, Generation: 1}}
 	fromGit := newFunction("fn", serves, func(fs *v1alpha1.FunctionStatus) {
 		fs.Source = &v1alpha1.SourceStatus{Commit: "0123456789abcdef"}
 		fs.MarkSourceNotFollowed("The repository does not respond:\ntimeout")
@@ -198,7 +214,7 @@ func TestStatusOfEachState(t *testing.T) {
 		objects []runtime.Object
 		want    string
 	}{
-		"just created":                   {[]runtime.Object{bare}, wantNew},
+		"just created":                   {[]runtime.Object{newCreated()}, wantNew},
 		"serves a branch":                {[]runtime.Object{fromGit, pod("fn-00002", "a"), deleted, taskRun()}, wantBranch},
 		"serves an archive, with events": {[]runtime.Object{fromArchive, event("b", time.Minute), event("a", time.Minute), event("c", time.Hour)}, wantArchive},
 	}
@@ -254,7 +270,7 @@ func TestNewReport(t *testing.T) {
 		Name: "fn", Namespace: namespace, Runtime: "nodejs24", Version: 2, Phase: v1alpha1.FunctionRunning,
 		URL: "http://fn.default.svc.cluster.local", Image: "not_found", ImageMessage: "TaskRun fn-1 built it.",
 		ImageName: "registry.example/fn@sha256:01", Source: &v1alpha1.SourceStatus{Commit: "abc"},
-		Function: "running", FunctionMessage: "Revision fn-00002 serves.",
+		Function: "running", FunctionMessage: messageOf(serves),
 		PodStatuses: map[string]podReport{
 			"ready":   {Status: "running", Revision: "fn-00002"},
 			"crashes": {Status: "terminated", Message: "Container failed with: no such module", Revision: "fn-00001", Restarts: 3},
@@ -267,8 +283,8 @@ func TestNewReport(t *testing.T) {
 	}
 	none := newReport(namespace, "gone", observe.Observed{})
 	want = report{
-		Name: "gone", Namespace: namespace, Image: "not_found", ImageMessage: "There is no Function.",
-		Function: "not_found", FunctionMessage: "There is no Function.",
+		Name: "gone", Namespace: namespace, Image: "not_found", ImageMessage: imageMessage(nil),
+		Function: "not_found", FunctionMessage: functionMessage(nil),
 	}
 	if diff := cmp.Diff(want, none); diff != "" {
 		t.Errorf("newReport() of no Function (-want +got):\n%s", diff)
