@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Command kubectl-fn is the plugin kubectl fn.
+// Command kubectl-fn is the kubectl plugin kubectl fn.
 package main
 
 import (

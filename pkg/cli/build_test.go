@@ -71,7 +71,7 @@ func TestBuildLogs(t *testing.T) {
 	w := newWorld(t, newFunction("fn", buildFailed), taskRun())
 	w.want("npm error\n", "build-logs", "fn")
 	if got, want := w.errOut.String(), "The pod of the build is gone. These are the last lines of its log:\n"; got != want {
-		t.Errorf("it says %q, want %q", got, want)
+		t.Errorf("it prints %q, want %q", got, want)
 	}
 	newWorld(t, newFunction("fn", built)).wantError("the pod of the build is gone, and the build installed no dependencies", "kubectl fn rebuild fn", "build-logs", "fn")
 	newWorld(t, newFunction("fn")).wantError("has not been built yet", "kubectl fn status fn", "build-logs", "fn")

@@ -20,18 +20,23 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 	tektonfake "github.com/tektoncd/pipeline/pkg/client/clientset/versioned/fake"
 
@@ -63,7 +68,7 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 func ago(d time.Duration) metav1.Time { return metav1.NewTime(noon.Add(-d)) }
 
-// world is a cluster in memory, and the command that talks to it.
+// world is a cluster in memory and a kubectl fn that uses it.
 type world struct {
 	*testing.T
 	*cli
@@ -121,7 +126,7 @@ func (w *world) runIn(ctx context.Context, args ...string) (string, error) {
 	return w.out.String(), err
 }
 
-// want runs kubectl fn and wants that it prints this.
+// want runs kubectl fn and checks its output.
 func (w *world) want(want string, args ...string) {
 	w.Helper()
 	got, err := w.run(args...)
@@ -133,8 +138,8 @@ func (w *world) want(want string, args ...string) {
 	}
 }
 
-// wantError runs kubectl fn and wants that it fails with these words, the last of
-// which are what to try.
+// wantError runs kubectl fn and checks that its error has these words and ends with
+// the advice.
 func (w *world) wantError(words, advice string, args ...string) {
 	w.Helper()
 	_, err := w.run(args...)
@@ -143,7 +148,7 @@ func (w *world) wantError(words, advice string, args ...string) {
 	}
 }
 
-// function returns the Function of that name as the API server has it.
+// function returns the Function of that name from the API server.
 func (w *world) function(name string) *v1alpha1.Function {
 	w.Helper()
 	fn, err := w.kiln.ServerlessV1alpha1().Functions(namespace).Get(w.Context(), name, metav1.GetOptions{})
@@ -216,7 +221,7 @@ func taskRun() *pipelinev1.TaskRun {
 	tr := &pipelinev1.TaskRun{ObjectMeta: metav1.ObjectMeta{Name: "fn-1", Namespace: namespace}}
 	tr.Status.PodName = "fn-1-pod"
 	tr.Spec.TaskSpec = &pipelinev1.TaskSpec{Steps: []pipelinev1.Step{{Name: "push"}}}
-	// As it is at first.
+	// At first the status names no steps.
 	tr.Status.Steps = []pipelinev1.StepState{{}}
 	return tr
 }
@@ -231,7 +236,7 @@ func buildPod() *corev1.Pod {
 	}
 }
 
-// pod returns a pod of a revision that takes requests.
+// pod returns a ready pod of a revision.
 func pod(revision, name string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -248,7 +253,7 @@ func pod(revision, name string) *corev1.Pod {
 	}
 }
 
-// crashing returns a pod that crashes over and over.
+// crashing returns a pod in a crash loop.
 func crashing(revision, name string) *corev1.Pod {
 	p := pod(revision, name)
 	p.Status.Conditions = nil
@@ -299,7 +304,7 @@ func (w *world) update(name string, mark func(*v1alpha1.FunctionStatus)) {
 	}
 }
 
-// A command must see what changes after its first look.
+// A command must see later changes.
 func TestFollow(t *testing.T) {
 	w := newWorld(t, newFunction("fn", builds))
 	w.onWatch(func() { w.update("fn", built) })
@@ -326,7 +331,7 @@ func TestFollowGoesWithTheFunction(t *testing.T) {
 	}
 }
 
-// files writes files into a folder, which is the current one then.
+// files writes files into a new folder and changes to it.
 func files(t *testing.T, contents map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -401,4 +406,140 @@ type logPods struct {
 
 func (p logPods) GetLogs(name string, opts *corev1.PodLogOptions) *rest.Request {
 	return p.logs.GetLogs(name, opts)
+}
+
+func TestFollowErrors(t *testing.T) {
+	tests := map[string]struct {
+		damage  func(w *world)
+		wantErr string
+	}{
+		"list": {func(w *world) {
+			w.kiln.PrependReactor("list", "functions", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, nil, errors.New("etcd is down")
+			})
+		}, "failed to list: etcd is down"},
+		"watch": {func(w *world) {
+			w.kiln.PrependWatchReactor("functions", func(clienttesting.Action) (bool, watch.Interface, error) {
+				return true, nil, errors.New("etcd is down")
+			})
+		}, "failed to watch: etcd is down"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, newFunction("fn", builds))
+			tc.damage(w)
+			w.wantError(tc.wantErr, "the command with --help", "build-logs", "--follow", "fn")
+		})
+	}
+}
+
+// An error of visit ends the command.
+func TestFollowReturnsTheErrorOfVisit(t *testing.T) {
+	w, broken := newWorld(t, newFunction("fn", builds)), errors.New("broken")
+	err := w.clients.followFunction(t.Context(), "fn", func(*v1alpha1.Function) (bool, error) { return false, broken })
+	if !errors.Is(err, broken) {
+		t.Errorf("followFunction() = %v, want the error of visit", err)
+	}
+}
+
+// A watch that the API server ends is not a change. An interrupt ends the wait for
+// the next watch.
+func TestFollowIsInterrupted(t *testing.T) {
+	for name, end := range map[string]func(*watch.FakeWatcher){
+		"while it watches":     func(*watch.FakeWatcher) {},
+		"after a closed watch": func(changes *watch.FakeWatcher) { changes.Stop() },
+		"after an expired one": func(changes *watch.FakeWatcher) { changes.Error(&metav1.Status{Reason: metav1.StatusReasonExpired}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, newFunction("fn", builds))
+			ctx, interrupt := context.WithCancel(t.Context())
+			w.kiln.PrependWatchReactor("functions", func(clienttesting.Action) (bool, watch.Interface, error) {
+				changes := watch.NewFake()
+				go func() {
+					end(changes)
+					interrupt()
+				}()
+				return true, changes, nil
+			})
+			visits := 0
+			err := w.clients.followFunction(ctx, "fn", func(*v1alpha1.Function) (bool, error) {
+				visits++
+				return false, nil
+			})
+			if !isInterrupted(err) || visits != 1 {
+				t.Errorf("followFunction() visits %d times and returns %v, want one visit and an interrupt", visits, err)
+			}
+		})
+	}
+}
+
+// commands returns the commands of kubectl fn by their names.
+func (w *world) commands() map[string]*cobra.Command {
+	all := map[string]*cobra.Command{}
+	for _, command := range w.command().Commands() {
+		all[command.Name()] = command
+	}
+	return all
+}
+
+// Each example in the help must be a command with flags that exist.
+func TestExamples(t *testing.T) {
+	for name, command := range newWorld(t).commands() {
+		for line := range strings.Lines(command.Example) {
+			words := strings.Fields(line)
+			if len(words) < 3 || words[0] != "kubectl" || words[1] != "fn" || (words[2] != name && !slices.Contains(command.Aliases, words[2])) {
+				t.Errorf("the example %q of %s does not call it", line, name)
+				continue
+			}
+			for _, word := range words[3:] {
+				flag, isFlag := strings.CutPrefix(word, "--")
+				flag, _, _ = strings.Cut(flag, "=")
+				if isFlag && command.Flags().Lookup(flag) == nil {
+					t.Errorf("the example %q of %s has the flag --%s, which does not exist", line, name, flag)
+				}
+			}
+		}
+	}
+}
+
+// The help has the form of kubectl's: a short description without a full stop, and
+// sentences for the flags.
+func TestHelp(t *testing.T) {
+	for name, command := range newWorld(t).commands() {
+		if short := command.Short; short == "" || strings.HasSuffix(short, ".") || strings.ToUpper(short[:1]) != short[:1] {
+			t.Errorf("the description of %s is %q", name, short)
+		}
+		for line := range strings.Lines(command.Long) {
+			if len(strings.TrimSuffix(line, "\n")) > 120 {
+				t.Errorf("the help of %s has a line of %d characters: %s", name, len(line), line)
+			}
+		}
+		command.NonInheritedFlags().VisitAll(func(flag *pflag.Flag) {
+			if usage := flag.Usage; usage == "" || strings.ToUpper(usage[:1]) != usage[:1] && !strings.HasPrefix(usage, "none ") {
+				t.Errorf("the flag --%s of %s has the usage %q", flag.Name, name, usage)
+			}
+		})
+	}
+	w := newWorld(t)
+	got, err := w.run("status", "--help")
+	if err != nil || !strings.Contains(got, "kubectl fn status NAME [flags]") {
+		t.Errorf("the help does not show how kubectl calls the command: %v\n%s", err, got)
+	}
+}
+
+// docs/kubectl-fn.md has a row for each command.
+func TestDocumentation(t *testing.T) {
+	page, err := os.ReadFile("../../docs/kubectl-fn.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := map[string]bool{}
+	for _, match := range regexp.MustCompile("(?m)^\\| `([a-z-]+)").FindAllStringSubmatch(string(page), -1) {
+		documented[match[1]] = true
+	}
+	for name := range newWorld(t).commands() {
+		if !documented[name] {
+			t.Errorf("the page has no row for %s", name)
+		}
+	}
 }

@@ -82,7 +82,7 @@ function.serverless.kiln.dev/fn unchanged
 fake logsfunction.serverless.kiln.dev/fn runs at http://fn.default.svc.cluster.local
 `, "deploy", "fn")
 	if got, want := w.errOut.String(), "Building: TaskRun fn-1 runs.\n"+running; got != want {
-		t.Errorf("it says %q, want %q", got, want)
+		t.Errorf("it prints %q, want %q", got, want)
 	}
 	updated := false
 	for _, action := range w.kiln.Actions() {
@@ -102,8 +102,7 @@ fake logsfunction.serverless.kiln.dev/fn runs at http://fn.default.svc.cluster.l
 	w.wantError("function fn is not running after 10ms", "kubectl fn status fn", "deploy", "fn", "--timeout=10ms")
 }
 
-// Who has enough of looking must find the Function as it would be without.
-// TestDeployInsteadOfGit wants that a file takes the place of a repository.
+// TestDeployInsteadOfGit replaces a repository with a file.
 func TestDeployInsteadOfGit(t *testing.T) {
 	files(t, map[string]string{"handler.js": "source"})
 	fn := newFunction("fn", serves)
@@ -131,7 +130,7 @@ func TestDeployInterrupted(t *testing.T) {
 		t.Errorf("kubectl fn deploy returns %v", err)
 	}
 	if got, want := w.errOut.String(), "The deployment continues. See: kubectl fn status fn\n"; !strings.HasSuffix(got, want) {
-		t.Errorf("it says %q, want the end %q", got, want)
+		t.Errorf("it prints %q, want the end %q", got, want)
 	}
 	w.function("fn")
 }
@@ -184,7 +183,7 @@ func TestWriteErrors(t *testing.T) {
 	newWorld(t).wantError("unable to match a printer", "kubectl fn create --help", "create", "fn", "-o", "xml")
 }
 
-// TestApply tells a new Function, a changed one and an unchanged one apart.
+// TestApply creates a Function, changes one, and leaves one unchanged.
 func TestApply(t *testing.T) {
 	functions := schema.GroupResource{Group: serverless.GroupName, Resource: "functions"}
 	tests := map[string]struct {

@@ -47,8 +47,8 @@ import (
 	"github.com/kiln-dev/kiln/pkg/sources/pack"
 )
 
-// newRegistry starts a registry that takes what is pushed by whoever knows the
-// password, if there is one, and returns its host. Nobody is logged in to it.
+// newRegistry starts a registry with a password, unless it is "", and returns its
+// host. The user is not logged in to it.
 func newRegistry(t *testing.T, password string) (host string) {
 	t.Helper()
 	store := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
@@ -65,7 +65,7 @@ func newRegistry(t *testing.T, password string) (host string) {
 	return strings.TrimPrefix(server.URL, "http://")
 }
 
-// registryConfig is what Kiln tells of its registry.
+// registryConfig is Kiln's configuration of its registry.
 func registryConfig(push string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: config.RegistryConfigName, Namespace: SystemNamespace},
@@ -73,7 +73,7 @@ func registryConfig(push string) *corev1.ConfigMap {
 	}
 }
 
-// fetched returns what a build gets of the Function's source.
+// fetched returns handler.js as a build of the Function fetches it.
 func fetched(t *testing.T, fn *v1alpha1.Function) []byte {
 	t.Helper()
 	got := &bytes.Buffer{}
@@ -109,11 +109,11 @@ func TestCreateFolder(t *testing.T) {
 		t.Errorf("the spec is %+v", fn.Spec)
 	}
 	if got := fetched(t, fn); string(got) != "one" {
-		t.Errorf("the source that was pushed is %q", got)
+		t.Errorf("the pushed source is %q", got)
 	}
 	want := "Packed 2 files of folder .: 1 KiB.\nPushing it to " + host + "/fns/default/fn.\n"
 	if diff := cmp.Diff(want, w.errOut.String()); diff != "" {
-		t.Errorf("it says (-want, +got):\n%s", diff)
+		t.Errorf("standard error (-want +got):\n%s", diff)
 	}
 	repository, err := name.NewRepository(host + "/fns/default/fn")
 	if err != nil {
@@ -130,7 +130,7 @@ func TestCreateFolder(t *testing.T) {
 	}
 }
 
-// TestCreateFolderDry wants that nothing is pushed, and that what would be is told.
+// TestCreateFolderDry checks that a dry run pushes nothing and prints the real archive.
 func TestCreateFolderDry(t *testing.T) {
 	host := newRegistry(t, "")
 	files(t, map[string]string{"handler.js": "one"})
@@ -145,7 +145,7 @@ func TestCreateFolderDry(t *testing.T) {
 		t.Fatal(err)
 	}
 	if tags, err := remote.List(repository); err == nil {
-		t.Errorf("it was pushed: %v", tags)
+		t.Errorf("the dry run pushed %v", tags)
 	}
 	dry, err := w.run("create", "dry", "--dir=.", "--push-to="+host+"/team/fn", "--dry-run=client", "-o=yaml")
 	if err != nil {
@@ -161,8 +161,8 @@ func TestCreateFolderDry(t *testing.T) {
 	}
 }
 
-// TestDeployFolder wants that a folder goes where the last one went, and that the
-// Function keeps what it says of credentials.
+// TestDeployFolder checks that a second deployment keeps the repository and the
+// credentials.
 func TestDeployFolder(t *testing.T) {
 	host := newRegistry(t, "")
 	dir := files(t, map[string]string{"handler.js": "one"})
@@ -182,21 +182,21 @@ func TestDeployFolder(t *testing.T) {
 		t.Errorf("the archive is %+v", first)
 	}
 	if diff := cmp.Diff(first, deploy()); diff != "" {
-		t.Errorf("of the same folder the archive is another (-first, +second):\n%s", diff)
+		t.Errorf("the same folder gives another archive (-first +second):\n%s", diff)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "handler.js"), []byte("two"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if second := deploy(); second.URL == first.URL || second.SHA256 == first.SHA256 {
-		t.Errorf("of another folder the archive is the same: %+v", second)
+		t.Errorf("another folder gives the same archive: %+v", second)
 	}
 	if got := fetched(t, w.function("fn")); string(got) != "two" {
-		t.Errorf("the source that was pushed is %q", got)
+		t.Errorf("the pushed source is %q", got)
 	}
 }
 
-// TestPushOutside wants a folder to be pushed to where this machine reaches the registry,
-// and the Function to have it from where the cluster does.
+// TestPushOutside pushes a folder to the registry's address for this machine. The
+// Function must have the address for the cluster.
 func TestPushOutside(t *testing.T) {
 	host := newRegistry(t, "")
 	files(t, map[string]string{"handler.js": "one"})
@@ -214,19 +214,19 @@ func TestPushOutside(t *testing.T) {
 	}
 	archive.URL = strings.Replace(archive.URL, "registry.invalid:5000", host, 1)
 	if got := fetched(t, &v1alpha1.Function{Spec: v1alpha1.FunctionSpec{Archive: archive}}); string(got) != "one" {
-		t.Errorf("the source that was pushed is %q", got)
+		t.Errorf("the pushed source is %q", got)
 	}
 	if want := "Pushing it to " + host + "/fns/default/fn.\n"; !strings.Contains(w.errOut.String(), want) {
-		t.Errorf("it says %q, want %q", w.errOut, want)
+		t.Errorf("it prints %q, want %q", w.errOut, want)
 	}
-	// It says nothing of another registry, nor where it cannot be read.
+	// A ConfigMap for another registry, or a broken one, changes nothing.
 	for _, text := range []string{"host: nowhere.invalid\nhostFromClusterNetwork: registry.invalid:5000\n", "host: nowhere.invalid\n", "- x", ""} {
 		w := newWorld(t, registryConfig(host), hosting(text))
 		w.want("function.serverless.kiln.dev/fn created\n", "create", "fn", "--dir=.")
 	}
 }
 
-// TestPushCredentials wants those that docker login has left.
+// TestPushCredentials pushes with the credentials of docker login.
 func TestPushCredentials(t *testing.T) {
 	host := newRegistry(t, "s3cret")
 	files(t, map[string]string{"handler.js": "one"})
@@ -267,8 +267,7 @@ func TestFolderErrors(t *testing.T) {
 		"create", "fn", "--dir=.", "--runtime=python313", "--push-to="+gone)
 }
 
-// TestNeeded wants a Dockerfile to be packed, whatever else is not, where it may be
-// what is built.
+// TestNeeded checks that a Dockerfile is packed for each runtime that may build it.
 func TestNeeded(t *testing.T) {
 	for runtime, want := range map[string][]string{
 		"dockerfile": {"Dockerfile"}, "dockerfile-team": {"Dockerfile"}, "images": {"Dockerfile"}, "nodejs24": nil, "python313": nil,

@@ -39,7 +39,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 )
 
-// answering has calls answered by a server that tells what it was asked.
+// answering starts a server that answers calls, and returns the last call.
 func (w *world) answering(status int) (asked *http.Request, to *target) {
 	asked, to = &http.Request{}, &target{}
 	server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, in *http.Request) {
@@ -64,7 +64,7 @@ func TestInvoke(t *testing.T) {
 		t.Errorf("asked %s %s of %+v", asked.Method, asked.Host, *to)
 	}
 	if got := w.errOut.String(); !strings.HasPrefix(got, "\n200 OK in ") {
-		t.Errorf("it says %q", got)
+		t.Errorf("it prints %q", got)
 	}
 	w.want("answer", "invoke", "fn", "-d", `{"a": 1}`, "--event=com.example.order")
 	for name, want := range map[string]string{"Content-Type": "application/json", "Ce-Type": "com.example.order", "Ce-Specversion": "1.0"} {
@@ -83,7 +83,7 @@ func TestInvoke(t *testing.T) {
 	newWorld(t, newFunction("fn", builds)).wantError("has no ready revision", "kubectl fn status fn", "invoke", "fn")
 }
 
-// What has no pods is called through the activator, which must be told whom.
+// A call of a function without pods goes through the activator and names the revision.
 func TestInvokeWakes(t *testing.T) {
 	activator := pod("", "activator-1")
 	activator.Namespace, activator.Labels = servingNamespace, map[string]string{"app": "activator"}

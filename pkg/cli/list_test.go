@@ -66,7 +66,7 @@ fn     True         False   Unknown   nodejs24   2         60m   0/0    <none>  
 	w = newWorld(t)
 	w.want("", "list")
 	if got := w.errOut.String(); !strings.HasPrefix(got, "There are no Functions in default.") {
-		t.Errorf("kubectl fn list without any says %q", got)
+		t.Errorf("kubectl fn list without Functions prints %q", got)
 	}
 }
 

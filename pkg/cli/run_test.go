@@ -35,7 +35,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/runtimes"
 )
 
-// TestRun runs what init wrote, and edits it.
+// TestRun runs the starter of init and edits it.
 func TestRun(t *testing.T) {
 	if _, err := exec.LookPath("node"); err != nil {
 		t.Fatal("the tests of kubectl fn run need node on PATH: ", err)
@@ -65,11 +65,11 @@ func TestRun(t *testing.T) {
 		t.Errorf("kubectl fn run returns %v", err)
 	}
 	if _, err := http.Get("http://" + address); err == nil {
-		t.Error("the function runs on after kubectl fn run has ended")
+		t.Error("the function still runs after kubectl fn run has ended")
 	}
 }
 
-// untilAnswer asks until the answer is as wanted; the test's own time limits it.
+// untilAnswer calls the URL until it returns the answer, or the test ends.
 func untilAnswer(t *testing.T, url, want string) {
 	t.Helper()
 	for t.Context().Err() == nil {
@@ -84,7 +84,7 @@ func untilAnswer(t *testing.T, url, want string) {
 			return
 		}
 	}
-	t.Fatal("the test has ended before the function answered ", want)
+	t.Fatal("the test ended before the function answered ", want)
 }
 
 func TestWriteWrapper(t *testing.T) {

@@ -104,7 +104,7 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// Scripts want a word where there is no Function, too.
+// Scripts need a status for a Function that does not exist.
 func TestStatusOfNone(t *testing.T) {
 	w := newWorld(t)
 	for _, command := range []string{"status", "build-status"} {
