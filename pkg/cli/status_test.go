@@ -132,7 +132,7 @@ func functionMessage(fn *v1alpha1.Function) string {
 	return message
 }
 
-// What status prints of Functions in several states.
+// The output of status for Functions in several states.
 var (
 	wantNew = `
 default/fn  new  version 1, no runtime, <none> old
