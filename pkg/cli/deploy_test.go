@@ -308,7 +308,11 @@ func TestDeployWaitsForTheNewVersion(t *testing.T) {
 func TestDeployWithoutTheLog(t *testing.T) {
 	files(t, map[string]string{"handler.js": "source"})
 	w := newWorld(t, newFunction("fn", builds), taskRun(), buildPod())
+	watching := make(chan struct{})
+	w.onWatch(func() { close(watching) })
 	w.logs(func(url.Values) (int, string) {
+		// The fake API server does not replay changes to a later watch.
+		<-watching
 		w.update("fn", serves)
 		return http.StatusInternalServerError, "disk is full"
 	})
