@@ -41,6 +41,8 @@ $(error CLUSTER is "$(CLUSTER)"; it must be kind or current)
 endif
 
 ko_flags := --sbom=none
+# $(call program,MODULE,NAME) builds a program of a module of its own, hack or test/performance, and names its file.
+program = go build -C $(1) -o "$(CURDIR)/build/programs/$(2)" ./$(2) && build/programs/$(2)
 # Sets the shell's variable relay to the image of the pod that calls functions.
 build_relay = relay=$$(ko build $(ko_flags) ./test/images/relay 2>build/relay.log) || { cat build/relay.log; exit 1; };
 # Sets the shell's variables registries and htpasswd to the images of registries with credentials.
@@ -51,28 +53,28 @@ build_sources = sources=$$(ko build $(ko_flags) ./test/images/sources 2>build/so
 # Sets the shell's variable versitygw to the image of a store that speaks S3.
 build_versitygw = versitygw=$$(ko build $(ko_flags) github.com/kiln-dev/kiln/third_party/versitygw 2>build/versitygw.log) || { cat build/versitygw.log; exit 1; };
 # Sets the shell's variable git to the image of a Git server, or to nothing where there is no image to base it on.
-build_git = { git=$$(go run ./hack/cluster git-image 2>build/git.log) && { [[ -z "$$git" ]] || git=$$(KO_DEFAULTBASEIMAGE="$$git" ko build $(ko_flags) ./test/images/git 2>>build/git.log); }; } || { cat build/git.log; exit 1; };
+build_git = { git=$$($(call program,hack,cluster) git-image 2>build/git.log) && { [[ -z "$$git" ]] || git=$$(KO_DEFAULTBASEIMAGE="$$git" ko build $(ko_flags) ./test/images/git 2>>build/git.log); }; } || { cat build/git.log; exit 1; };
 wait = kubectl wait --timeout=3m
 
 ##@ Try it
 
 .PHONY: run
 run: install ## Bring up a cluster with Kiln, apply a Function, show it work and call it.
-	@$(on_cluster) $(build_relay) go run ./hack/run -local=$(local) -relay-image="$$relay"
+	@$(on_cluster) $(build_relay) $(call program,hack,run) -local=$(local) -relay-image="$$relay"
 
 ##@ Cluster
 
 .PHONY: cluster-up
 cluster-up: ## Bring up the local kind cluster, or repair it.
-	@go run ./hack/cluster up
+	@$(call program,hack,cluster) up
 
 .PHONY: cluster-down
 cluster-down: ## Remove the local kind cluster and all that belongs to it.
-	@go run ./hack/cluster down
+	@$(call program,hack,cluster) down
 
 .PHONY: cluster-status
 cluster-status: ## Tell how the local kind cluster is; fail if it does not run.
-	@go run ./hack/cluster status
+	@$(call program,hack,cluster) status
 
 ##@ kubectl fn
 
@@ -114,6 +116,8 @@ lint: ## Run golangci-lint, which must be installed.
 .PHONY: test-unit
 test-unit: ## Run the unit tests with the race detector. Needs no cluster.
 	@go test -race ./...
+	@go test -C hack -race ./...
+	@go test -C test/performance -race ./...
 	@cd third_party/kaniko && go test ./...
 
 .PHONY: test-weather
@@ -122,7 +126,7 @@ test-weather: ## Run Kiln behind a proxy that fails 5 % of its requests. Needs n
 
 .PHONY: test-scale
 test-scale: ## Create, edit and keep 20 Functions; fail if Kiln asks the API server for more than it must. Needs no cluster.
-	@go run ./test/performance/scale -short
+	@$(call program,test/performance,scale) -short
 
 .PHONY: test-faults
 test-faults: ## Search for faults for long: hours, where the runs of make test take seconds and minutes.
@@ -154,19 +158,19 @@ E2E_PARALLEL := 4
 
 .PHONY: bench-latency
 bench-latency: install ## Measure the time from apply to Ready, and of cold starts. ROUNDS=5
-	@$(on_cluster) $(build_relay) go run ./test/performance/latency -rounds=$(or $(ROUNDS),5) -relay-image="$$relay"
+	@$(on_cluster) $(build_relay) $(call program,test/performance,latency) -rounds=$(or $(ROUNDS),5) -relay-image="$$relay"
 
 .PHONY: bench-burst
 bench-burst: install ## Apply 100 Functions at once; fail if more are built at once than may be. FUNCTIONS=100
-	@$(on_cluster) go run ./test/performance/burst -functions=$(or $(FUNCTIONS),100)
+	@$(on_cluster) $(call program,test/performance,burst) -functions=$(or $(FUNCTIONS),100)
 
 .PHONY: bench-runtimes
 bench-runtimes: ## Measure what the wrappers cost, beside bare servers and others; write the table of docs/runtimes.md. Needs npm. ROUNDS=20
-	@mkdir -p build/bench && go build -o build/bench/runtimes ./test/performance/runtimes && build/bench/runtimes -rounds=$(or $(ROUNDS),20)
+	@$(call program,test/performance,runtimes) -rounds=$(or $(ROUNDS),20)
 
 .PHONY: bench-scale
 bench-scale: ## Measure Kiln with 100, 1,000 and 10,000 Functions; write docs/performance.md. Needs Linux. FUNCTIONS=100,1000
-	@mkdir -p build/bench && go build -o build/bench/scale ./test/performance/scale && build/bench/scale $(if $(FUNCTIONS),-functions=$(FUNCTIONS))
+	@$(call program,test/performance,scale) $(if $(FUNCTIONS),-functions=$(FUNCTIONS))
 
 ##@ Development
 

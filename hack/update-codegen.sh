@@ -16,7 +16,7 @@
 
 # Writes everything in this repository that is generated: deep copies, client,
 # listers, informers, injection, the CRD's schema and the checksums of the
-# ConfigMaps' examples. The generators are the tools that go.mod pins.
+# ConfigMaps' examples. The generators are the tools that hack/tools/go.mod pins.
 
 set -o errexit
 set -o nounset
@@ -31,32 +31,32 @@ readonly api=${module}/pkg/apis/serverless/v1alpha1
 readonly client=${module}/pkg/client
 
 echo "deep copies"
-go tool deepcopy-gen --go-header-file "${header}" --output-file zz_generated.deepcopy.go \
+go tool -modfile=hack/tools/go.mod deepcopy-gen --go-header-file "${header}" --output-file zz_generated.deepcopy.go \
   "${api}" "${module}/pkg/apis/config"
 
 # Stale files of a renamed type must not survive.
 rm -rf pkg/client
 
 echo "clientset"
-go tool client-gen --go-header-file "${header}" --clientset-name versioned --input-base "" --input "${api}" \
+go tool -modfile=hack/tools/go.mod client-gen --go-header-file "${header}" --clientset-name versioned --input-base "" --input "${api}" \
   --output-dir pkg/client/clientset --output-pkg "${client}/clientset"
 
 echo "listers"
-go tool lister-gen --go-header-file "${header}" --output-dir pkg/client/listers --output-pkg "${client}/listers" "${api}"
+go tool -modfile=hack/tools/go.mod lister-gen --go-header-file "${header}" --output-dir pkg/client/listers --output-pkg "${client}/listers" "${api}"
 
 echo "informers"
-go tool informer-gen --go-header-file "${header}" --output-dir pkg/client/informers --output-pkg "${client}/informers" \
+go tool -modfile=hack/tools/go.mod informer-gen --go-header-file "${header}" --output-dir pkg/client/informers --output-pkg "${client}/informers" \
   --versioned-clientset-package "${client}/clientset/versioned" --listers-package "${client}/listers" "${api}"
 
 echo "injection"
-go tool injection-gen --go-header-file "${header}" --input-dirs "${api}" \
+go tool -modfile=hack/tools/go.mod injection-gen --go-header-file "${header}" --input-dirs "${api}" \
   --versioned-clientset-package "${client}/clientset/versioned" \
   --external-versions-informers-package "${client}/informers/externalversions" \
   --listers-package "${client}/listers" \
   --output-package "${client}/injection" --output-dir pkg/client/injection
 
 echo "CRD schema"
-go tool controller-gen schemapatch:manifests=config output:dir=config paths=./pkg/apis/serverless/...
+go tool -modfile=hack/tools/go.mod controller-gen schemapatch:manifests=config output:dir=config paths=./pkg/apis/serverless/...
 
 echo "ConfigMap checksums"
-go tool hash-gen config/config-*.yaml
+go tool -modfile=hack/tools/go.mod hash-gen config/config-*.yaml

@@ -61,11 +61,14 @@ check_gofmt() {
 }
 
 check_vet() {
-  go vet ./... && go vet -tags=e2e ./test/...
+  go vet ./... && go vet -tags=e2e ./test/... && go vet -C hack ./... && go vet -C test/performance ./...
 }
 
 check_lint() {
-  golangci-lint run
+  local module
+  for module in . hack test/performance; do
+    (cd "${module}" && golangci-lint run) || return
+  done
 }
 
 check_shellcheck() {

@@ -37,7 +37,7 @@ import (
 	"github.com/kiln-dev/kiln/hack/cluster/internal/progress"
 )
 
-const usage = `usage: go run ./hack/cluster up|down|status|control-plane|git-image|python
+const usage = `usage: go -C hack run ./cluster up|down|status|control-plane|git-image|python
 
   up             make the cluster, or repair it; does nothing to one that is healthy
   down           remove everything that up has made, but for the cache

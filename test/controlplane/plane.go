@@ -59,7 +59,7 @@ type Binaries struct {
 // Kiln as it is in this repository, in the folder. It is called in the root of the
 // repository.
 func Build(ctx context.Context, folder string) (b Binaries, err error) {
-	command := exec.CommandContext(ctx, "go", "run", "./hack/cluster", "control-plane")
+	command := exec.CommandContext(ctx, "go", "-C", "hack", "run", "./cluster", "control-plane")
 	command.Stderr = os.Stdout
 	output, err := command.Output()
 	if err != nil {

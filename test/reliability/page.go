@@ -29,7 +29,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/kiln-dev/kiln/test/performance/report"
+	"github.com/kiln-dev/kiln/test"
 )
 
 // weatherReport is the result of a run with faults.
@@ -146,7 +146,7 @@ mostly those of the builds and the roll-outs, which share the cores of one machi
 
 // write saves the result and updates its chapter of the page. The other chapter stays.
 func write(folder, docs, name string, found chapter) error {
-	if err := report.WriteJSON(folder, name, found); err != nil {
+	if err := test.WriteJSON(folder, name, found); err != nil {
 		return err
 	}
 	file := filepath.Join(docs, "reliability.md")

@@ -36,7 +36,6 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/test"
-	"github.com/kiln-dev/kiln/test/performance/report"
 )
 
 func main() {
@@ -85,7 +84,7 @@ func run(ctx context.Context, functions, namespaces int, folder string) error {
 	w := newWatcher(clients, limit, functions)
 	result, err := w.follow(ctx, func() error { return apply(ctx, clients, functions, names) })
 	if result != nil {
-		err = errors.Join(err, result.print(os.Stdout), report.WriteJSON(folder, "burst", result))
+		err = errors.Join(err, result.print(os.Stdout), test.WriteJSON(folder, "burst", result))
 	}
 	return err
 }

@@ -20,11 +20,9 @@ package report
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -34,6 +32,8 @@ import (
 	"gonum.org/v1/plot/palette"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
+
+	"github.com/kiln-dev/kiln/test"
 )
 
 // Report is the result of a benchmark, all of it from one run.
@@ -115,26 +115,10 @@ func (r *Report) Row(name string) *Row {
 // Save writes the report as JSON and as a plot: name.json and name.svg in the
 // folder, which it makes.
 func (r *Report) Save(folder, name string) error {
-	if err := WriteJSON(folder, name, r); err != nil {
+	if err := test.WriteJSON(folder, name, r); err != nil {
 		return err
 	}
 	return r.plot(filepath.Join(folder, name+".svg"))
-}
-
-// WriteJSON writes what a benchmark has found as JSON: name.json in the folder,
-// which it makes.
-func WriteJSON(folder, name string, found any) error {
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return fmt.Errorf("failed to make folder: %w", err)
-	}
-	data, err := json.MarshalIndent(found, "", "  ")
-	if err != nil {
-		return fmt.Errorf("failed to encode report: %w", err)
-	}
-	if err := os.WriteFile(filepath.Join(folder, name+".json"), append(data, '\n'), 0o644); err != nil {
-		return fmt.Errorf("failed to write report: %w", err)
-	}
-	return nil
 }
 
 // Print writes the report as a table.

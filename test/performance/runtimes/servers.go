@@ -190,7 +190,7 @@ for name in "flask", "werkzeug", "jinja2", "markupsafe", "click", "itsdangerous"
 func findPython(ctx context.Context, _ string) ([]server, error) {
 	python := os.Getenv("KILN_PYTHON")
 	if python == "" {
-		command := exec.CommandContext(ctx, "go", "run", "./hack/cluster", "python")
+		command := exec.CommandContext(ctx, "go", "-C", "hack", "run", "./cluster", "python")
 		command.Stderr = os.Stderr
 		out, err := command.Output()
 		if err != nil {

@@ -31,6 +31,7 @@ import (
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 
+	"github.com/kiln-dev/kiln/test"
 	"github.com/kiln-dev/kiln/test/performance/report"
 )
 
@@ -248,7 +249,7 @@ func aims(r *report.Report) (all []aim) {
 // save writes the report: as JSON in one folder, as a page with its plot in another.
 func (r *results) save(folder, docs string) error {
 	found := r.report()
-	if err := report.WriteJSON(folder, "scale", found); err != nil {
+	if err := test.WriteJSON(folder, "scale", found); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(docs, 0o755); err != nil {
