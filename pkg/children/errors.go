@@ -37,7 +37,7 @@ func IsNamespaceTerminating(err error) bool {
 	return apierrs.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
-// isInvalid reports whether the object itself is invalid, so that a retry is useless.
+// isInvalid reports whether the object itself is invalid, so a retry is useless.
 // A forbidden object, for example one over a quota, may be allowed later.
 func isInvalid(err error) bool {
 	return apierrs.IsInvalid(err) || apierrs.IsBadRequest(err) || apierrs.IsRequestEntityTooLargeError(err)

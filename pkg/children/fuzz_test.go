@@ -347,7 +347,7 @@ func FuzzChildren(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		// What is large is slow to change, and in TestChildren.
+		// Large specs are slow to mutate. TestChildren covers them.
 		if len(spec) < 64<<10 {
 			f.Add(fn.Name, spec)
 		}
@@ -423,7 +423,7 @@ func checkChildren(t testing.TB, cfg *config.Config, fn *v1alpha1.Function) bool
 	return true
 }
 
-// checkCommands wants that nothing that an author writes becomes an instruction of the
+// checkCommands checks that nothing that an author writes becomes an instruction of the
 // Dockerfile, or a flag of what a step runs: they are those of a function of the same
 // name and runtime that has nothing else. What is told of where a source is fetched from
 // is the value of one flag each.

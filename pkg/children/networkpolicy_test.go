@@ -30,7 +30,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/serve/knative"
 )
 
-// TestBuildNetworkPolicy wants that the example is a policy for the pods of builds,
+// TestBuildNetworkPolicy checks that the example is a policy for the pods of builds,
 // which have the labels of their TaskRuns, and for no others.
 func TestBuildNetworkPolicy(t *testing.T) {
 	data, err := os.ReadFile("../../examples/build-network-policy.yaml")

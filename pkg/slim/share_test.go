@@ -40,7 +40,7 @@ func TestShareList(t *testing.T) {
 	}
 }
 
-// TestPoolIsBounded wants a pool to go on, but not to grow, when there is too much.
+// TestPoolIsBounded checks that a full pool works and does not grow.
 func TestPoolIsBounded(t *testing.T) {
 	p := pool[string]{known: map[string]string{}}
 	for i := range 2 * poolSize {

@@ -76,7 +76,7 @@ func TestFailure(t *testing.T) {
 	}
 }
 
-// namedLogs are logs that tell whose they are.
+// namedLogs are logs that contain the name of their container.
 type namedLogs struct{}
 
 func (namedLogs) Tail(_ context.Context, _, _, container string) (string, error) {

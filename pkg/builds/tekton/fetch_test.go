@@ -81,7 +81,7 @@ func TestFetchStep(t *testing.T) {
 	}
 }
 
-// TestFetchedSource wants that nobody but the step that fetches the source can
+// TestFetchedSource checks that nobody but the step that fetches the source can
 // write it, or sees its credentials, and that they see it at all.
 func TestFetchedSource(t *testing.T) {
 	spec := fetching(t, "")
@@ -152,7 +152,7 @@ func TestFetchStepOfGit(t *testing.T) {
 	t.Errorf("the Secret is not mounted: %+v", spec.Volumes)
 }
 
-// TestFetchStepOfArtifact wants that the step knows which registries speak plain
+// TestFetchStepOfArtifact checks that the step knows which registries speak plain
 // HTTP, and that it has the credentials of the images' registry only for what is
 // beside the images of its namespace.
 func TestFetchStepOfArtifact(t *testing.T) {
@@ -184,7 +184,7 @@ func TestFetchStepOfArtifact(t *testing.T) {
 	}
 }
 
-// TestFetchStepOfObject wants that the step is told where the bucket is.
+// TestFetchStepOfObject checks that the step gets the address of the bucket.
 func TestFetchStepOfObject(t *testing.T) {
 	fn := function(func(fn *v1alpha1.Function) {
 		fn.Spec.Archive = &v1alpha1.ArchiveSource{
@@ -210,7 +210,7 @@ func TestFetchedForOwnDockerfile(t *testing.T) {
 	}
 }
 
-// TestOwnDockerfile wants that the Dockerfile of the source is run with nothing that
+// TestOwnDockerfile checks that the Dockerfile of the source is run with nothing that
 // one of an administrator is not, and that no step is told of an image to build upon:
 // the one that pushes has credentials, and only the Dockerfile could tell.
 func TestOwnDockerfile(t *testing.T) {

@@ -196,7 +196,7 @@ func TestMakeTaskRun(t *testing.T) {
 	}
 }
 
-// TestMakeTaskRunWithSecrets wants that what is secret, and what is of this build
+// TestMakeTaskRunWithSecrets checks that what is secret, and what is of this build
 // alone, is mounted where it is needed and nowhere else: the step that runs what
 // others have written cannot push.
 func TestMakeTaskRunWithSecrets(t *testing.T) {
@@ -246,7 +246,7 @@ func TestMakeTaskRunWithSecrets(t *testing.T) {
 		t.Errorf("spec.build.secretName (-want, +got):\n%s", diff)
 	}
 
-	// What runs nothing needs none of it but to push.
+	// A build that installs nothing only pushes.
 	build.Files = maps.Clone(files)
 	delete(build.Files, "Dockerfile")
 	got = MakeTaskRun(fn, cfg, build)
@@ -262,7 +262,7 @@ func TestMakeTaskRunWithSecrets(t *testing.T) {
 	}
 }
 
-// TestMakeTaskRunScheduling wants that builds run where config-build says.
+// TestMakeTaskRunScheduling checks that builds run where config-build says.
 func TestMakeTaskRunScheduling(t *testing.T) {
 	cfg := testConfig()
 	cfg.Build.PriorityClassName = "builds"

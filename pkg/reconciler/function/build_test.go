@@ -175,7 +175,7 @@ func TestReconcileBuild(t *testing.T) {
 		WantStatusUpdates: statusUpdate(envFixed(observed(configured, buildCreated(retryRun)))),
 		WantEvents:        []string{"Normal TaskRunCreated TaskRun " + retryRun.Name + " is about to run."},
 	}, {
-		Name:        "source edited: earlier TaskRuns are deleted, the Service goes on",
+		Name:        "source edited: earlier TaskRuns are deleted, the Service keeps serving",
 		Key:         key,
 		Objects:     []runtime.Object{sourceEdited, configMap(running1), tr1, svc1},
 		WantCreates: []runtime.Object{configMap(sourceEdited)},
@@ -293,7 +293,7 @@ func TestReconcileBuild(t *testing.T) {
 		Key:     key,
 		Objects: []runtime.Object{running1, configMap(running1), svc1},
 	}, {
-		Name:          "TaskRun that has lost its label while it runs is found and healed",
+		Name:          "TaskRun that has lost its label while it runs is found and restored",
 		Key:           key,
 		Objects:       []runtime.Object{function(observed(configured, buildRunning(runningRun))), configMap(building)},
 		OtherTestData: map[string]any{ktesting.Unlisted: []runtime.Object{unlabelled(runningRun)}},
@@ -368,7 +368,7 @@ func TestReconcileBuild(t *testing.T) {
 		WantStatusUpdates: statusUpdate(function(observed(configured, buildCreated(firstRun)))),
 		WantEvents:        []string{"Normal TaskRunCreated TaskRun " + firstRun.Name + " is about to run."},
 	}, {
-		Name:         "a TaskRun of that name is being deleted: nobody tells when it is gone, so it is tried again",
+		Name:         "a TaskRun of that name is being deleted: no event reports its deletion, so it is retried",
 		Key:          key,
 		Objects:      []runtime.Object{function(observed(configured)), configMap(function())},
 		WithReactors: race(taskRun(function(), builds.ReasonFirstBuild, taskRunDeleting)),

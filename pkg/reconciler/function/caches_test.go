@@ -71,7 +71,7 @@ func TestShare(t *testing.T) {
 		t.Errorf("what is kept (-want, +got): %s", cmp.Diff(want, a))
 	}
 	if a.Status.Address.URL != a.Status.URL {
-		t.Error("the address has a URL of its own")
+		t.Error("the address has its own URL")
 	}
 	for name, texts := range map[string][2]string{
 		"namespace": {a.Namespace, b.Namespace},
@@ -166,8 +166,8 @@ func TestSlimTaskRunSteps(t *testing.T) {
 	}
 }
 
-// TestSlimTaskRunEnded wants of a TaskRun that has succeeded to be kept what it tells of
-// its build, and nothing else that others have, or may have, put into it.
+// TestSlimTaskRunEnded checks that the cache keeps of a TaskRun that has succeeded only
+// what describes its build.
 func TestSlimTaskRunEnded(t *testing.T) {
 	live := endedTaskRun(function(withBuildEnv("TOKEN", "x")))
 	live.Annotations[serverless.BuildEnvAnnotationKey] = "TOKEN=x"
@@ -189,15 +189,15 @@ func TestSlimTaskRunEnded(t *testing.T) {
 	}
 	fn := function()
 	if diff := cmp.Diff(buildsOf(fn, runsOf(live)), buildsOf(fn, runsOf(kept))); diff != "" {
-		t.Errorf("what it tells of the build (-want, +got): %s", diff)
+		t.Errorf("the build (-want, +got): %s", diff)
 	}
 	if got, want := tekton.RunOf(kept).Digest, tekton.RunOf(live).Digest; got != want || got == "" {
 		t.Errorf("digest = %q, want %q", got, want)
 	}
 }
 
-// TestSlimService wants of a Service to be kept what there is to be known of its
-// revision template, also when it is kept again.
+// TestSlimService checks that the cache keeps what Kiln reads of the revision template,
+// also when the transform runs twice.
 func TestSlimService(t *testing.T) {
 	live := svc1.DeepCopy()
 	live.SetDefaults(apis.WithinCreate(t.Context()))

@@ -61,5 +61,5 @@ func TestWarnOfConfig(t *testing.T) {
 
 	broken["timeout"] = "30m"
 	watcher.OnChange(systemConfigMap(config.BuildConfigName, broken))
-	wantEvents("mended")
+	wantEvents("corrected")
 }

@@ -94,7 +94,7 @@ func TestReconcileConfiguration(t *testing.T) {
 		})))),
 		WantEvents: []string{"Warning InvalidSpec must not be blank: spec.source"},
 	}, {
-		Name:    "each edit that slips past the webhook is looked at, whatever was accepted before",
+		Name:    "each edit that bypasses the webhook is validated, whatever was accepted before",
 		Key:     key,
 		Objects: []runtime.Object{edited(withMount("/a:b")), tr1, svc1, configMap(function())},
 		WantStatusUpdates: statusUpdate(edited(withMount("/a:b"), observed(marked(func(fs *v1alpha1.FunctionStatus) {
@@ -116,7 +116,7 @@ func TestReconcileConfiguration(t *testing.T) {
 			"Normal TaskRunCreated TaskRun " + firstRun.Name + " is about to run.",
 		},
 	}, {
-		Name:              "a spec that was accepted stays so even where its ConfigMap is to be written again",
+		Name:              "an accepted spec stays accepted when its ConfigMap must be written again",
 		Key:               key,
 		Objects:           []runtime.Object{replacing},
 		OtherTestData:     map[string]any{configKey: testConfig(func(cfg *config.Config) { cfg.Functions.MaxSourceBytes = 1 })},
@@ -203,7 +203,7 @@ func TestReconcileConfiguration(t *testing.T) {
 			"Normal WaitingForDeletion ConfigMap " + predecessors.Name + " is being deleted.",
 		},
 	}, {
-		Name:          "ConfigMap without our label is found and healed",
+		Name:          "ConfigMap without our label is found and restored",
 		Key:           key,
 		Objects:       []runtime.Object{running1, tr1, svc1},
 		OtherTestData: map[string]any{ktesting.Unlisted: []runtime.Object{configMap(function(), func(cm *corev1.ConfigMap) { cm.Labels = nil })}},
@@ -229,7 +229,7 @@ func TestReconcileConfiguration(t *testing.T) {
 		})))),
 		WantEvents: []string{"Normal WaitingForDeletion ConfigMap " + changed.Name + " was changed and is being replaced."},
 	}, {
-		Name:              "ConfigMap cannot be created for now: nothing is claimed, and it is tried again",
+		Name:              "ConfigMap cannot be created for now: nothing is claimed, and it is retried",
 		Key:               key,
 		Objects:           []runtime.Object{function()},
 		WithReactors:      []clientgotesting.ReactionFunc{rtesting.InduceFailure("create", "configmaps")},

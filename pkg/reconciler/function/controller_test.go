@@ -197,7 +197,7 @@ func TestSlimFunction(t *testing.T) {
 	if diff := cmp.Diff(any(want), got); diff != "" || err != nil {
 		t.Errorf("slim.Function() = %v (-want, +got):\n%s", err, diff)
 	}
-	// A Function whose deletion was missed is in the shell that tells of it.
+	// A missed deletion arrives as a DeletedFinalStateUnknown.
 	if _, err := slim.Function(cache.DeletedFinalStateUnknown{Key: "default/greeter"}); err != nil {
 		t.Error(err)
 	}

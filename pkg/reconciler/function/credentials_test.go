@@ -125,7 +125,7 @@ func TestReconcileCredentials(t *testing.T) {
 			"Warning CredentialsFailed " + refusal,
 		},
 	}, {
-		Name:          "a Function that runs goes on to",
+		Name:          "a running Function keeps running",
 		Key:           key,
 		Objects:       []runtime.Object{running, configMap(running), tr1, pulls},
 		OtherTestData: withCredentials(quota),
@@ -151,7 +151,7 @@ func TestReconcileCredentials(t *testing.T) {
 		Objects:       []runtime.Object{function(observed(configured, buildCreated(pending))), configMap(function()), pending},
 		OtherTestData: withCredentials(registrySecret("7")),
 	}, {
-		Name:          "a build whose pod does not get a Secret tells which one",
+		Name:          "a build whose pod waits for a Secret names the Secret",
 		Key:           key,
 		Objects:       []runtime.Object{function(observed(configured, buildCreated(withSecret))), configMap(function()), pending, starting, mountFailed(starting, 2)},
 		OtherTestData: withCredentials(registrySecret("7")),
@@ -160,7 +160,7 @@ func TestReconcileCredentials(t *testing.T) {
 		})))),
 		WantEvents: []string{"Normal TaskRunRunning " + waiting},
 	}, {
-		Name:          "a build that no node will have tells why",
+		Name:          "a build that fits no node says why",
 		Key:           key,
 		Objects:       []runtime.Object{function(observed(configured, buildCreated(withSecret))), configMap(function()), homeless},
 		OtherTestData: withCredentials(registrySecret("7")),
@@ -174,7 +174,7 @@ func TestReconcileCredentials(t *testing.T) {
 		Objects:       []runtime.Object{refused, configMap(refused), refusedRun},
 		OtherTestData: withCredentials(registrySecret("7")),
 	}, {
-		Name:              "one that had none is tried again with the first that there are",
+		Name:              "one that had none is retried with the first that there are",
 		Key:               key,
 		Objects:           []runtime.Object{bare, configMap(bare), refusedBare},
 		OtherTestData:     withCredentials(registrySecret("8")),
@@ -182,7 +182,7 @@ func TestReconcileCredentials(t *testing.T) {
 		WantStatusUpdates: statusUpdate(plannedAfterBare),
 		WantEvents:        []string{"Normal TaskRunsDeleted The build starts when earlier ones are gone: " + refusedBare.Name + "."},
 	}, {
-		Name:              "and is tried again with them, when the refused one is gone",
+		Name:              "and is retried with them, when the refused one is gone",
 		Key:               key,
 		Objects:           []runtime.Object{refused, configMap(refused), refusedRun},
 		OtherTestData:     withCredentials(registrySecret("8")),
@@ -195,7 +195,7 @@ func TestReconcileCredentials(t *testing.T) {
 		Objects:       []runtime.Object{planned, configMap(planned), refusedRunHeld},
 		OtherTestData: withCredentials(registrySecret("8")),
 	}, {
-		Name:              "and is tried again with them when the refused one is gone already",
+		Name:              "and is retried with them when the refused one is gone already",
 		Key:               key,
 		Objects:           []runtime.Object{refused, configMap(refused)},
 		OtherTestData:     withCredentials(registrySecret("8")),

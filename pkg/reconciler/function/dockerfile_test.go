@@ -24,7 +24,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 )
 
-// withDockerfile has the Function built of its own Dockerfile.
+// withDockerfile gives the Function its own Dockerfile.
 func withDockerfile(revision string) functionOption {
 	return func(fn *v1alpha1.Function) {
 		fn.Spec.Runtime, fn.Spec.Source = "any", ""
@@ -36,7 +36,7 @@ func dockerfileConfig() *config.Config {
 	return testConfig(func(cfg *config.Config) { cfg.Runtimes["any"] = config.Runtime{Language: "dockerfile"} })
 }
 
-// TestPlanOfDockerfile wants that all of the build is fetched, and that nobody asks a
+// TestPlanOfDockerfile checks that all of the build is fetched, and that nobody asks a
 // registry for a base image that only the Dockerfile knows.
 func TestPlanOfDockerfile(t *testing.T) {
 	ctx := config.ToContext(t.Context(), dockerfileConfig())

@@ -36,7 +36,7 @@ import (
 
 // effectOf says, in the words of docs/function.md, what an edit of a running
 // Function causes, and why it is built if it is. It asks what the reconciler asks:
-// one pure function tells whether there is a build, and why, and another, which
+// one pure function decides whether there is a build, and why, and another which
 // can only be asked once there is an image, what is to change of the service. A
 // third around them would be for this test alone.
 func effectOf(before, after *v1alpha1.Function) (effect, buildReason string) {
@@ -161,7 +161,7 @@ func TestEffectsOfArchive(t *testing.T) {
 		"sha256": {
 			v1alpha1.ArchiveSource{URL: "https://a/a.zip", SHA256: one}, v1alpha1.ArchiveSource{URL: "https://a/a.zip", SHA256: other}, "build", builds.ReasonSourceChanged,
 		},
-		"sha256 that there was none of": {
+		"sha256 added": {
 			v1alpha1.ArchiveSource{URL: "https://a/a.zip"}, v1alpha1.ArchiveSource{URL: "https://a/a.zip", SHA256: one}, "build", builds.ReasonSourceChanged,
 		},
 		"secretName": {

@@ -70,7 +70,7 @@ func TestIsNews(t *testing.T) {
 		"it waits for the step before":         {of(yes, "ServiceReady", "a"), of(unknown, v1alpha1.ReasonWaitingForBuild, "b"), false},
 		"it waits for the step before that":    {of(yes, "ServiceReady", "a"), of(unknown, v1alpha1.ReasonWaitingForConfiguration, "b"), false},
 		"it is ready after having waited":      {of(unknown, v1alpha1.ReasonWaitingForBuild, "a"), of(yes, "ServiceReady", "b"), true},
-		"what was known is to be found anew":   {of(yes, "ServiceReady", "a"), of(unknown, "", ""), false},
+		"what was known is unknown again":      {of(yes, "ServiceReady", "a"), of(unknown, "", ""), false},
 		"the condition was lost by somebody":   {of(yes, "ServiceReady", "a"), nil, false},
 		"it is as before after having been so": {of(unknown, "", ""), of(yes, "ServiceReady", "a"), true},
 	}
@@ -103,15 +103,15 @@ func TestReconcileEvents(t *testing.T) {
 	brokenRevision := revision(corev1.ConditionFalse, corev1.ConditionTrue, "", "")
 
 	rtesting.TableTest{{
-		Name:    "what runs is looked at again",
+		Name:    "a running Function is reconciled again",
 		Key:     key,
 		Objects: []runtime.Object{running1, configMap(running1), tr1, svc1},
 	}, {
-		Name:    "what has failed is looked at again",
+		Name:    "a failed Function is reconciled again",
 		Key:     key,
 		Objects: []runtime.Object{failed("B"), configMap(running1), tr1, broken, brokenRevision},
 	}, {
-		Name:    "a build that is held up is looked at again",
+		Name:    "a build that is held up is reconciled again",
 		Key:     key,
 		Objects: []runtime.Object{held("1 Insufficient memory"), configMap(function()), heldRun},
 	}, {
@@ -137,7 +137,7 @@ func TestEventRecorder(t *testing.T) {
 	ctx = withEventRecorder(ctx)
 	cm := systemConfigMap(config.BuildConfigName, nil)
 	controller.GetEventRecorder(ctx).Event(cm, corev1.EventTypeWarning, "InternalError", "A try has failed")
-	controller.GetEventRecorder(ctx).Event(cm, corev1.EventTypeWarning, "Reason", "What is wrong")
+	controller.GetEventRecorder(ctx).Event(cm, corev1.EventTypeWarning, "Reason", "the problem")
 
 	if err := wait.PollUntilContextTimeout(ctx, time.Millisecond, wait.ForeverTestTimeout, true, func(context.Context) (bool, error) {
 		return len(kube.Actions()) > 0 && logs.Len() > 0, nil
@@ -146,11 +146,11 @@ func TestEventRecorder(t *testing.T) {
 	}
 	wantAllowed(t, kube.Actions())
 	got := kube.Actions()[0].(clientgotesting.CreateAction).GetObject().(*corev1.Event)
-	if got.InvolvedObject.Kind != "ConfigMap" || got.Message != "What is wrong" || got.Source.Component != component {
+	if got.InvolvedObject.Kind != "ConfigMap" || got.Message != "the problem" || got.Source.Component != component {
 		t.Errorf("The event: %+v", got)
 	}
 	entry := logs.All()[0]
-	if key := entry.ContextMap()["knative.dev/key"]; key != system.Namespace()+"/"+config.BuildConfigName || entry.Message != "What is wrong" {
+	if key := entry.ContextMap()["knative.dev/key"]; key != system.Namespace()+"/"+config.BuildConfigName || entry.Message != "the problem" {
 		t.Errorf("The log: %+v", entry)
 	}
 	if again := withEventRecorder(ctx); again != ctx {
@@ -188,7 +188,7 @@ func TestEventSink(t *testing.T) {
 	cm := systemConfigMap(config.BuildConfigName, nil)
 	// The same once more is noted in the first.
 	for _, reason := range []string{"Lost", "Another", "Another"} {
-		recorder.Event(cm, corev1.EventTypeNormal, reason, "What is told")
+		recorder.Event(cm, corev1.EventTypeNormal, reason, "the message")
 	}
 	for _, want := range []string{http.MethodPost, http.MethodPost, http.MethodPatch} {
 		select {

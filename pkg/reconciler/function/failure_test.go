@@ -216,7 +216,7 @@ func TestReconcileFailure(t *testing.T) {
 		}))),
 		WantEvents: []string{"Warning BuildRetrying " + retryMessage(unmade, unmadeFailure, 10*time.Second)},
 	}, {
-		Name:              "the pod stays: its log tells",
+		Name:              "the pod stays: its log has the cause",
 		Key:               key,
 		Objects:           []runtime.Object{building, configMap(building), justNow, buildPod(justNow)},
 		OtherTestData:     map[string]any{logKey: npmLog},
@@ -405,7 +405,7 @@ func TestReconcileRetries(t *testing.T) {
 		Objects: []runtime.Object{waiting, configMap(building)},
 		WantErr: true,
 	}, {
-		Name:    "the time has not come: the service goes on",
+		Name:    "the retry is not due: the Service keeps serving",
 		Key:     key,
 		Objects: []runtime.Object{serving, configMap(building), first, service(serving, serviceReady)},
 		WantErr: true,
@@ -453,14 +453,14 @@ func TestReconcileRetries(t *testing.T) {
 		Key:     key,
 		Objects: []runtime.Object{gaveUp, configMap(building), last},
 	}, {
-		Name:              "the Function was edited: it is built at once, and attempts count anew",
+		Name:              "the Function was edited: it is built at once, and attempts count from 1 again",
 		Key:               key,
 		Objects:           []runtime.Object{edited, configMap(building), first},
 		WantDeletes:       []clientgotesting.DeleteActionImpl{deletion("taskruns", first)},
 		WantStatusUpdates: statusUpdate(editedPlanned),
 		WantEvents:        []string{"Normal TaskRunsDeleted The build starts when earlier ones are gone: " + first.Name + "."},
 	}, {
-		Name:        "TaskRuns were deleted but for the last, which is not listed: it goes on",
+		Name:        "all TaskRuns but the last were deleted, and the cache misses it: its build continues",
 		Key:         key,
 		Objects:     []runtime.Object{deletedEachTime, configMap(building), unlabelled(seventh)},
 		WantUpdates: update(seventh),
@@ -479,7 +479,7 @@ func TestReconcileRetries(t *testing.T) {
 	}}.Test(t, factory())
 }
 
-// TestReconcileInstallationLog wants that what a build has installed stays to be
+// TestReconcileInstallationLog checks that what a build has installed stays to be
 // read, that it is read once, and that nothing waits for it.
 func TestReconcileInstallationLog(t *testing.T) {
 	secretive := func(options ...functionOption) *v1alpha1.Function {
@@ -526,5 +526,3 @@ func TestReconcileInstallationLog(t *testing.T) {
 		Objects: []runtime.Object{steady, configMap(steady), service(steady, serviceReady)},
 	}}.Test(t, factory())
 }
-
-// TestFindFailure tells the causes from what Tekton reports.

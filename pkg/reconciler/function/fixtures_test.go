@@ -136,9 +136,8 @@ func (s fixedStore) ToContext(ctx context.Context) context.Context {
 	return config.ToContext(ctx, s.Config)
 }
 
-// fakeLogs is a log, or the words of the error of reading it, or tells that the
-// pod is gone. Reading a log
-// that is blank fails the test: the row did not expect it.
+// fakeLogs is a log, or the error of reading it. Reading a blank log fails the test,
+// because the row did not expect it.
 type fakeLogs string
 
 func (l fakeLogs) Tail(_ context.Context, _, pod, container string) (string, error) {

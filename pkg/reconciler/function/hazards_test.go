@@ -149,7 +149,7 @@ func TestHazardFailureBetweenConfigMapAndTaskRun(t *testing.T) {
 			"Warning TaskRunNotCreated " + halfway.Status.GetCondition(v1alpha1.FunctionConditionBuildReady).Message,
 		},
 	}, {
-		Name:              "the controller goes on where it was",
+		Name:              "the controller continues where it was",
 		Key:               key,
 		Objects:           []runtime.Object{halfway, configMap(halfway)},
 		WantCreates:       []runtime.Object{firstRun},
@@ -300,7 +300,7 @@ func TestHazardPhasesAreFinal(t *testing.T) {
 }
 
 // A runtime that was changed by the administrator rebuilt nobody, and corrected
-// credentials healed nobody: for those see TestReconcileCredentials.
+// credentials fixed nothing: see TestReconcileCredentials.
 func TestHazardRuntimeChangesUnseen(t *testing.T) {
 	var table rtesting.TableTest
 	for name, changed := range map[string]config.Runtime{

@@ -234,7 +234,7 @@ func configMapIn(cfg *config.Config, fn *v1alpha1.Function) *corev1.ConfigMap {
 	return MakeConfigMap(fn, want.request.Tag, want.files)
 }
 
-// rebased returns the running Function when its runtime has got a new base image.
+// rebased returns the running Function after its runtime got a new base image.
 func rebased(cfg *config.Config) *v1alpha1.Function {
 	fn := running1.DeepCopy()
 	want := planIn(cfg, fn)

@@ -65,7 +65,7 @@ func commitRun(commit, reason string, n int32, options ...taskRunOption) *pipeli
 	return tr
 }
 
-// fetching is what the TaskRun tells of the commit that it has fetched.
+// fetching adds the result with the fetched commit to the TaskRun.
 func fetching(commit string) taskRunOption {
 	return func(tr *pipelinev1.TaskRun) {
 		tr.Status.Results = append(tr.Status.Results, pipelinev1.TaskRunResult{
@@ -167,7 +167,7 @@ func TestReconcileFollow(t *testing.T) {
 		OtherTestData: with(at(commit1)),
 		Objects:       []runtime.Object{runs(followedTo(commit1)), cm, svc},
 	}, {
-		Name:              "the branch has moved: the status tells before a build starts",
+		Name:              "the branch has moved: the status reports it before a build starts",
 		Key:               key,
 		OtherTestData:     with(at(commit2)),
 		Objects:           []runtime.Object{runs(), cm, first, svc},
@@ -215,7 +215,7 @@ func TestReconcileFollow(t *testing.T) {
 		OtherTestData: with(at(commit2)),
 		Objects:       []runtime.Object{brokenFn, cm, broken, svc},
 	}, {
-		Name:              "its build has failed, and a push has mended it",
+		Name:              "its build has failed, and a push has corrected it",
 		Key:               key,
 		OtherTestData:     with(at(commit3)),
 		Objects:           []runtime.Object{brokenFn, cm, broken, svc},
@@ -229,7 +229,7 @@ func TestReconcileFollow(t *testing.T) {
 		WantStatusUpdates: statusUpdate(ofBranch(observed(configured, built(first, digestA), ofCommit(commit1), stillServing, deployed, followedTo(commit1), moved(commit1)))),
 		WantEvents:        []string{"Normal SourceUpdated Revision main is at commit " + commit1 + "."},
 	}, {
-		Name:          "its build is to be tried again: nothing happens meanwhile",
+		Name:          "its build waits for a retry: nothing happens meanwhile",
 		Key:           key,
 		OtherTestData: with(at(commit3)),
 		Objects:       []runtime.Object{retrying, cm, lost, svc},
@@ -295,7 +295,7 @@ func (r recordingFollower) Found(types.NamespacedName, follow.Branch) (follow.Fo
 	return follow.Found{}, false
 }
 
-// TestFollowed wants that what is followed is what was built last, and that nothing is
+// TestFollowed checks that what is followed is what was built last, and that nothing is
 // where there is nothing to follow.
 func TestFollowed(t *testing.T) {
 	first := commitRun("", builds.ReasonFirstBuild, 1, taskRunSucceeded(digestA), fetching(commit1))

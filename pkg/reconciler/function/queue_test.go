@@ -158,7 +158,7 @@ func TestReconcileQueue(t *testing.T) {
 			"Normal ConfigMapUpdated ConfigMap " + configMap(edited2).Name + " holds the build context.",
 		},
 	}, {
-		Name:              "it was edited while it was built: the stale build goes at once, whoever else waits",
+		Name:              "it was edited while it was built: the stale build is deleted at once, however many others wait",
 		Key:               key,
 		Objects:           []runtime.Object{editedBuilding, configMap(building), runningRun},
 		OtherTestData:     map[string]any{queueKey: busyQueue(one, "a")},
@@ -196,8 +196,8 @@ func ownBuild(tr *pipelinev1.TaskRun) *queue.Queue {
 	return q
 }
 
-// TestTurnIsGivenBack wants that a turn which did not become a build is somebody
-// else's.
+// TestTurnIsGivenBack checks that a slot that was not used goes to another
+// Function.
 func TestTurnIsGivenBack(t *testing.T) {
 	waiting := function(observed(configured, queued(builds.ReasonFirstBuild, "number 1")))
 	invalid := waiting.DeepCopy()
@@ -235,7 +235,7 @@ func TestTurnIsGivenBack(t *testing.T) {
 	}
 }
 
-// TestTurnIsKept wants that a Function whose turn it is keeps it while registries
+// TestTurnIsKept checks that a Function whose turn it is keeps it while registries
 // are asked, and that nothing is said meanwhile: after a restart those that wait are
 // asked for anew, and start in their order.
 func TestTurnIsKept(t *testing.T) {
@@ -252,7 +252,7 @@ func TestTurnIsKept(t *testing.T) {
 	}
 }
 
-// TestQueueAcrossRestart wants that who comes to lead knows what runs, though no
+// TestQueueAcrossRestart checks that a new leader knows the running builds, although no
 // cache shows it, and who waits, in order.
 func TestQueueAcrossRestart(t *testing.T) {
 	ctx, impl, watcher := startController(t)
@@ -332,8 +332,8 @@ func (u unansweredTaskRuns) List(ctx context.Context, _ metav1.ListOptions) (*pi
 	return nil, ctx.Err()
 }
 
-// TestOpenUnanswered wants that who comes to lead does not wait for ever for an
-// answer that has got lost.
+// TestOpenUnanswered checks that a new leader does not wait forever for a lost
+// response.
 func TestOpenUnanswered(t *testing.T) {
 	ctx, impl, _ := startController(t)
 	leader := impl.Reconciler.(*fairQueue).Leader.(*queueLeader)
@@ -350,7 +350,7 @@ func TestOpenUnanswered(t *testing.T) {
 	}
 }
 
-// TestDemotedWhileOpening wants that who loses the lease before the queue is open
+// TestDemotedWhileOpening checks that a replica that loses the lease before the queue is open
 // does not lead, and that the queue opens when it is won again.
 func TestDemotedWhileOpening(t *testing.T) {
 	ctx, impl, _ := startController(t)
@@ -384,7 +384,7 @@ func TestDemotedWhileOpening(t *testing.T) {
 	}
 }
 
-// TestTicket wants that others go before a build for which nobody has edited the
+// TestTicket checks that others go before a build for which nobody has edited the
 // Function.
 func TestTicket(t *testing.T) {
 	runs := function(func(fn *v1alpha1.Function) { *fn = *running1.DeepCopy() }, versionTagged("g1"))
@@ -406,7 +406,7 @@ func TestTicket(t *testing.T) {
 	}
 }
 
-// TestHistory wants that TaskRuns which have ended are kept as config-build says.
+// TestHistory checks that Kiln keeps as many ended TaskRuns as config-build says.
 func TestHistory(t *testing.T) {
 	keep := func(n int32) map[string]any {
 		return map[string]any{configKey: testConfig(func(cfg *config.Config) { cfg.Build.HistoryLimit = n })}
@@ -416,7 +416,7 @@ func TestHistory(t *testing.T) {
 	failedRun := taskRun(function(), builds.ReasonFirstBuild, taskRunFailed("TaskRunCancelled", "x"))
 	failed := function(observed(configured, buildFailed(failedRun, v1alpha1.BuildFailure{Reason: v1alpha1.ReasonBuildCancelled, Message: "x"})))
 	rtesting.TableTest{{
-		Name:          "none: the status tells of the build, its TaskRun goes",
+		Name:          "none: the status describes the build, so its TaskRun is deleted",
 		Key:           key,
 		OtherTestData: keep(0),
 		Objects:       []runtime.Object{running1, configMap(running1), tr1, svc1},
@@ -433,7 +433,7 @@ func TestHistory(t *testing.T) {
 		Objects:       []runtime.Object{failed, configMap(failed), failedRun},
 		WantDeletes:   []clientgotesting.DeleteActionImpl{deletion("taskruns", failedRun)},
 	}, {
-		Name:          "none: the TaskRun stays until the status tells of it",
+		Name:          "none: the TaskRun stays until the status describes it",
 		Key:           key,
 		OtherTestData: keep(0),
 		Objects:       []runtime.Object{function(observed(configured, buildRunning(taskRun(function(), builds.ReasonFirstBuild, taskRunRunning)))), configMap(running1), tr1},
@@ -445,7 +445,7 @@ func TestHistory(t *testing.T) {
 			"Normal ServiceCreated Service greeter was created.",
 		},
 	}, {
-		Name:              "two: the next build starts beside the last",
+		Name:              "two: the next build starts and the last one stays",
 		Key:               key,
 		OtherTestData:     keep(2),
 		Objects:           []runtime.Object{runB, configMap(runB), tr1, svc1},
@@ -458,7 +458,7 @@ func TestHistory(t *testing.T) {
 	}}.Test(t, factory())
 }
 
-// TestOpenRetries wants that who is to lead asks until it is told what runs.
+// TestOpenRetries checks that a new leader lists the running builds until the list succeeds.
 func TestOpenRetries(t *testing.T) {
 	ctx, impl, _ := startController(t)
 	failures := 1
@@ -478,7 +478,7 @@ func TestOpenRetries(t *testing.T) {
 	}
 }
 
-// TestLostAnswer wants that a TaskRun that was created without an answer, and that
+// TestLostAnswer checks that a TaskRun that was created without an answer, and that
 // the cache does not show, is found after the Function was edited, by which the next
 // one has another name: it is deleted before that is created.
 func TestLostAnswer(t *testing.T) {

@@ -24,7 +24,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 )
 
-// TestReplaced wants that a Function is left alone while the cache has what was there
+// TestReplaced checks that a Function is skipped while the cache has the version
 // before the last write of its status, and no longer. Without clients, all else panics.
 func TestReplaced(t *testing.T) {
 	at := func(uid types.UID, resourceVersion string) *v1alpha1.Function {

@@ -132,7 +132,7 @@ func TestRestart(t *testing.T) {
 	w.wantWritesIn("a runtime has changed", team(0))
 }
 
-// TestLogs wants that each line of a reconcile tells which Function it is about.
+// TestLogs checks that each log line of a reconcile names its Function.
 func TestLogs(t *testing.T) {
 	core, logs := observer.New(zap.InfoLevel)
 	fn := function(observed(configured, buildRunning(firstRun)))
@@ -327,7 +327,7 @@ func (w *world) settle() {
 			return
 		}
 	}
-	w.Fatal("The controller goes on writing:", w.writes())
+	w.Fatal("The controller keeps writing:", w.writes())
 }
 
 // objects returns all that there is.
@@ -430,7 +430,7 @@ func (w *world) writes() map[string][]string {
 	return found
 }
 
-// wantWritesIn wants that there were writes in these namespaces, and in no others.
+// wantWritesIn checks that there were writes in these namespaces, and in no others.
 // Events are writes, too.
 func (w *world) wantWritesIn(since string, want ...string) {
 	w.Helper()

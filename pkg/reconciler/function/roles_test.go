@@ -33,7 +33,7 @@ import (
 
 // controllerRoles are those of the shipped manifests. Every table of this
 // package is held to them. They are read when a test first asks, as go test only
-// runs anew for files that a test has read.
+// reruns tests when a file that they read has changed.
 var controllerRoles = sync.OnceValue(func() *ktesting.Roles {
 	roles, err := ktesting.LoadRoles("../../../config", "controller")
 	if err != nil {
@@ -72,7 +72,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// all says whether all tests were run.
+// all reports whether all tests ran.
 func all() bool {
 	for _, name := range []string{"test.run", "test.skip", "test.list"} {
 		if flag.Lookup(name).Value.String() != "" {
@@ -82,7 +82,7 @@ func all() bool {
 	return true
 }
 
-// wantAllowed wants that the controller's roles allow what it did.
+// wantAllowed checks that the controller's roles allow what it did.
 func wantAllowed(t *testing.T, actions []clientgotesting.Action) {
 	t.Helper()
 	if len(actions) == 0 {

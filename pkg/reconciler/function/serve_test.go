@@ -171,7 +171,7 @@ func TestReconcileService(t *testing.T) {
 		})),
 		WantEvents: []string{`Warning ServiceFailed Revision greeter-00001: FailedMount: MountVolume.SetUp failed for volume "secret-0" : secret "late" not found`},
 	}, {
-		Name:          "there is no room for a pod: that is no failure of the Function",
+		Name:          "no node has room for a pod: the Function has not failed",
 		Key:           key,
 		Objects:       []runtime.Object{created, configMap(running1), tr1, firstFailed},
 		OtherTestData: map[string]any{ktesting.Unlisted: []runtime.Object{unschedulable}},
@@ -217,7 +217,7 @@ func TestReconcileService(t *testing.T) {
 		})),
 		WantEvents: []string{`Normal ServiceWaiting ConfigurationMissing: Configuration "greeter" referenced in traffic not found.`},
 	}, {
-		Name:    "the Service is to be cluster-local, and Serving has not seen that: its generation does not tell",
+		Name:    "the Service must become cluster-local, and Serving has not observed it: the generation does not change",
 		Key:     key,
 		Objects: []runtime.Object{running1, configMap(running1), tr1, published},
 		WantStatusUpdates: statusUpdate(svcStatus(published, func(fs *v1alpha1.FunctionStatus) {
@@ -225,7 +225,7 @@ func TestReconcileService(t *testing.T) {
 		})),
 		WantEvents: []string{"Normal ServiceWaiting Serving has not observed the last change of Service greeter yet."},
 	}, {
-		Name:    "the Service is to be public, and Serving has not seen that, or has no domain for it",
+		Name:    "the Service must become public, and Serving has not observed it, or has no domain",
 		Key:     key,
 		Objects: []runtime.Object{public(svc1), configMap(running1), tr1, unpublished},
 		WantStatusUpdates: statusUpdate(public(svc1, marked(func(fs *v1alpha1.FunctionStatus) {
@@ -322,7 +322,7 @@ func TestReconcileService(t *testing.T) {
 		WantStatusUpdates: statusUpdate(function(observed(configured, built(tr1, digestA), withUpdated))),
 		WantEvents:        []string{"Normal ServiceUpdated Service greeter was updated."},
 	}, {
-		Name:              "Service without our label is found and healed",
+		Name:              "Service without our label is found and restored",
 		Key:               key,
 		Objects:           []runtime.Object{running1, configMap(running1), tr1},
 		OtherTestData:     map[string]any{ktesting.Unlisted: []runtime.Object{noLabel}},
@@ -371,7 +371,7 @@ func TestReconcileService(t *testing.T) {
 		WantErr:      true,
 		WantCreates:  []runtime.Object{knative.MakeService(running1, running1.Status.Image)},
 	}, {
-		Name:          "Serving refuses the revision: the last one heals, and is reached as the Function says",
+		Name:          "Serving rejects the revision: the last one is restored, and serves as the Function says",
 		Key:           key,
 		Objects:       []runtime.Object{public(svc1, denied), configMap(running1), tr1, drifted},
 		OtherTestData: map[string]any{ktesting.Unlisted: []runtime.Object{revisionOf(svc1, "greeter-00001")}},
@@ -628,7 +628,7 @@ func TestReconcileKeepsServing(t *testing.T) {
 		WantCreates:  []runtime.Object{wantedRun},
 		WantUpdates:  update(svc1),
 	}, {
-		Name:         "Service cannot be healed, either, while a quota forbids the TaskRun",
+		Name:         "the Service cannot be restored either, while a quota forbids the TaskRun",
 		Key:          key,
 		Objects:      []runtime.Object{noTaskRun, configMap(wanted), public},
 		WithReactors: []clientgotesting.ReactionFunc{fail("create", "taskruns", quota), rtesting.InduceFailure("update", "services")},
@@ -636,7 +636,7 @@ func TestReconcileKeepsServing(t *testing.T) {
 		WantCreates:  []runtime.Object{wantedRun},
 		WantUpdates:  update(svc1),
 	}, {
-		Name:          "Service without our labels is found and healed",
+		Name:          "Service without our labels is found and restored",
 		Key:           key,
 		Objects:       buildingObjects(),
 		OtherTestData: map[string]any{ktesting.Unlisted: []runtime.Object{noLabel}},
@@ -656,7 +656,7 @@ func TestReconcileKeepsServing(t *testing.T) {
 		WantErr:       true,
 		WantCreates:   []runtime.Object{last},
 	}, {
-		Name:         "Service is refused: the build goes on",
+		Name:         "the Service is rejected: the build continues",
 		Key:          key,
 		Objects:      buildingObjects(),
 		WithReactors: []clientgotesting.ReactionFunc{fail("create", "services", rejected)},

@@ -70,7 +70,7 @@ func TestSourceOf(t *testing.T) {
 	}
 }
 
-// TestPlanOfArchive wants that an image is only taken from the registry where it is
+// TestPlanOfArchive checks that an image is only taken from the registry where it is
 // known what is in it, and that nobody knows the dependencies before the build.
 func TestPlanOfArchive(t *testing.T) {
 	ctx := config.ToContext(t.Context(), testConfig())

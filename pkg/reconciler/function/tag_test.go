@@ -157,7 +157,7 @@ func TestReconcileReuse(t *testing.T) {
 		Objects:       []runtime.Object{function(observed(configured, checkingRegistry)), configMap(function())},
 		OtherTestData: slow,
 	}, {
-		Name:              "the registry does not hold the image, or does not tell: it is built",
+		Name:              "the registry does not hold the image, or does not answer: it is built",
 		Key:               key,
 		Objects:           []runtime.Object{function(observed(configured, checkingRegistry)), configMap(function())},
 		WantCreates:       []runtime.Object{firstRun},
@@ -229,7 +229,7 @@ func TestReconcileReuse(t *testing.T) {
 	}}.Test(t, factory())
 }
 
-// uponBase has the TaskRun build upon the base image of that digest.
+// uponBase sets the digest of the TaskRun's base image.
 func uponBase(digest string) taskRunOption {
 	return func(tr *pipelinev1.TaskRun) {
 		for i := range tr.Spec.TaskSpec.Steps {
@@ -259,7 +259,7 @@ func TestReconcileVersionTag(t *testing.T) {
 	observed(versionTagged(""), built(rebuildRun, digestB), serviceUpdated)(rebuilt)
 
 	rtesting.TableTest{{
-		Name:              "the image has got its tag: the status says so",
+		Name:              "the image has its tag: the status says so",
 		Key:               key,
 		Objects:           []runtime.Object{running1, configMap(running1), tr1, svc1},
 		OtherTestData:     tagged("g1"),
@@ -269,7 +269,7 @@ func TestReconcileVersionTag(t *testing.T) {
 		Key:     key,
 		Objects: []runtime.Object{running1, configMap(running1), tr1, svc1},
 	}, {
-		Name:          "the image has got its tag while the service is on its way: that is for the next write",
+		Name:          "the image has its tag while the service is on its way: that is for the next write",
 		Key:           key,
 		Objects:       []runtime.Object{deploying, configMap(running1), tr1, service(running1, serviceUnobserved)},
 		OtherTestData: tagged("g1"),
@@ -282,7 +282,7 @@ func TestReconcileVersionTag(t *testing.T) {
 		WantStatusUpdates: statusUpdate(envEdited(observed(configured, built(tr1, digestA), serviceUpdated, versionTagged("g2")))),
 		WantEvents:        []string{"Normal ServiceUpdated Service greeter was updated."},
 	}, {
-		Name:              "another image of the same generation is to get the tag anew",
+		Name:              "another image of the same generation gets the tag again",
 		Key:               key,
 		Objects:           []runtime.Object{rebuilding, configMap(running1), rebuildRun, svc1},
 		WantUpdates:       update(merged(rebuilt, svc1)),
@@ -319,7 +319,7 @@ func (r *recorder[Request, Answer]) Answer(_ types.NamespacedName, _ Request, aw
 
 var pushedTo = images.Repository{Name: repo, Namespace: namespace}
 
-// TestLookAhead wants that the registries are asked when a build is to start.
+// TestLookAhead checks that the lookup starts before the build.
 func TestLookAhead(t *testing.T) {
 	runs := taskRun(function(), builds.ReasonFirstBuild, taskRunRunning)
 	building := function(observed(configured, buildRunning(runs)))
@@ -375,7 +375,7 @@ func TestSameImageInAnotherCluster(t *testing.T) {
 	}
 }
 
-// TestTagVersion wants that a Ready Function costs nothing once its image has its
+// TestTagVersion checks that a Ready Function costs nothing once its image has its
 // tag, and that it is woken for the tag only when nothing else will.
 func TestTagVersion(t *testing.T) {
 	insecure := pushedTo
@@ -444,7 +444,7 @@ type otherBucket struct{ pkgreconciler.Bucket }
 
 func (otherBucket) Has(types.NamespacedName) bool { return false }
 
-// TestDemote wants that a replica which no longer looks after a Function leaves
+// TestDemote checks that a replica that no longer leads a Function drops
 // its image alone: a Function of that name may be another by the time.
 func TestDemote(t *testing.T) {
 	lookups := &recorder[images.Lookup, images.Found]{asked: &images.Lookup{}}
@@ -463,6 +463,6 @@ func TestDemote(t *testing.T) {
 	measured := reflect.ValueOf(impl.Reconciler.(*fairQueue).Leader.(*queueLeader).Leader).Elem()
 	generated := measured.FieldByName("leader").Elem().Elem()
 	if generated.FieldByName("DemoteFunc").IsNil() {
-		t.Error("nobody tells the Reconciler that others lead")
+		t.Error("the Reconciler does not learn that another replica leads")
 	}
 }

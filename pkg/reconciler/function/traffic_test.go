@@ -80,7 +80,7 @@ func TestReconcileTraffic(t *testing.T) {
 		WantStatusUpdates: statusUpdate(edited(withTraffic(old), observed(configured, built(tr1, digestA), serviceUpdated))),
 		WantEvents:        []string{"Normal ServiceUpdated Service greeter was updated."},
 	}, {
-		Name:              "traffic is split: the status tells how, and the URL of the tag",
+		Name:              "traffic is split: the status has the shares and the URL of the tag",
 		Key:               key,
 		Objects:           []runtime.Object{rolledBack(running1.DeepCopy()), configMap(running1), tr1, split},
 		WantStatusUpdates: statusUpdate(splitting),
@@ -90,19 +90,19 @@ func TestReconcileTraffic(t *testing.T) {
 		Key:     key,
 		Objects: []runtime.Object{splitting, configMap(running1), tr1, split},
 	}, {
-		Name:              "traffic names what is no revision: nothing of the edit is applied",
+		Name:              "traffic names a missing revision: nothing of the edit is applied",
 		Key:               key,
 		Objects:           []runtime.Object{edited(withTraffic(typo), withEnv("A", "1")), configMap(running1), tr1, svc1},
 		OtherTestData:     revisions,
 		WantStatusUpdates: statusUpdate(edited(withTraffic(typo), withEnv("A", "1"), observed(configured, built(tr1, digestA), stillServing, isMissing(missing)))),
 		WantEvents:        []string{"Warning RevisionMissing " + missing},
 	}, {
-		Name:          "traffic still names what is no revision: nothing to write",
+		Name:          "traffic still names a missing revision: nothing to write",
 		Key:           key,
 		Objects:       []runtime.Object{edited(withTraffic(typo), observed(configured, built(tr1, digestA), stillServing, isMissing(missing))), configMap(running1), tr1, svc1},
 		OtherTestData: revisions,
 	}, {
-		Name:          "traffic names what is no revision: the Service heals",
+		Name:          "traffic names a missing revision: the Service is restored",
 		Key:           key,
 		Objects:       []runtime.Object{edited(withTraffic(typo), observed(configured, built(tr1, digestA), stillServing, isMissing(missing))), configMap(running1), tr1, drifted},
 		OtherTestData: revisions,
@@ -115,7 +115,7 @@ func TestReconcileTraffic(t *testing.T) {
 		WantStatusUpdates: statusUpdate(edited(withTraffic(typo), observed(configured, built(tr1, digestA), stillServing, isMissing(missing)))),
 		WantEvents:        []string{"Warning RevisionMissing " + missing},
 	}, {
-		Name:              "a new Function names a revision: there is no Service until that is mended, and what one before has left does not count",
+		Name:              "a new Function names a revision: there is no Service until that is corrected, and revisions of an earlier Function do not count",
 		Key:               key,
 		Objects:           []runtime.Object{function(withTraffic(typo), observed(configured, built(tr1, digestA))), configMap(running1), tr1},
 		OtherTestData:     map[string]any{ktesting.Unlisted: []runtime.Object{others}},
@@ -140,14 +140,14 @@ func TestReconcileTraffic(t *testing.T) {
 		OtherTestData: revisions,
 		WantUpdates:   update(merged(rolledBack(running1.DeepCopy()), svc1)),
 	}, {
-		Name:              "traffic names what is no revision after the build has failed",
+		Name:              "traffic names a missing revision after the build has failed",
 		Key:               key,
 		Objects:           []runtime.Object{edited(withSource(sourceB), withTraffic(typo), observed(reconfigured, stillServing, buildHasFailed)), configMap(failed), failedRun, svc1},
 		OtherTestData:     revisions,
 		WantStatusUpdates: statusUpdate(edited(withSource(sourceB), withTraffic(typo), observed(reconfigured, stillServing, buildHasFailed, isMissing(missing)))),
 		WantEvents:        []string{"Warning RevisionMissing " + missing},
 	}, {
-		Name:          "traffic names what is no revision while the build fails still: nothing to write",
+		Name:          "traffic names a missing revision while the build fails still: nothing to write",
 		Key:           key,
 		Objects:       []runtime.Object{edited(withSource(sourceB), withTraffic(typo), observed(reconfigured, stillServing, buildHasFailed, isMissing(missing))), configMap(failed), failedRun, svc1},
 		OtherTestData: revisions,

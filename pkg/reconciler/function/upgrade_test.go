@@ -29,12 +29,12 @@ import (
 	"github.com/kiln-dev/kiln/pkg/serve/knative"
 )
 
-// What all Functions in all clusters rest on. Who changes one of these changes
+// All Functions in all clusters depend on these values. A change of one of them changes
 // all Functions when a cluster is upgraded: say so in docs/upgrading.md, in the
 // table of versions, and only then write the new value here.
 const (
 	// pinnedTag changes with the wrapper, the Dockerfile, or the way in which they
-	// are hashed: every Function is built anew.
+	// are hashed: every Function is built again.
 	pinnedTag = "90ff7be773cd07aa2b06c35bb0647c6b"
 
 	// pinnedTemplate changes with what Kiln writes into Services: every Function
@@ -42,7 +42,7 @@ const (
 	pinnedTemplate = "207cbb615fcc0e803820667b9e72ffa1"
 )
 
-// TestUpgradeKeepsImagesAndRevisions wants that nobody changes these without
+// TestUpgradeKeepsImagesAndRevisions checks that nobody changes these values without
 // knowing it.
 func TestUpgradeKeepsImagesAndRevisions(t *testing.T) {
 	fn := function(func(fn *v1alpha1.Function) {
@@ -56,7 +56,7 @@ func TestUpgradeKeepsImagesAndRevisions(t *testing.T) {
 	})
 	if got := planOf(fn).request.Tag; got != pinnedTag {
 		t.Errorf("The tag of unchanged inputs is %s, and was %s.\n"+
-			"With this every Function of every cluster is built anew on upgrade. If that is meant, note it in docs/upgrading.md and set pinnedTag.", got, pinnedTag)
+			"With this every Function of every cluster is built again on upgrade. If that is meant, note it in docs/upgrading.md and set pinnedTag.", got, pinnedTag)
 	}
 	template, err := json.Marshal(knative.MakeService(fn, repo+"@"+digestA).Spec.Template)
 	if err != nil {

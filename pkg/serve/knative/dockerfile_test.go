@@ -69,7 +69,7 @@ func TestServiceOfDockerfile(t *testing.T) {
 }
 
 // TestMarkNotReadyDockerfile checks that the status reports an image that does not listen
-// long before Serving's deadline, and tells what to do.
+// long before Serving's deadline, and says what to do.
 func TestMarkNotReadyDockerfile(t *testing.T) {
 	const listens = "The command in the Dockerfile must listen on $PORT, which is 8080."
 	ago := func(age time.Duration) pods.State { return pods.State{RunningSince: time.Now().Add(-age)} }

@@ -183,7 +183,7 @@ func secretVolumeName(i int) string {
 	return fmt.Sprintf("secret-%d", i)
 }
 
-// traffic sets every field that Serving would default, so that it can be compared.
+// traffic sets every field that Serving would default, so the two can be compared.
 func traffic(fn *v1alpha1.Function) []servingv1.TrafficTarget {
 	if len(fn.Spec.Traffic) == 0 {
 		return []servingv1.TrafficTarget{{LatestRevision: new(true), Percent: new(int64(100))}}

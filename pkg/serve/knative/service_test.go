@@ -84,7 +84,7 @@ func TestMakeServiceWithPullSecret(t *testing.T) {
 	want := MakeService(function(), image)
 	got := MakeService(function(), image, "registry")
 	if hash := "serverless.kiln.dev/wish-hash"; got.Annotations[hash] == want.Annotations[hash] {
-		t.Error("the pull secret is no part of the wish")
+		t.Error("the hash of the desired Service lacks the pull secret")
 	}
 	want.Annotations = got.Annotations
 	want.Spec.Template.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "registry"}}
@@ -340,12 +340,12 @@ func TestMergeServiceChanges(t *testing.T) {
 			if merged.Annotations["serving.knative.dev/creator"] != "someone" || merged.Labels["theirs"] != "x" {
 				t.Errorf("labels %v and annotations %v lack those of others", merged.Labels, merged.Annotations)
 			}
-			healed := admitted(merged)
-			if got := Remember(healed); got != remembered {
-				t.Errorf("template is not healed (-want, +got):\n%s", cmp.Diff(desired.Spec.Template, healed.Spec.Template))
+			restored := admitted(merged)
+			if got := Remember(restored); got != remembered {
+				t.Errorf("template is not restored (-want, +got):\n%s", cmp.Diff(desired.Spec.Template, restored.Spec.Template))
 			}
-			if again, change := MergeService(desired, healed, remembered); change != NoChange {
-				t.Errorf("MergeService() never comes to rest (-stored, +merged):\n%s", cmp.Diff(healed, again))
+			if again, change := MergeService(desired, restored, remembered); change != NoChange {
+				t.Errorf("MergeService() never settles (-stored, +merged):\n%s", cmp.Diff(restored, again))
 			}
 		})
 	}
@@ -389,7 +389,7 @@ func TestMergeServiceWish(t *testing.T) {
 					t.Errorf("the Service is not as desired (-want, +got):\n%s", diff)
 				}
 				if again, change := MergeService(desired, stored, Remember(stored)); change != NoChange {
-					t.Errorf("MergeService() never comes to rest (-stored, +merged):\n%s", cmp.Diff(stored, again))
+					t.Errorf("MergeService() never settles (-stored, +merged):\n%s", cmp.Diff(stored, again))
 				}
 			}
 		})
@@ -454,7 +454,7 @@ func TestRestoreTemplate(t *testing.T) {
 		t.Error("IsTemplateEdited() = false")
 	}
 	if IsTemplateEdited(admitted(MakeService(function(), image)), remembered) {
-		t.Error("IsTemplateEdited() of what was made for another wish = true")
+		t.Error("IsTemplateEdited() of a Service that was made for another template = true")
 	}
 
 	var revisions []servingv1.Revision
@@ -484,7 +484,7 @@ func TestRestoreTemplate(t *testing.T) {
 	}
 }
 
-// TestMakeListeningService wants that an image which need not know of Kiln is asked
+// TestMakeListeningService checks that an image which need not know of Kiln is asked
 // for nothing that Kiln's wrappers answer, as often as they are.
 func TestMakeListeningService(t *testing.T) {
 	want, got := MakeService(function(), image, "registry"), MakeListeningService(function(), image, "registry")

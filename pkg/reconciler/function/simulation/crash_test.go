@@ -110,7 +110,7 @@ var disturbances = []struct {
 		return nil, apierrs.NewInternalError(errors.New("etcdserver: leader changed"))
 	},
 }, {
-	name: "everybody else goes on before it",
+	name: "all others act first",
 	do: func(s *simulation, call ktesting.Call) (runtime.Object, error) {
 		for s.standIns() {
 		}
@@ -121,7 +121,7 @@ var disturbances = []struct {
 // views are how the caches of the controller are after a disturbance.
 var views = []struct {
 	name string
-	// ago is how many changes they miss when the controller has started anew.
+	// ago is how many changes they miss after a restart of the controller.
 	ago int
 	// late and slow are those of process.
 	late lateness
@@ -237,7 +237,7 @@ func (s *simulation) interruptCall(n, interruption, view int) {
 	}
 }
 
-// goOnAfter judges the end, and goes on to another, and to the last.
+// goOnAfter checks the end of the chapter, of the next one and of the last one.
 func (s *simulation) goOnAfter(t *testing.T, begun int) {
 	t.Helper()
 	judge := func(what string) {
@@ -290,7 +290,7 @@ type told struct {
 	ends map[string]any
 }
 
-// tell tells the story of the life.
+// tell plays the whole life and returns its story.
 func tell(t *testing.T) story {
 	t.Helper()
 	var story story
@@ -346,11 +346,11 @@ func (story story) goOn(t *testing.T, s *simulation, i int) {
 	}
 }
 
-// wantQuiet wants that the controller writes nothing any more, even when it has
+// wantQuiet checks that the controller writes nothing more, also after a
 // just been started.
 func (s *simulation) wantQuiet() {
 	for _, when := range []string{"woken", "started"} {
-		s.tracef("## nothing is to be written when the controller is %s", when)
+		s.tracef("## nothing may be written when the controller is %s", when)
 		if when == "started" {
 			s.process = s.start(0)
 		}

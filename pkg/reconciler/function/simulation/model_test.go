@@ -126,7 +126,7 @@ func newModel() *model {
 	return m
 }
 
-// intercept disturbs the call that is to be disturbed.
+// intercept disturbs the chosen call.
 func (m *model) intercept(what string, call ktesting.Call) (runtime.Object, error) {
 	if m.armed == 0 || m.how == nil {
 		return call()
@@ -306,12 +306,12 @@ func (m *model) startBehind(ago int) *process {
 }
 
 func (m *model) startAnew(t *rapid.T) {
-	m.tracef("the controller is started anew")
+	m.tracef("the controller restarts")
 	m.process = m.startBehind(rapid.IntRange(0, 12).Draw(t, "ago"))
 	m.weather(t)
 }
 
-// changeLeader has another replica lead for a while, in which this one goes on
+// changeLeader lets another replica lead for a while, in which this one keeps
 // hearing of what happens.
 func (m *model) changeLeader(t *rapid.T) {
 	old := m.process
@@ -380,7 +380,7 @@ func (m *model) takeChild(t *rapid.T) {
 	must(nil, m.server.Delete(m.server.RefOf(child), metav1.DeleteOptions{}))
 }
 
-// isAlive says whether there is the Function that owns something.
+// isAlive reports whether the owning Function exists.
 func (m *model) isAlive(owner *metav1.OwnerReference) bool {
 	return owner != nil && slices.ContainsFunc(objects[*v1alpha1.Function](m.simulation), func(fn *v1alpha1.Function) bool {
 		return fn.UID == owner.UID

@@ -45,7 +45,7 @@ import (
 type memory struct {
 	// tags are the images that the Functions have wanted.
 	tags map[version]string
-	// made tells of each image that was built for which tag that was.
+	// made maps the digest of each image to the tag that it was built for.
 	made map[string]string
 
 	// reconciling says that what happens is done by the controller, or happens while
@@ -112,7 +112,7 @@ func (s *simulation) checkLive() {
 	}
 }
 
-// checkBegan wants that no build starts for what a Function was before the
+// checkBegan checks that no build starts for what a Function was before the
 // controller began to look after it. What is edited meanwhile cannot be known.
 func (s *simulation) checkBegan(tr *pipelinev1.TaskRun) {
 	owner, fn := metav1.GetControllerOf(tr), s.memory.began
@@ -128,7 +128,7 @@ func (s *simulation) checkBegan(tr *pipelinev1.TaskRun) {
 	}
 }
 
-// checkDeployed wants that a Service runs an image that the Function wants, or
+// checkDeployed checks that a Service runs an image that the Function wants, or
 // has wanted.
 func (s *simulation) checkDeployed(svc *servingv1.Service) {
 	owner := metav1.GetControllerOf(svc)
@@ -144,13 +144,13 @@ func (s *simulation) checkDeployed(svc *servingv1.Service) {
 	s.wrongf("Service %s runs %s, which the Function has never wanted", svc.Name, image)
 }
 
-// isOf says whether the image was built for that tag.
+// isOf reports whether the image was built for that tag.
 func (m *memory) isOf(image, tag string) bool {
 	made := m.made[digestIn(image)]
 	return tag != "" && strings.HasSuffix(made, ":"+tag)
 }
 
-// checkFunction wants that what a Function's status says goes together.
+// checkFunction checks that the parts of a Function's status agree.
 func (s *simulation) checkFunction(fn *v1alpha1.Function) {
 	now := version{fn.UID, fn.Generation}
 	if _, ok := s.memory.tags[now]; !ok {
@@ -258,7 +258,7 @@ func (s *simulation) wantSettled(fn *v1alpha1.Function) {
 	}
 }
 
-// isFull says whether no other build may run in the namespace.
+// isFull reports whether no other build may run in the namespace.
 func (s *simulation) isFull(namespace string) bool {
 	var total, here int32
 	for _, tr := range objects[*pipelinev1.TaskRun](s) {

@@ -77,7 +77,7 @@ const (
 	crashingSource = "CRASHES"
 )
 
-// simulation is a cluster in which nothing happens by itself, and everything in
+// simulation is a cluster in which nothing happens on its own, and everything in
 // the order that a test wants: Functions, their controller, and stand-ins for
 // users, Tekton, Serving, the registry and the collector of garbage.
 type simulation struct {
@@ -93,7 +93,7 @@ type simulation struct {
 	pushed map[string]string
 	// crashing are the digests of images that end as soon as they are started.
 	crashing map[string]bool
-	// verdicts tell how TaskRuns that run will end.
+	// verdicts are the ends of the TaskRuns that run.
 	verdicts map[types.UID]verdict
 	// templates counts, by Service, how many revision templates there were.
 	templates map[types.UID]int
@@ -113,7 +113,7 @@ type simulation struct {
 	// restart starts the process that follows one that has died.
 	restart func() *process
 
-	// trace tells what has happened, and wrong is what should not have.
+	// trace lists what happened, and wrong lists the faults.
 	trace, wrong []string
 }
 
@@ -217,7 +217,7 @@ func first[V any](all map[types.NamespacedName]V) (key types.NamespacedName, ok 
 	return key, ok
 }
 
-// lateness tells which caches are late: by itself, none.
+// lateness is which caches lag. The zero value is none.
 type lateness int
 
 const (
@@ -399,7 +399,7 @@ func (s *simulation) reconcile(key types.NamespacedName) {
 }
 
 // deliver tells the caches of what has happened, those that are late or the
-// others: of one change each, or of all. It says whether there was anything to
+// others: of one change each, or of all. It reports whether there was anything to
 // tell.
 func (s *simulation) deliver(late bool) bool {
 	told := false
@@ -568,7 +568,7 @@ func (c simulatedSecrets) Ensure(_ context.Context, name, namespace string) (*co
 
 func (simulatedSecrets) Version(secret *corev1.Secret) string { return secret.ResourceVersion }
 
-// The stand-ins. Each takes one step at a time, and says whether there was any
+// The stand-ins. Each takes one step at a time, and reports whether there was any
 // to take.
 
 // finalizer is on each TaskRun that has a pod, which outlives its deletion by a
@@ -619,7 +619,7 @@ func (s *simulation) finalize(tr *pipelinev1.TaskRun, what string, finalizers ..
 	must(s.server.Update(tr))
 }
 
-// judge tells how the TaskRun will end, once its pod can start.
+// judge returns how the TaskRun will end, once its pod can start.
 func (s *simulation) judge(tr *pipelinev1.TaskRun) (verdict, bool) {
 	verdict := succeeds
 	for _, volume := range tr.Spec.TaskSpec.Volumes {
@@ -739,7 +739,7 @@ func (s *simulation) serve() bool {
 	return false
 }
 
-// isOf says whether the revision was made of the Service's template, as it is.
+// isOf reports whether the revision was made of the Service's template, as it is.
 func isOf(svc *servingv1.Service, revision *servingv1.Revision) bool {
 	if revision == nil || !metav1.IsControlledBy(revision, svc) {
 		return false
@@ -814,7 +814,7 @@ func (s *simulation) statusOf(svc *servingv1.Service, revision *servingv1.Revisi
 	return status
 }
 
-// route tells where requests go.
+// route returns where requests go.
 func (s *simulation) route(svc *servingv1.Service, status servingv1.ServiceStatus) ([]servingv1.TrafficTarget, apis.Condition) {
 	routed := apis.Condition{Type: servingv1.ServiceConditionRoutesReady, Status: corev1.ConditionTrue}
 	var traffic []servingv1.TrafficTarget
@@ -882,12 +882,12 @@ func must(_ any, err error) {
 // maxSteps is more than it ever takes until nothing happens any more.
 const maxSteps = 1000
 
-// standIns has the next of what others do happen, and says whether there was any.
+// standIns runs the next step of the stand-ins. It reports whether there was one.
 func (s *simulation) standIns() bool {
 	return s.runBuilds() || s.serve() || s.server.CollectGarbage()
 }
 
-// step has the next thing happen, and says whether there was any.
+// step runs the next event. It reports whether there was one.
 func (s *simulation) step() bool {
 	p := s.process
 	woken, isWoken := first(p.woken)
@@ -906,7 +906,7 @@ func (s *simulation) step() bool {
 }
 
 // wait waits for the next Function that is to be looked after some time later, and
-// says whether there was any.
+// reports whether there was any.
 func (s *simulation) wait() bool {
 	next, ok := first(s.process.asleep)
 	if !ok {
@@ -1033,7 +1033,7 @@ func (s *simulation) settled() map[string]any {
 	return found
 }
 
-// differences tells what there is that should not be, and the other way round.
+// differences lists the unexpected and the missing objects.
 func differences(want, got map[string]any) string {
 	if equality.Semantic.DeepEqual(want, got) {
 		return ""
