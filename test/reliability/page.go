@@ -91,9 +91,9 @@ func (w *weather) report() *weatherReport {
 
 const pageIntro = `# Reliability
 
-What becomes of Functions when what Kiln stands upon fails. This page is written by ` + "`make test-faults`" + `
-and ` + "`make test-kills LONG=1`" + `, each its chapter; the figures of the last run are in ` + "`build/reliability`" + `, too. The search for faults in the
-reconciler itself, call by call, is in [test/README.md](../test/README.md#the-search-for-faults).
+This page shows what happens to Functions when the systems below Kiln fail. ` + "`make test-faults`" + ` and
+` + "`make test-kills LONG=1`" + ` each write one chapter. ` + "`build/reliability`" + ` has the figures of the last run.
+[test/README.md](../test/README.md#the-search-for-faults) describes the search for faults in the reconciler itself.
 `
 
 // These are the chapters of the page, in order.
@@ -114,33 +114,45 @@ func (*weatherReport) title() string { return weatherTitle }
 
 func (*killsReport) title() string { return killsTitle }
 
-const weatherIntro = `Real are etcd and the API server, of the versions that the local cluster has, the garbage collector, and Kiln's controller and
-webhook, as processes with the roles and the configuration of its manifests. Between Kiln and the API server there is a proxy
-that does to requests what networks and busy API servers do; nobody else goes through it. In place of Tekton and Serving
-there is a stand-in that takes up to a second for each build and each roll-out. Up to 6 builds run at once, 4 of each
-namespace.
+const weatherIntro = `etcd, the API server and the garbage collector are real, in the versions of the local cluster. So are Kiln's controller and
+webhook: they run as processes with the roles and the configuration of their manifests. A proxy between Kiln and the API
+server disturbs requests as networks and busy API servers do. Only Kiln's requests pass through it. A stand-in replaces
+Tekton and Serving; it takes up to a second for each build and each roll-out. Up to 6 builds run at once, 4 of each namespace.
 
-What happens to a request is one of these, each as often as the others: a conflict (409; not to reads), too many requests (429,
-to be tried again after a second), an internal error (500), a connection that breaks before the API server has the request,
-or before it is answered, no answer for 40 s, or one that takes up to 3 s. Watches are told that what they know is too old
-(410), too, and are dropped at any moment: each with half the probability of the column *bad* in each second.
+The proxy chooses one of these faults, all with the same probability:
 
-On each day all Functions are created, edited, rebuilt, deleted and created again by users who wait up to 2.5 s
-between what they do; some cannot be built, or not at first. In the end each must be what its user has last asked for: its
-status of the current generation, one ConfigMap, no TaskRun that runs, and a Service with an image of the current source, or
-what fails told; nothing may be left of those that are deleted, and nothing may be asked for any more while the weather goes on.
-At no time may a Function have two TaskRuns that run.
+- a conflict (409), for writes only
+- too many requests (429), to retry after a second
+- an internal error (500)
+- a connection that breaks before the API server gets the request
+- a connection that breaks before the response
+- no response for 40 s
+- a response that takes up to 3 s
+
+It also tells watches that their version is too old (410), and drops them at any moment. In each second, each of these two
+happens with half the probability of the column *bad*.
+
+On each day, users create, edit, rebuild, delete and create all Functions again. They wait up to 2.5 s between two steps.
+Some Functions cannot be built, or not at first. In the end, the last edit of each user must be in effect:
+
+- the status is of the current generation
+- there is one ConfigMap and no running TaskRun
+- the Service has an image of the current source, or the status reports the failure
+- nothing is left of deleted Functions
+- the controller sends no more requests, although the faults continue
+
+At no time may a Function have two running TaskRuns.
 
 `
 
-const killsIntro = `Functions are built and edited on the local cluster, with all that is real there, while a part of it is killed: the process
-gets SIGKILL, and the kubelet, systemd or Docker starts it again. About each kill all Functions are edited: some get another source,
-and are built, the others another variable, and are rolled out. Half of that comes before the kill, which is when a build runs, the
-other half at once after it; who is refused tries again each second. All must become Ready as they are then.
+const killsIntro = `Functions are built and edited on the local cluster, where everything is real, while a part of it is killed. The process gets
+SIGKILL, and the kubelet, systemd or Docker restarts it. All Functions are edited around each kill. Some get another source
+and are built. The others get another variable and are rolled out. Half of the edits come before the kill, so that builds
+run, and half directly after it. A user retries a refused edit every second. In the end all must be Ready as last edited.
 
-Another Function, which nobody edits, is called all the time by a pod, every 50 ms, and so is a Service beside it of the
-same image that Kiln knows nothing of: what fails for both is not Kiln's doing. Figures are of one kill each. Their seconds are
-mostly those of the builds and the roll-outs, which share the cores of one machine with all else: see the row of *nothing*.
+Every 50 ms, a pod calls another Function, which nobody edits. It also calls a Service of the same image that Kiln does not
+manage. A failure of both has another cause than Kiln. The figures are from one kill each. The seconds are mostly those of builds
+and roll-outs, which share one machine with everything else: compare the row *nothing*.
 
 `
 
@@ -196,7 +208,7 @@ func chapterOf(page, title string) string {
 func (w *weatherReport) write(b *strings.Builder, _ string) {
 	b.WriteString(weatherIntro)
 	fmt.Fprintf(b, "%d Functions, with `-seed=%d`, on %d cores. At most %d TaskRuns ran at once.\n\n", w.Functions, w.Seed, w.Cores, w.BuildsAtOnce)
-	b.WriteString("| bad | all as they are to be, after the last edit | requests of Functions | Events | of one at most | of what it may | in its busiest second | goroutines after it | MiB in use |\n" +
+	b.WriteString("| bad | all correct, after the last edit | requests for Functions | Events | most for one Function | share of the allowed | in its busiest second | goroutines after it | MiB in use |\n" +
 		"|---|---|---|---|---|---|---|---|---|\n")
 	for _, d := range w.Days {
 		killed := ""
@@ -206,11 +218,10 @@ func (w *weatherReport) write(b *strings.Builder, _ string) {
 		fmt.Fprintf(b, "| %g %%%s | %.1f s | %d | %d | %d | %.0f %% | %d | %d | %.1f |\n", 100*d.Rate, killed, d.SettledS, d.Requests, d.Events,
 			d.Most, 100*d.MostOfAllowed, d.Busiest, d.Goroutines, d.HeapMiB)
 	}
-	fmt.Fprintf(b, "\nWhat a Function may ask for is %d requests for each thing that its user does, with the builds and roll-outs that follow, "+
-		"%d for each fault that happens to one of its own requests, since it is then looked at again, and %d for each minute, since a controller whose "+
-		"watches are dropped does not know what it has done already. In no second may it ask for more than %d: what fails is tried again after 5 ms, "+
-		"and ever more seldom. Goroutines and memory are those of the controller when the day is over and the weather is fine: the last before it is killed may "+
-		"have %d goroutines, and %.0f %% of memory, more than the first, and one on a fine day that follows a fine day %.0f %% and 2 KiB for each Event, of which client-go remembers the last 4,096.\n", perStep, perFault, perMinute, perSecond, moreGoroutines, 100*(moreHeap-1), 100*(moreOnNextFineDay-1))
+	fmt.Fprintf(b, "\nKiln may send %d requests for each step of a Function's user, with the builds and roll-outs that follow. It may send %d more for each fault that "+
+		"hits one of them, which causes another reconcile, and %d for each minute, because dropped watches lose state. The limit is %d for one Function in any second: "+
+		"Kiln retries after 5 ms and then backs off. Goroutines and memory are those of the controller after the day, without faults. The last day before a kill may "+
+		"have %d goroutines and %.0f %% of memory more than the first. A day without faults that follows another one may have %.0f %% and 2 KiB for each Event more: client-go remembers the last 4,096 Events.\n", perStep, perFault, perMinute, perSecond, moreGoroutines, 100*(moreHeap-1), 100*(moreOnNextFineDay-1))
 	b.WriteString("\n| bad | what happened |\n|---|---|\n")
 	for _, d := range w.Days {
 		if len(d.Faults) > 0 {
@@ -237,13 +248,13 @@ func (k *killsReport) write(b *strings.Builder, earlier string) {
 		}
 		builds := strconv.Itoa(r.Builds)
 		if r.FailedBuilds > 0 {
-			builds += fmt.Sprintf(", %d tried again", r.FailedBuilds)
+			builds += fmt.Sprintf(", %d retried", r.FailedBuilds)
 		}
 		rows[r.Victim] = fmt.Sprintf("| %s | %d, %d | %.1f s | %.1f s | %s | %d of %d | %d of %d |", name, r.Functions, r.Built, r.ReadyS, r.RefusedS,
 			builds, r.Failed, r.Calls, r.BareFailed, r.BareCalls)
 	}
 	b.WriteString(killsIntro)
-	b.WriteString("| killed | Functions edited, and built of them | all Ready after | edits refused for | builds | failed requests | of the Service beside it |\n|---|---|---|---|---|---|---|\n")
+	b.WriteString("| killed | Functions edited, and of these built | all Ready after | edits refused for | builds | failed requests | of the unmanaged Service |\n|---|---|---|---|---|---|---|\n")
 	for _, v := range victims {
 		if row, ok := rows[v.name]; ok {
 			fmt.Fprintln(b, row)

@@ -35,33 +35,32 @@ import (
 	"github.com/kiln-dev/kiln/test/performance/report"
 )
 
-// intro tells what is measured. What follows it is of the last run.
+// intro describes the measurements. The figures of the last run follow it.
 const intro = `# Performance
 
-What Kiln costs with many Functions. This page, and its plots, are written by ` + "`make bench-scale`" + `, which needs Linux and no
-cluster; the same figures are in ` + "`build/bench/scale.json`" + `. How long one Function takes on a cluster is in
-[Builds](builds.md#how-long-it-takes).
+This page shows what Kiln costs with many Functions. ` + "`make bench-scale`" + ` writes it and its plots. The benchmark needs Linux
+and no cluster. ` + "`build/bench/scale.json`" + ` has the same figures. [Builds](builds.md#how-long-it-takes) has the times of a
+single Function on a cluster.
 
 ## What is measured
 
-Real are etcd and the API server, of the versions that the local cluster has, and Kiln's controller and webhook, as
-processes with the roles, the configuration and the environment of its manifests. All run on one machine, without
-limits of memory or CPU.
+etcd and the API server are real, in the versions of the local cluster. So are Kiln's controller and webhook: they run as
+processes with the roles, the configuration and the environment of their manifests. All run on one machine without limits
+of memory or CPU.
 
-In place of Tekton and Serving, and of all that they run, there is a stand-in: each TaskRun has succeeded, and each Service is
-ready, with one write of its status, as soon as a watch tells of it. Their definitions are real, their webhooks are not
-there. So builds and pods take no time here, and as many builds may run at once as there are. The registry is one in
-memory. There is no garbage collector: each measurement begins with an API server that knows nothing.
+A stand-in replaces Tekton and Serving. It marks each TaskRun as succeeded and each Service as ready with one write, as
+soon as its watch delivers the object. Their CRDs are real; their webhooks are absent. So builds and pods take no time,
+and the number of builds at a time has no limit. The registry is in memory. There is no garbage collector: each
+measurement begins with an empty API server.
 
-A resync is measured as a change of the configuration, which sends each Function through the reconciler, too.
+A resync is measured as a change of the configuration, which also reconciles each Function.
 
-The *bare client* is what the controller is compared with, in the same run, in turn: as many workers, the same watches, and
-only what cannot be avoided: for each Function it creates a ConfigMap, a TaskRun and a Service, copies of what Kiln makes,
-and writes the status three times, since there are two things to wait for and an end to tell. It reads nothing, compares
-nothing, emits no Events, and copes with nothing.
+The *bare client* is the baseline. It runs in turn with Kiln, in the same run, with as many workers and the same watches.
+For each Function it creates a ConfigMap, a TaskRun and a Service, which are copies of Kiln's. It writes the status three
+times: twice before a wait, and once at the end. It reads nothing, compares nothing, emits no Events and handles no errors.
 
-*Writes* are those of the controller: all but Events, which have a column of their own, and its lease. client-go writes Events
-one at a time, and drops what it cannot hold meanwhile: of very many Functions at once not all are told.
+*Writes* are those of the controller, without its lease and without Events, which have their own column. client-go writes
+Events one at a time and drops those that its buffer cannot hold. Of very many Functions at once, some get no Event.
 
 `
 
@@ -69,7 +68,7 @@ one at a time, and drops what it cannot hold meanwhile: of very many Functions a
 func page(r *report.Report) string {
 	var b strings.Builder
 	b.WriteString(intro)
-	fmt.Fprintf(&b, "Figures are of %d cores, medians where there are rounds.\n\n## Aims\n\n", runtime.NumCPU())
+	fmt.Fprintf(&b, "The figures are from %d cores. They are medians where there are several rounds.\n\n## Aims\n\n", runtime.NumCPU())
 	b.WriteString("| | aim | found | |\n|---|---|---|---|\n")
 	for _, a := range aims(r) {
 		met := "met"
@@ -104,14 +103,14 @@ func page(r *report.Report) string {
 	return b.String()
 }
 
-// spent tells whose CPU the creation of Functions takes, where there is a bare client.
+// spent writes the CPU time of each process, where a bare client was measured.
 func spent(b *strings.Builder, r *report.Report) {
 	row, ok := compared(r)
 	if !ok {
 		return
 	}
-	fmt.Fprintf(b, "\nWhat makes the difference in time is CPU. Milliseconds of it for each of %.0f, with those of Events that come after the last is Ready:\n\n"+
-		"| | API server | etcd | webhook | controller | the benchmark: who applies and watches, stand-in, registry, bare client | all |\n|---|---|---|---|---|---|---|\n", functions(row))
+	fmt.Fprintf(b, "\nCPU makes the difference in time. The table has its milliseconds for each of %.0f Functions, with those of Events that follow after the last is Ready:\n\n"+
+		"| | API server | etcd | webhook | controller | the benchmark: users, stand-in, registry, bare client | all |\n|---|---|---|---|---|---|---|\n", functions(row))
 	for _, of := range []struct{ who, prefix string }{{"Kiln", ""}, {"the bare client", "bare_"}} {
 		fmt.Fprintf(b, "| %s |", of.who)
 		all := 0.0
@@ -124,27 +123,27 @@ func spent(b *strings.Builder, r *report.Report) {
 	}
 }
 
-// steady tells of Functions that are there.
+// steady writes the costs of existing Functions.
 func steady(b *strings.Builder, r *report.Report) {
 	resync, restart, storm := r.Row("steady-writes"), r.Row("restart"), r.Row("storm")
 	fmt.Fprintf(b, "\n## %.0f Functions that are Ready\n\n| | seconds | writes | Events | GETs | LISTs | controller's CPU, ms of each |\n|---|---|---|---|---|---|---|\n", resync.Parts["functions"])
 	for _, row := range []struct {
 		what string
 		*report.Row
-	}{{"a change of the configuration that touches none, after which each is looked at", resync}, {"a new start of the controller, until it has looked at each", restart}} {
+	}{{"a change of the configuration that changes no Function, until all were reconciled", resync}, {"a restart of the controller, until it has reconciled all", restart}} {
 		p := row.Parts
 		fmt.Fprintf(b, "| %s | %.1f | %.0f | %.0f | %.0f | %.0f | %.2f |\n", row.what, row.MedianS, p["writes"], p["events"], p["gets"], p["lists"], p["controller_cpu_ms_per_function"])
 	}
 	p := restart.Parts
-	fmt.Fprintf(b, "\nAfter the start the controller has %.0f MiB, and at rest, when what it has read is put away, %.0f: %.1f KiB for each Function beside "+
-		"what it has without them. What there is comes with the watches; the LISTs are of the TaskRuns, page by page, for the queue of builds.\n",
+	fmt.Fprintf(b, "\nThe controller has %.0f MiB after the start, and %.0f MiB at rest, when it has released what it read: %.1f KiB for each Function, "+
+		"plus its base. Watches deliver the objects. The LISTs are of the TaskRuns, page by page, for the queue of builds.\n",
 		p["controller_mib"], p["controller_rested_mib"], p["controller_kib_per_function"])
 	p = storm.Parts
-	fmt.Fprintf(b, "\n## Storm\n\nThe source of all %.0f is edited at once: all are Ready with it after %.1f s, %.2f times what their creation took, "+
-		"with %.2f writes of each and %.0f conflicts.\n\nWhile %.0f Functions of one namespace are edited and built, a new Function in another one is Ready after %.3f s "+
-		"(median of %.0f, one after the other); while nothing else happens, after %.3f s. As many plain writes as it needs, by a client that does "+
-		"nothing else, take %.1f times as long meanwhile: of that the Function's wait is %.2f. What it waits for is the API server, which "+
-		"shares %d cores with all that runs here.\n",
+	fmt.Fprintf(b, "\n## Storm\n\nThe source of all %.0f Functions is edited at once. All are Ready with it after %.1f s, which is %.2f times the time of their creation, "+
+		"with %.2f writes each and %.0f conflicts.\n\nWhile %.0f Functions of one namespace are edited and built, a new Function in another namespace is Ready after %.3f s "+
+		"(median of %.0f, one after the other). On an idle system that takes %.3f s. As many plain writes, by a client that does "+
+		"nothing else, take %.1f times as long during the storm. The Function's wait is %.2f of that. It waits for the API server, which "+
+		"shares %d cores with everything else here.\n",
 		p["functions"], storm.MedianS, storm.Ratio, p["writes_per_function"], p["conflicts"], p["edited_beside"], p["busy_s"], p["busy_samples"], p["idle_s"],
 		p["busy_writes_ratio"], p["busy_ratio"]/p["busy_writes_ratio"], runtime.NumCPU())
 }
@@ -189,7 +188,7 @@ func ratioToBare(row report.Row) string {
 	return fmt.Sprintf("%.2f", row.Ratio)
 }
 
-// aim is what is to be, and what is.
+// aim compares a figure with its bound.
 type aim struct {
 	what, aim, found string
 	met              bool
@@ -210,7 +209,7 @@ func noMore(what string, found, most float64, unit string) aim {
 	return a
 }
 
-// check returns which requests there are too many of.
+// check returns an error for each count of requests that exceeds its bound.
 func check(r *report.Report) error {
 	var wrong []error
 	for _, a := range aims(r) {
@@ -221,29 +220,29 @@ func check(r *report.Report) error {
 	return errors.Join(wrong...)
 }
 
-// aims compares what was found with what is to be, as far as it was measured.
+// aims compares the measured figures with their bounds.
 func aims(r *report.Report) (all []aim) {
 	rows := creations(r)
 	last := rows[len(rows)-1]
 	if row, ok := compared(r); ok {
 		p, of := row.Parts, strings.Replace(row.Name, "create-", "creation of ", 1)
 		all = append(all,
-			atMost(of+": time, of the bare client's", row.Ratio, 1.25, ""),
+			atMost(of+": time, relative to the bare client", row.Ratio, 1.25, ""),
 			noMore(of+": writes of each", p["writes_per_function"], p["bare_writes_per_function"]+1, ""),
 			noMore(of+": LISTs", math.Round(p["lists_per_function"]*1000)/1000, 0, "of each"),
 			noMore(of+": conflicts", p["conflicts"], 0, ""))
 		if last.Name != row.Name {
-			all = append(all, atMost(strings.Replace(last.Name, "create-", "time of each of ", 1)+", of that of "+strings.TrimPrefix(row.Name, "create-"),
+			all = append(all, atMost(strings.Replace(last.Name, "create-", "time of each of ", 1)+", relative to "+strings.TrimPrefix(row.Name, "create-"),
 				last.Parts["ms_per_function"]/p["ms_per_function"], 1.3, ""))
 		}
 	}
 	resync, restart, storm := r.Row("steady-writes"), r.Row("restart"), r.Row("storm")
 	return append(all,
-		atMost("memory of the controller at rest, beside its base", restart.Parts["controller_kib_per_function"], 20, "KiB of each"),
-		noMore("writes of a change of the configuration that touches none", resync.Parts["writes"], 0, ""),
-		noMore("writes of a new start", restart.Parts["writes"], 0, ""),
-		atMost("new start until each was looked at", restart.MedianS, 30, "s"),
-		atMost(fmt.Sprintf("single Function while %.0f of another namespace are built, of when nothing is", storm.Parts["edited_beside"]), storm.Parts["busy_ratio"], 2, ""))
+		atMost("memory of the controller at rest, without its base", restart.Parts["controller_kib_per_function"], 20, "KiB of each"),
+		noMore("writes after a change of the configuration that changes no Function", resync.Parts["writes"], 0, ""),
+		noMore("writes after a restart", restart.Parts["writes"], 0, ""),
+		atMost("restart until all were reconciled", restart.MedianS, 30, "s"),
+		atMost(fmt.Sprintf("time of a new Function while %.0f of another namespace are built, of that on an idle system", storm.Parts["edited_beside"]), storm.Parts["busy_ratio"], 2, ""))
 }
 
 // save writes the report: as JSON in one folder, as a page with its plot in another.

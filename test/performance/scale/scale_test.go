@@ -131,14 +131,14 @@ func TestPageWithoutBareClient(t *testing.T) {
 	if want := "| 100 | 60.0 | – | – | 9.00, of – |"; !strings.Contains(got, want) {
 		t.Errorf("the page lacks %q:\n%s", want, got)
 	}
-	if strings.Contains(got, "What makes the difference") {
+	if strings.Contains(got, "CPU makes the difference") {
 		t.Errorf("the page tells of a bare client that there was not:\n%s", got)
 	}
 }
 
 func TestCheck(t *testing.T) {
 	err := check(newResults().report())
-	if err == nil || err.Error() != "writes of a new start: 1, and not ≤ 0" {
+	if err == nil || err.Error() != "writes after a restart: 1, and not ≤ 0" {
 		t.Errorf("check = %v, want that a new start has written, and not a word of what took too long", err)
 	}
 	found := newResults()
@@ -163,8 +163,8 @@ func TestSave(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"| creation of 10: time, of the bare client's | ≤ 1.25 | 1.25 | met |",
-		"| writes of a new start | ≤ 0 | 1 | **not met** |",
+		"| creation of 10: time, relative to the bare client | ≤ 1.25 | 1.25 | met |",
+		"| writes after a restart | ≤ 0 | 1 | **not met** |",
 		"| 10 | 4.0 | 3.5 | 1.25 | 7.00, of 6 |",
 		"| 100 | 60.0 | – | – | 9.00, of – |",
 		"| Kiln | 400.0 | 100.0 | 0.0 | 0.0 | 50.0 | 550.0 |",
