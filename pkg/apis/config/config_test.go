@@ -215,7 +215,7 @@ func TestRuntimesFromMap(t *testing.T) {
 	}
 }
 
-// TestFindRuntime wants that an entry says itself what Kiln does not know.
+// TestFindRuntime checks that an entry says itself what Kiln does not know.
 func TestFindRuntime(t *testing.T) {
 	tests := map[string]struct {
 		runtime            Runtime
@@ -238,7 +238,7 @@ func TestFindRuntime(t *testing.T) {
 	}
 }
 
-// TestLanguageOfANewerKiln wants that a language that is not known keeps no other
+// TestLanguageOfANewerKiln checks that a language that is not known keeps no other
 // runtime from being read, whatever its entry says.
 func TestLanguageOfANewerKiln(t *testing.T) {
 	got, err := NewRuntimesFromMap(map[string]string{

@@ -56,7 +56,7 @@ type Registry struct {
 	Credentials string
 }
 
-// Configured says whether there is a registry to push to.
+// Configured reports whether there is a registry to push to.
 func (r *Registry) Configured() bool {
 	return r.Push != ""
 }
@@ -66,12 +66,12 @@ func (r *Registry) PushRepository(namespace, function string) string {
 	return r.repository(r.Push, namespace, function)
 }
 
-// PushInsecure says whether the host that builds push to speaks plain HTTP.
+// PushInsecure reports whether the host that builds push to speaks plain HTTP.
 func (r *Registry) PushInsecure() bool {
 	return slices.Contains(r.Insecure, r.Push)
 }
 
-// IsInsecure says whether the host of an image speaks plain HTTP.
+// IsInsecure reports whether the host of an image speaks plain HTTP.
 func (r *Registry) IsInsecure(image string) bool {
 	ref, err := name.ParseReference(image)
 	return err == nil && slices.Contains(r.Insecure, ref.Context().RegistryStr())

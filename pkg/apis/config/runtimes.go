@@ -167,7 +167,7 @@ func KnownLanguages() string {
 	return strings.Join(append(runtimes.Languages(), runtimes.CustomLanguage, runtimes.DockerfileLanguage), ", ")
 }
 
-// checkBare wants that nothing is said which is for the Dockerfiles of functions to
+// checkBare checks that nothing is said which is for the Dockerfiles of functions to
 // say: whoever has said it expects it to count.
 func (r Runtime) checkBare() error {
 	if r.BaseImage != "" || r.Dockerfile != "" || r.SourceFile != "" || r.DependencyFile != "" || len(r.Files) > 0 {
@@ -177,7 +177,7 @@ func (r Runtime) checkBare() error {
 	return nil
 }
 
-// checkLanguage says whether the entry has what its language needs, and nothing
+// checkLanguage reports whether the entry has what its language needs, and nothing
 // that the language has no use for.
 func (r Runtime) checkLanguage() error {
 	if r.Language == runtimes.CustomLanguage {
@@ -196,7 +196,7 @@ func (r Runtime) checkLanguage() error {
 	return nil
 }
 
-// checkRuntimeName says whether a runtime can have the name. A runtime's name
+// checkRuntimeName reports whether a runtime can have the name. A runtime's name
 // becomes the value of labels.
 func checkRuntimeName(name string) error {
 	if name == "" {

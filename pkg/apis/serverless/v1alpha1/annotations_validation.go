@@ -116,7 +116,7 @@ func (fs *FunctionSpec) validateAnnotations() (errs *apis.FieldError) {
 	return errs.Also(fs.validateMetric()).Also(fs.validateActivationScale())
 }
 
-// whyReserved tells why an author cannot set the annotation, or nothing.
+// whyReserved returns why an author cannot set the annotation, or nothing.
 func whyReserved(key string) string {
 	if field, ok := otherFields[key]; ok {
 		return "use the field " + field

@@ -46,7 +46,7 @@ func (fn *Function) SetDefaults(ctx context.Context) {
 	fn.Spec.setDefaults(cfg)
 }
 
-// isDefaulted says whether the Function has been through SetDefaults, which has
+// isDefaulted reports whether the Function has been through SetDefaults, which has
 // never left out any of these. What later versions of Kiln fill in beside them
 // is not asked for: what an earlier one accepted stays as it is.
 func (fn *Function) isDefaulted() bool {

@@ -505,7 +505,7 @@ func TestColumns(t *testing.T) {
 
 var yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
 
-// TestPageExamples wants that each Function on the page can be applied.
+// TestPageExamples checks that each Function on the page can be applied.
 func TestPageExamples(t *testing.T) {
 	text, err := os.ReadFile(page)
 	if err != nil {

@@ -26,8 +26,8 @@ import (
 	"knative.dev/pkg/kmeta"
 )
 
-// Function is a few lines of code and their dependencies that Kiln builds into
-// an image and runs as an HTTP service inside the cluster.
+// Function is code with dependencies. Kiln builds it into an image and runs it as an
+// HTTP service.
 //
 // +genclient
 // +genreconciler
@@ -41,11 +41,11 @@ type Function struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what the author of the function wants.
+	// Spec is the desired function.
 	// +required
 	Spec FunctionSpec `json:"spec,omitempty"`
 
-	// Status is what Kiln has made of it so far.
+	// Status is the observed state of the function.
 	// +optional
 	Status FunctionStatus `json:"status,omitempty"`
 }
@@ -58,9 +58,9 @@ var (
 	_ runtime.Object     = (*Function)(nil)
 )
 
-// FunctionSpec is what the author of a function wants. A change of runtime,
-// source, git, archive or deps causes a build. A change of visibility or traffic only changes
-// the route, and one of build nothing until the next build. A change of any other
+// FunctionSpec is the desired state of a function. A change of runtime, source, git,
+// archive or deps causes a build. A change of visibility or traffic changes only the
+// route. A change of build takes effect with the next build. A change of any other
 // field causes a new revision without a build.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.minReplicas) || !has(self.maxReplicas) || self.maxReplicas == 0 || self.minReplicas <= self.maxReplicas",message="minReplicas must not be more than maxReplicas"
@@ -68,40 +68,37 @@ var (
 // +kubebuilder:validation:XValidation:rule="!has(self.deps) || size(self.deps) == 0 || has(self.source)",message="deps go with source: the dependency file of a repository or an archive is in it"
 // +kubebuilder:validation:XValidation:rule="(has(self.source) ? size(bytes(self.source)) : 0) + (has(self.deps) ? size(bytes(self.deps)) : 0) <= 1048576",message="source and deps together must not be more than 1048576 bytes, which is as much as a ConfigMap holds"
 type FunctionSpec struct {
-	// Runtime is the language and version that runs the function: a key of the
-	// ConfigMap config-runtimes, such as nodejs24. Left out, it is the
-	// default-runtime of config-functions.
+	// Runtime is the language and version of the function: a key of the ConfigMap
+	// config-runtimes, such as nodejs24. It defaults to the default-runtime of
+	// config-functions.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Runtime string `json:"runtime,omitempty"`
 
-	// Source is the function's code. For Node it is a module that exports
-	// main: (event, context) => result. A Function has one of source, git
-	// and archive.
+	// Source is the function's code. For Node it is a module that exports main: (event,
+	// context) => result. A Function has exactly one of source, git and archive.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1048576
 	// +kubebuilder:validation:Pattern=`[^\s\v\p{Z}\x{85}\x{feff}]`
 	Source string `json:"source,omitempty"`
 
-	// Git is the repository with the function's code and its dependency file, if that
-	// is not in source.
+	// Git is the Git repository with the function's code and its dependency file.
 	// +optional
 	Git *GitSource `json:"git,omitempty"`
 
-	// Archive is where the function's code is, with its dependency file, if it is
-	// not in source.
+	// Archive is the archive with the function's code and its dependency file.
 	// +optional
 	Archive *ArchiveSource `json:"archive,omitempty"`
 
-	// Deps is the content of the runtime's dependency file: package.json for
-	// Node. Left out, the function has no dependencies. It goes with source.
+	// Deps is the content of the runtime's dependency file, which is package.json for
+	// Node. Without it, the function has no dependencies. It is only allowed with
+	// source.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1048576
 	Deps string `json:"deps,omitempty"`
 
-	// Env is the environment of the function's container. It is not seen by
-	// builds.
+	// Env is the environment of the function's container. Builds do not see it.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -112,9 +109,9 @@ type FunctionSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(e, !has(e.valueFrom) || !has(e.valueFrom.configMapKeyRef) || has(e.valueFrom.configMapKeyRef.name) && size(e.valueFrom.configMapKeyRef.name) > 0 && size(e.valueFrom.configMapKeyRef.key) > 0)",message="configMapKeyRef needs a name and a key"
 	Env []corev1.EnvVar `json:"env,omitempty"`
 
-	// EnvFrom adds all entries of ConfigMaps and Secrets of the Function's
-	// namespace to the environment of the function's container. What env says
-	// wins. A change of theirs reaches pods that start after it.
+	// EnvFrom adds all entries of ConfigMaps and Secrets of the Function's namespace to
+	// the environment of the function's container. Variables of env take precedence.
+	// Pods read the entries when they start.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -122,7 +119,7 @@ type FunctionSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(e, (!has(e.secretRef) || has(e.secretRef.name) && size(e.secretRef.name) > 0) && (!has(e.configMapRef) || has(e.configMapRef.name) && size(e.configMapRef.name) > 0))",message="the name is required"
 	EnvFrom []corev1.EnvFromSource `json:"envFrom,omitempty"`
 
-	// SecretMounts are Secrets that the function's container sees as folders,
+	// SecretMounts are Secrets that are mounted into the function's container,
 	// read-only.
 	// +optional
 	// +listType=map
@@ -131,23 +128,22 @@ type FunctionSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(a, !self.exists(b, b.mountPath.startsWith(a.mountPath + '/')))",message="no mountPath can be below another"
 	SecretMounts []SecretMount `json:"secretMounts,omitempty"`
 
-	// ServiceAccountName is the service account of the function's pods, of the
-	// Function's namespace. Pods get its token only where it is named here. Builds
-	// do not use it.
+	// ServiceAccountName is the service account of the function's pods, in the
+	// Function's namespace. Pods get a token only if it is set. Builds do not use it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$`
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 
-	// NodeSelector are labels that a node must have to run the function's pods.
-	// It needs Serving's feature kubernetes.podspec-nodeselector.
+	// NodeSelector has the labels that a node must have to run the function's pods. It
+	// needs Serving's feature kubernetes.podspec-nodeselector.
 	// +optional
 	// +mapType=atomic
 	// +kubebuilder:validation:MaxProperties=64
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 
-	// Tolerations are the taints of nodes that the function's pods tolerate. They
-	// need Serving's feature kubernetes.podspec-tolerations.
+	// Tolerations are the taints of nodes that the function's pods tolerate. They need
+	// Serving's feature kubernetes.podspec-tolerations.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -158,38 +154,37 @@ type FunctionSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.tolerationSeconds) || has(t.effect) && t.effect == 'NoExecute')",message="effect must be NoExecute where there are tolerationSeconds"
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
 
-	// MinReplicas is the least number of pods that are kept running; 0 lets the
-	// function scale to zero while nobody calls it. Left out, it is the
-	// default-min-replicas of config-functions.
+	// MinReplicas is the minimum number of pods. With 0, the function scales to zero
+	// while it gets no requests. It defaults to the default-min-replicas of
+	// config-functions.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
 	MinReplicas *int32 `json:"minReplicas,omitempty"`
 
-	// MaxReplicas is the greatest number of pods; 0 means no limit. Left out, it is
-	// the default-max-replicas of config-functions.
+	// MaxReplicas is the maximum number of pods; 0 means no limit. It defaults to the
+	// default-max-replicas of config-functions.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
 	MaxReplicas *int32 `json:"maxReplicas,omitempty"`
 
-	// Concurrency is the greatest number of requests that one pod handles at the
-	// same time; 0 means no limit, as in Knative. Left out, it is Serving's default.
+	// Concurrency is the maximum number of concurrent requests of one pod; 0 means no
+	// limit. It defaults to Serving's default.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
 	Concurrency *int64 `json:"concurrency,omitempty"`
 
-	// TimeoutSeconds is how long the function may take to answer a request, in
-	// seconds, from its arrival to the end of the answer. Left out, it is the
-	// default-timeout of config-functions.
+	// TimeoutSeconds is the maximum time, in seconds, from the arrival of a request to the end
+	// of its response. It defaults to the default-timeout of config-functions.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
 	TimeoutSeconds *int64 `json:"timeoutSeconds,omitempty"`
 
-	// Resources are the compute resources that each of the function's pods
-	// requests and may use at most. What is left out is as config-functions says.
+	// Resources are the compute resources of each of the function's pods.
+	// config-functions has the defaults.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.claims) || size(self.claims) == 0",message="claims are not supported"
 	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || ['cpu', 'memory', 'ephemeral-storage'].all(k, !(k in self.requests) || type(self.requests[k]) == int || isQuantity(self.requests[k]))",message="requests are quantities such as 100m or 64Mi"
@@ -204,24 +199,24 @@ type FunctionSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('serverless.kiln.dev/') && !k.startsWith('serving.knative.dev/') && !k.startsWith('autoscaling.knative.dev/') && !k.startsWith('networking.knative.dev/'))",message="Kiln and Knative set labels of their prefixes"
 	Labels map[string]string `json:"labels,omitempty"`
 
-	// Annotations are added to the function's pods. Of Knative's own, those of
-	// autoscaling.knative.dev, features.knative.dev and
-	// queue.sidecar.serving.knative.dev can be set, and
-	// serving.knative.dev/progress-deadline for functions that start slowly.
+	// Annotations are added to the function's pods. Of Knative's annotations, these are
+	// allowed: those of autoscaling.knative.dev, features.knative.dev and
+	// queue.sidecar.serving.knative.dev, and serving.knative.dev/progress-deadline for
+	// functions that start slowly.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k == 'serving.knative.dev/progress-deadline' || !k.startsWith('serverless.kiln.dev/') && !k.startsWith('serving.knative.dev/') && !k.startsWith('networking.knative.dev'))",message="Kiln and Knative set annotations of their prefixes"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !(k in ['autoscaling.knative.dev/min-scale', 'autoscaling.knative.dev/minScale', 'autoscaling.knative.dev/max-scale', 'autoscaling.knative.dev/maxScale']))",message="use minReplicas and maxReplicas"
 	Annotations map[string]string `json:"annotations,omitempty"`
 
-	// Visibility tells who can call the function: cluster-local, the default, is
-	// for callers inside the cluster; public is for everyone who reaches Serving's
+	// Visibility is who can call the function: cluster-local, the default, admits
+	// callers inside the cluster. public admits everyone who can reach Serving's
 	// ingress.
 	// +optional
 	Visibility Visibility `json:"visibility,omitempty"`
 
-	// Traffic tells how requests are split between revisions. Left out, the newest
-	// ready revision gets all.
+	// Traffic splits the requests between revisions. By default the newest ready
+	// revision gets all requests.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -229,117 +224,115 @@ type FunctionSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.tag) || size(t.tag) == 0 || self.exists_one(u, has(u.tag) && u.tag == t.tag))",message="a tag can be used once"
 	Traffic []TrafficTarget `json:"traffic,omitempty"`
 
-	// Build tells how the function's builds run. A change takes effect with the
-	// next build.
+	// Build configures the function's builds. A change takes effect with the next build.
 	// +optional
 	Build *BuildSpec `json:"build,omitempty"`
 }
 
-// GitSource is a revision of a Git repository with the code of a function: in its
-// folder, it has the file that the runtime begins with, such as handler.js, and its
-// dependency file, if it has dependencies.
+// GitSource is a revision of a Git repository with the code of a function. Its folder
+// has the file that the runtime starts, such as handler.js, and the dependency file, if
+// there are dependencies.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.contextDir) || !self.contextDir.split('/').exists(p, p in ['.', '..'])",message="contextDir is a folder of the repository, without . and .."
 type GitSource struct {
-	// URL is where the repository is: by https, by ssh such as
-	// ssh://git@example.com/a/b.git or git@example.com:a/b.git, or by http inside the
-	// cluster. It has no password: that is in the Secret.
+	// URL is the address of the repository: https, ssh such as
+	// ssh://git@example.com/a/b.git or git@example.com:a/b.git, or http inside the
+	// cluster. It contains no password; the Secret does.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:Pattern=`^(https?://[^/?#@$\\\s\x00-\x1f\x7f]+/|ssh://([0-9A-Za-z_.-]+@)?[^/?#@$\\\s\x00-\x1f\x7f]+/|[0-9A-Za-z_.-]+@[0-9A-Za-z.-]+:)[^?#$\\\s\x00-\x1f\x7f]+$`
 	URL string `json:"url"`
 
-	// Revision is a branch, a tag or the 40 digits of a commit. Left out, it is the
-	// branch that the repository is on. What it means is found out by each build, and
-	// status tells the commit.
+	// Revision is a branch, a tag or a commit of 40 digits. It defaults to the default
+	// branch of the repository. Each build resolves it, and the status has the commit.
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
 	// +kubebuilder:validation:Pattern=`^([0-9A-Za-z_][0-9A-Za-z_./+@#=,-]*)?$`
 	Revision string `json:"revision,omitempty"`
 
-	// ContextDir is the folder of the repository that is the function. Left out, it is
-	// all of it.
+	// ContextDir is the folder of the function in the repository. It defaults to the
+	// root.
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
 	// +kubebuilder:validation:Pattern=`^([0-9A-Za-z_.@+-]+(/[0-9A-Za-z_.@+-]+)*)?$`
 	ContextDir string `json:"contextDir,omitempty"`
 
-	// SecretName is the name of a Secret of the Function's namespace with the
-	// credentials of the repository's server: username and password, or token, and
-	// ca.crt, where its certificate is not generally trusted; by ssh ssh-privatekey
-	// and known_hosts. Its content causes no build.
+	// SecretName is the name of a Secret in the Function's namespace with credentials
+	// for the Git server: username and password, or token; for ssh, ssh-privatekey and
+	// known_hosts. ca.crt is the server's CA, if it is private. A change of the Secret
+	// causes no build.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$`
 	SecretName string `json:"secretName,omitempty"`
 }
 
-// ArchiveSource is an archive, .zip or .tar.gz, with the code of a function: at its
-// top, or in the only folder there, it has the file that the runtime begins with,
-// such as handler.js, and its dependency file, if it has dependencies.
+// ArchiveSource is a .zip or .tar.gz archive with the code of a function. Its root, or
+// the only folder there, has the file that the runtime starts, such as handler.js, and
+// the dependency file, if there are dependencies.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.s3) || self.url.startsWith('s3://')",message="s3 goes with a URL such as s3://bucket/key"
 type ArchiveSource struct {
-	// URL is where the archive is: by https; by http inside the cluster; in a
-	// registry, as the only layer of an artifact, such as
-	// oci://registry.example.com/team/greeter:1; or in a bucket, such as
-	// s3://bucket/key. It has neither user nor password: these are in the Secret.
+	// URL is the address of the archive: https; http inside the cluster; the only layer
+	// of an artifact in a registry, such as oci://registry.example.com/team/greeter:1;
+	// or an object in a bucket, such as s3://bucket/key. It contains no user and no
+	// password; the Secret does.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:Pattern=`^(https?://[^/?#@$\\\s\x00-\x1f\x7f]+/[^#$\\\s\x00-\x1f\x7f]*|oci://([0-9A-Za-z-]+(\.[0-9A-Za-z-]+)+(:[0-9]+)?|[0-9A-Za-z-]+:[0-9]+)(/[a-z0-9]+([._-]+[a-z0-9]+)*)+(:[0-9A-Za-z_][0-9A-Za-z_.-]{0,127}(@sha256:[0-9a-f]{64})?|@sha256:[0-9a-f]{64})|s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]/[^?#%$\\\s\x00-\x1f\x7f]+)$`
 	URL string `json:"url"`
 
-	// SHA256 is what the sha256 of the archive must be, in hexadecimal. With it, the
-	// URL is only where the archive is to be had, and another causes no build. Left
-	// out, the URL is taken to name one archive: status tells the sha256 that it had.
+	// SHA256 is the expected sha256 of the archive, in hexadecimal. With it, a change of
+	// the URL alone causes no build. Without it, the URL identifies the archive, and the
+	// status has its sha256.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^([0-9a-f]{64})?$`
 	SHA256 string `json:"sha256,omitempty"`
 
-	// SecretName is the name of a Secret of the Function's namespace with the
-	// credentials of the archive's server: username and password, or token, or of
-	// registries .dockerconfigjson, or of a bucket accessKeyId, secretAccessKey and, if
-	// there is one, sessionToken; and ca.crt, where its certificate is not generally
-	// trusted. Its content causes no build.
+	// SecretName is the name of a Secret in the Function's namespace with credentials
+	// for the archive's server: username and password, or token; .dockerconfigjson for a
+	// registry; accessKeyId, secretAccessKey and optionally sessionToken for a bucket.
+	// ca.crt is the server's CA, if it is private. A change of the Secret causes no
+	// build.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$`
 	SecretName string `json:"secretName,omitempty"`
 
-	// S3 tells where the bucket is, for a URL such as s3://bucket/key. Left out, it is
-	// Amazon's, in us-east-1.
+	// S3 is the store of the bucket, for a URL such as s3://bucket/key. It defaults to
+	// Amazon S3 in us-east-1.
 	// +optional
 	S3 *S3Store `json:"s3,omitempty"`
 }
 
-// S3Store is a store that speaks S3.
+// S3Store is a store with the API of Amazon S3.
 type S3Store struct {
-	// Endpoint is the URL of the store, such as https://minio.example.com:9000. Left
-	// out, it is Amazon's in the region.
+	// Endpoint is the URL of the store, such as https://minio.example.com:9000. It
+	// defaults to Amazon's endpoint of the region.
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
 	// +kubebuilder:validation:Pattern=`^(https?://[^/?#@$\\\s\x00-\x1f\x7f]+)?$`
 	Endpoint string `json:"endpoint,omitempty"`
 
-	// Region is the region of the bucket. Left out, it is us-east-1, which most stores
-	// take that have none.
+	// Region is the region of the bucket. It defaults to us-east-1, which most stores
+	// without regions accept.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[0-9a-z-]*$`
 	Region string `json:"region,omitempty"`
 
-	// PathStyle says whether the bucket is named in the path, as in
-	// https://minio.example.com/bucket/key, and not in the host. Left out, it is so
-	// where there is an endpoint.
+	// PathStyle puts the bucket into the path, as in
+	// https://minio.example.com/bucket/key, instead of the host. It defaults to true
+	// with an endpoint, and to false without.
 	// +optional
 	PathStyle *bool `json:"pathStyle,omitempty"`
 }
 
-// SecretMount is a Secret that the function's container sees as a folder.
+// SecretMount mounts a Secret into the function's container.
 //
 // +kubebuilder:validation:XValidation:rule="!['/dev', '/proc', '/sys', '/tmp', '/function', '/kiln', '/etc/hosts', '/etc/hostname', '/etc/resolv.conf', '/var/run/secrets/kubernetes.io', '/run/secrets/kubernetes.io'].exists(r, r == self.mountPath || self.mountPath.startsWith(r + '/') || r.startsWith(self.mountPath + '/'))",message="this mountPath would get in the way of /dev, /proc, /sys, /tmp, /function, /kiln, or of what Kubernetes mounts in /etc, /run and /var/run"
 type SecretMount struct {
-	// SecretName is the name of a Secret of the Function's namespace.
+	// SecretName is the name of a Secret in the Function's namespace.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$`
@@ -353,15 +346,15 @@ type SecretMount struct {
 	MountPath string `json:"mountPath"`
 }
 
-// Visibility tells who can call a function.
+// Visibility is who can call a function.
 //
 // +kubebuilder:validation:Enum=cluster-local;public
 type Visibility string
 
 const (
-	// VisibilityClusterLocal is for callers inside the cluster.
+	// VisibilityClusterLocal admits callers inside the cluster.
 	VisibilityClusterLocal Visibility = "cluster-local"
-	// VisibilityPublic is for everyone who reaches Serving's ingress.
+	// VisibilityPublic admits everyone who can reach Serving's ingress.
 	VisibilityPublic Visibility = "public"
 )
 
@@ -376,27 +369,27 @@ type TrafficTarget struct {
 	// +kubebuilder:validation:Pattern=`^([a-z]([-a-z0-9]*[a-z0-9])?-[0-9]{5,10})?$`
 	RevisionName string `json:"revisionName,omitempty"`
 
-	// LatestRevision has the newest ready revision get the requests.
+	// LatestRevision sends the requests to the newest ready revision.
 	// +optional
 	LatestRevision *bool `json:"latestRevision,omitempty"`
 
-	// Percent is the share of the requests. All shares together are 100.
+	// Percent is the share of the requests. All shares must add up to 100.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	Percent *int64 `json:"percent,omitempty"`
 
-	// Tag gives the revision a URL of its own, whatever its share.
+	// Tag gives the revision an additional URL, whatever its share.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^([a-z]([-a-z0-9]*[a-z0-9])?)?$`
 	Tag string `json:"tag,omitempty"`
 }
 
-// BuildSpec tells how a function's builds run.
+// BuildSpec configures the builds of a function.
 type BuildSpec struct {
-	// Resources are the compute resources that a build requests and may use at
-	// most. What is left out is as config-build says, which also has a ceiling.
+	// Resources are the compute resources of a build. config-build has the defaults and
+	// the maximum.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.claims) || size(self.claims) == 0",message="claims are not supported"
 	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || ['cpu', 'memory', 'ephemeral-storage'].all(k, !(k in self.requests) || type(self.requests[k]) == int || isQuantity(self.requests[k]))",message="requests are quantities such as 100m or 64Mi"
@@ -405,24 +398,24 @@ type BuildSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || self.limits.all(k, k == 'cpu' || k == 'memory' || k == 'ephemeral-storage' || type(self.limits[k]) == int || size(self.limits[k]) <= 3)",message="limits of devices are whole numbers; above 999 without quotes"
 	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
 
-	// Timeout is how long a build may take, such as 10m. Left out, it is the
-	// timeout of config-build, which also has a ceiling.
+	// Timeout is the maximum duration of a build, such as 10m. config-build has the
+	// default and the maximum.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10s')",message="timeout is a duration such as 10m, and at least 10s"
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 
-	// Env is the environment of the package manager, such as HTTPS_PROXY. It does
-	// not get into the image. Secrets belong into the Secret that secretName names.
+	// Env is the environment of the package manager, such as HTTPS_PROXY. It is not part
+	// of the image. Secrets belong in the Secret that secretName names.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=64
 	Env []BuildEnvVar `json:"env,omitempty"`
 
-	// SecretName is the name of a Secret of the Function's namespace with the
-	// credentials of package registries: its keys are files such as .npmrc or
-	// pip.conf. Left out, it is the one that config-build names, if it exists. It
-	// does not get into the image.
+	// SecretName is the name of a Secret in the Function's namespace with credentials
+	// for package registries. Its keys are files such as .npmrc or pip.conf. It defaults
+	// to the Secret that config-build names, if that exists. It is not part of the
+	// image.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$`
@@ -438,7 +431,7 @@ type BuildEnvVar struct {
 	// +kubebuilder:validation:XValidation:rule="!(self in ['PATH', 'HOME', 'PWD', 'SHELL', 'USER', 'TMPDIR', 'IFS', 'ENV', 'BASH_ENV', 'DOCKER_CONFIG', 'SSL_CERT_DIR', 'SSL_CERT_FILE']) && !self.startsWith('LD_') && !self.startsWith('KANIKO_') && !self.startsWith('TEKTON_')",message="the build's own tools need this variable as it is"
 	Name string `json:"name"`
 
-	// Value is its value, as it is: nothing in it is expanded.
+	// Value is the literal value of the variable. Nothing in it is expanded.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32768
 	Value string `json:"value,omitempty"`
@@ -448,20 +441,20 @@ type BuildEnvVar struct {
 type FunctionPhase string
 
 const (
-	// FunctionInitializing says that the configuration of the current
-	// generation is not yet written.
+	// FunctionInitializing: the configuration of the current generation is not yet
+	// written.
 	FunctionInitializing FunctionPhase = "Initializing"
-	// FunctionBuilding says that the function is configured and has no image yet.
+	// FunctionBuilding: the function is configured and has no image yet.
 	FunctionBuilding FunctionPhase = "Building"
-	// FunctionDeploying says that the image is there and its service is not ready.
+	// FunctionDeploying: the image is available and its service is not ready.
 	FunctionDeploying FunctionPhase = "Deploying"
-	// FunctionRunning says that the current generation serves.
+	// FunctionRunning: the current generation serves.
 	FunctionRunning FunctionPhase = "Running"
-	// FunctionFailed says that one of the conditions is False.
+	// FunctionFailed: one of the conditions is False.
 	FunctionFailed FunctionPhase = "Failed"
 )
 
-// FunctionStatus is what Kiln has made of a Function so far.
+// FunctionStatus is the observed state of a Function.
 type FunctionStatus struct {
 	duckv1.Status `json:",inline"`
 
@@ -470,7 +463,7 @@ type FunctionStatus struct {
 	// +kubebuilder:validation:Enum=Initializing;Building;Deploying;Running;Failed
 	Phase FunctionPhase `json:"phase,omitempty"`
 
-	// URL is where the function answers.
+	// URL is the address of the function.
 	// +optional
 	URL *apis.URL `json:"url,omitempty"`
 
@@ -478,27 +471,25 @@ type FunctionStatus struct {
 	// +optional
 	Address *duckv1.Addressable `json:"address,omitempty"`
 
-	// AcceptedGeneration is the newest generation whose spec was found to be valid.
-	// It stays so when the configuration becomes stricter.
+	// AcceptedGeneration is the newest generation with a valid spec. A stricter
+	// configuration does not change it.
 	// +optional
 	AcceptedGeneration int64 `json:"acceptedGeneration,omitempty"`
 
-	// Image is the reference by digest of the image that was built last with
-	// success and is, or is about to be, deployed.
+	// Image is the last image that was built, by digest. It is deployed, or will be.
 	// +optional
 	Image string `json:"image,omitempty"`
 
-	// ImageTag is the tag of Image; it carries the hash of the build's inputs.
+	// ImageTag is the tag of Image: a hash of the build's inputs.
 	// +optional
 	ImageTag string `json:"imageTag,omitempty"`
 
-	// Source tells which code Image is made of, where it is not in the Function.
+	// Source identifies the code of Image, if a build fetched it.
 	// +optional
 	Source *SourceStatus `json:"source,omitempty"`
 
-	// VersionTag is the tag by which the registry knows the image of the newest
-	// generation that was deployed: "g" and the generation, which kubectl get shows
-	// as VERSION. It is absent while the registry has not been told of Image.
+	// VersionTag is the tag of the image of the newest deployed generation in the
+	// registry: "g" and the generation. It is absent until the registry has that tag.
 	// +optional
 	VersionTag string `json:"versionTag,omitempty"`
 
@@ -506,7 +497,7 @@ type FunctionStatus struct {
 	// +optional
 	Build *BuildStatus `json:"build,omitempty"`
 
-	// LatestCreatedRevisionName is the newest revision of the function's service.
+	// LatestCreatedRevisionName is the newest revision.
 	// +optional
 	LatestCreatedRevisionName string `json:"latestCreatedRevisionName,omitempty"`
 
@@ -514,25 +505,25 @@ type FunctionStatus struct {
 	// +optional
 	LatestReadyRevisionName string `json:"latestReadyRevisionName,omitempty"`
 
-	// TemplateHash is two hashes of what the function's revisions are made of: as
-	// Kiln wrote it last, and as the API server then had it. Where it has another,
+	// TemplateHash has two hashes of the revision template: as Kiln wrote it last, and
+	// as the API server stored it. Another hash of the stored template means that
 	// somebody else has changed it.
 	// +optional
 	TemplateHash string `json:"templateHash,omitempty"`
 
-	// Traffic tells how requests are split between revisions now.
+	// Traffic is the current split of the requests between revisions.
 	// +optional
 	// +listType=atomic
 	Traffic []TrafficStatus `json:"traffic,omitempty"`
 }
 
-// SourceStatus tells which code an image is made of.
+// SourceStatus identifies the code of an image.
 type SourceStatus struct {
 	// SHA256 is the sha256 of the archive, in hexadecimal.
 	// +optional
 	SHA256 string `json:"sha256,omitempty"`
 
-	// Commit is the hash of the commit of the repository.
+	// Commit is the commit of the repository.
 	// +optional
 	Commit string `json:"commit,omitempty"`
 }
@@ -543,8 +534,7 @@ type TrafficStatus struct {
 	// +optional
 	RevisionName string `json:"revisionName,omitempty"`
 
-	// LatestRevision says that another revision gets the requests once it is
-	// newer and ready.
+	// LatestRevision reports that a newer revision gets the requests once it is ready.
 	// +optional
 	LatestRevision *bool `json:"latestRevision,omitempty"`
 
@@ -556,77 +546,75 @@ type TrafficStatus struct {
 	// +optional
 	Tag string `json:"tag,omitempty"`
 
-	// URL is where the revision of the tag answers.
+	// URL is the address of the tag.
 	// +optional
 	URL *apis.URL `json:"url,omitempty"`
 }
 
-// BuildStatus describes a build: why it ran and how it went.
+// BuildStatus is the state of a build.
 type BuildStatus struct {
-	// Ref names the object in the Function's namespace that runs, or ran, the
-	// build. It is absent while no such object exists.
+	// Ref names the object that runs the build, in the Function's namespace. It is
+	// absent until the object exists.
 	// +optional
 	Ref *BuildReference `json:"ref,omitempty"`
 
-	// Reason tells in one CamelCase word why the build was started.
+	// Reason is why the build was started, in one CamelCase word.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 
-	// Generation is the newest generation of the Function that the build was to
-	// serve: the one that asked for it, or a later one that did not change what
-	// is built.
+	// Generation is the newest generation of the Function that the build serves: the one
+	// that started it, or a later one with the same inputs.
 	// +optional
 	Generation int64 `json:"generation,omitempty"`
 
-	// ImageTag is the tag of the image that the build makes.
+	// ImageTag is the tag of the image.
 	// +optional
 	ImageTag string `json:"imageTag,omitempty"`
 
-	// Inputs is a digest of each input of the build, by which the next build tells
-	// what has changed.
+	// Inputs has a digest of each input of the build. The next build compares them to
+	// find its reason.
 	// +optional
 	Inputs string `json:"inputs,omitempty"`
 
-	// Rebuild is the value of the annotation serverless.kiln.dev/rebuild that
-	// the build has answered.
+	// Rebuild is the value of the annotation serverless.kiln.dev/rebuild that the build
+	// answers.
 	// +optional
 	Rebuild string `json:"rebuild,omitempty"`
 
-	// Commit is the commit of the repository that the build has fetched. Until that is
-	// known, it is the one that the branch was found at, if that is why it is built.
+	// Commit is the commit that the build fetched. Before that it is the commit that the
+	// build was started for, if a moved branch started it.
 	// +optional
 	Commit string `json:"commit,omitempty"`
 
-	// CredentialsVersion tells two versions of the registry's credentials that
-	// builds were given apart; it is "" where there were none.
+	// CredentialsVersion is the version of the registry credentials of the build. It is
+	// absent if there were none.
 	// +optional
 	CredentialsVersion string `json:"credentialsVersion,omitempty"`
 
-	// Attempts counts how often this build was started.
+	// Attempts is how often this build was started.
 	// +optional
 	Attempts int32 `json:"attempts,omitempty"`
 
-	// QueuedTime is when the build began to wait for its turn. It is absent while
-	// the build does not wait.
+	// QueuedTime is when the build began to wait for a slot. It is absent while the
+	// build does not wait.
 	// +optional
 	QueuedTime *metav1.MicroTime `json:"queuedTime,omitempty"`
 
-	// StartTime is when the build's TaskRun was created.
+	// StartTime is when the object that runs the build was created.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 
-	// CompletionTime is when the build's TaskRun ended.
+	// CompletionTime is when the build ended.
 	// +optional
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
 
-	// Log holds the last lines of the log of the step that installs dependencies, as
-	// far as they could be read when the build succeeded: at most 4 KiB, with what
-	// Kiln knows for a secret replaced by [redacted]. A build that failed has them in
-	// its failure.
+	// Log has the last lines of the log of the installed dependencies, if they could be
+	// read when the build succeeded: at most 4 KiB, with known secrets replaced by
+	// [redacted]. A failed build has its log in failure.
 	// +optional
 	Log string `json:"log,omitempty"`
 
-	// Failure tells why the build failed; it is absent otherwise.
+	// Failure is why the build failed. It is absent otherwise.
 	// +optional
 	Failure *BuildFailure `json:"failure,omitempty"`
 }
@@ -652,22 +640,22 @@ func (b *BuildStatus) BuildName() string {
 	return b.Ref.Name
 }
 
-// BuildFailure tells why a build failed.
+// BuildFailure is why a build failed.
 type BuildFailure struct {
 	// Reason is the reason of the condition BuildReady.
 	Reason string `json:"reason"`
 
-	// Message says what went wrong and what to fix.
+	// Message is what went wrong and what to do.
 	// +optional
 	Message string `json:"message,omitempty"`
 
-	// Transient says that the same build may succeed later: that something failed
-	// which is not the Function's. Kiln tries such a build again, some times.
+	// Transient reports that the same build may succeed later, because something outside
+	// the Function failed. Kiln retries such a build up to six times.
 	// +optional
 	Transient bool `json:"transient,omitempty"`
 
-	// Log holds the last lines of the build's log, at most 4 KiB, with what Kiln
-	// knows for a secret replaced by [redacted].
+	// Log has the last lines of the build's log: at most 4 KiB, with known secrets
+	// replaced by [redacted].
 	// +optional
 	Log string `json:"log,omitempty"`
 }
@@ -689,8 +677,7 @@ func (*Function) GetGroupVersionKind() schema.GroupVersionKind {
 	return SchemeGroupVersion.WithKind("Function")
 }
 
-// IsFetched says whether the source is not in the Function, but fetched by its
-// builds.
+// IsFetched reports whether builds fetch the source from Git or an archive.
 func (fs *FunctionSpec) IsFetched() bool {
 	return fs.Git != nil || fs.Archive != nil
 }

@@ -247,7 +247,7 @@ func isBlank(r rune) bool {
 	return unicode.IsSpace(r) || r == '\ufeff'
 }
 
-// validateInline wants that the runtime can be given what is in the Function. It
+// validateInline checks that the runtime can be given what is in the Function. It
 // takes everything where the runtime's language is not known.
 func (fs *FunctionSpec) validateInline(known config.Runtimes) (errs *apis.FieldError) {
 	runtime, ok := known[fs.Runtime].Find()
@@ -375,7 +375,7 @@ func (t *TrafficTarget) validate(function string) (errs *apis.FieldError) {
 // revisionSuffix is what Serving ends the name of a revision with.
 var revisionSuffix = regexp.MustCompile(`-[0-9]{5,10}$`)
 
-// isRevisionOf says whether Serving names a revision of the function so. Where
+// isRevisionOf reports whether Serving names a revision of the function so. Where
 // the function's name is not known it can be any.
 func isRevisionOf(revision, function string) bool {
 	suffix := revisionSuffix.FindString(revision)

@@ -198,7 +198,7 @@ func validateMountPath(path string) *apis.FieldError {
 	return nil
 }
 
-// overlap says whether two clean paths are the same or one is below the other.
+// overlap reports whether two clean paths are the same or one is below the other.
 func overlap(a, b string) bool {
 	return strings.HasPrefix(a+"/", b+"/") || strings.HasPrefix(b+"/", a+"/")
 }
@@ -276,7 +276,7 @@ func prefixOwner(key string) string {
 	return ""
 }
 
-// isDomain says whether name is the domain or a part of it.
+// isDomain reports whether name is the domain or a part of it.
 func isDomain(name, domain string) bool {
 	return name == domain || strings.HasSuffix(name, "."+domain)
 }

@@ -20,7 +20,7 @@ import (
 	"knative.dev/pkg/apis"
 )
 
-// validateSecrets wants that no Function gets the Secret of that name, which has
+// validateSecrets checks that no Function gets the Secret of that name, which has
 // the credentials of the image registry: they may be those of all namespaces, and
 // who may edit Functions need not be one who may read Secrets.
 func (fs *FunctionSpec) validateSecrets(credentials string) (errs *apis.FieldError) {
