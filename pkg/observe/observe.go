@@ -94,7 +94,7 @@ func Image(o Observed) (status ImageStatus, why string) {
 	case fn == nil:
 		return ImageNotFound, "There is no Function."
 	case !isCurrent(fn):
-		return ImagePending, "Kiln has not looked at the newest version of the Function yet."
+		return ImagePending, "Kiln has not processed the newest version of the Function yet."
 	}
 	if configured := fn.Status.GetCondition(v1alpha1.FunctionConditionConfigurationReady); configured.IsFalse() {
 		return ImageError, configured.GetMessage()
@@ -185,7 +185,7 @@ func withoutPods(fn *v1alpha1.Function) (FunctionStatus, string) {
 	case isCurrent(fn) && ready.IsFalse() && !isWaiting(ready.GetReason()):
 		return FunctionNotFound, ready.GetMessage()
 	default:
-		return FunctionWaiting, cmp.Or(ready.GetMessage(), "Kiln has not looked at the Function yet.")
+		return FunctionWaiting, cmp.Or(ready.GetMessage(), "Kiln has not processed the Function yet.")
 	}
 }
 

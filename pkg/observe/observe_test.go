@@ -105,7 +105,7 @@ func TestImage(t *testing.T) {
 		why   string
 	}{
 		"no Function":             {nil, Build{}, ImageNotFound, "There is no Function."},
-		"not looked at yet":       {stale, Build{Exists: true}, ImagePending, "Kiln has not looked at the newest version of the Function yet."},
+		"not looked at yet":       {stale, Build{Exists: true}, ImagePending, "Kiln has not processed the newest version of the Function yet."},
 		"not configured yet":      {function(func(fs *v1alpha1.FunctionStatus) { fs.ResetConditions() }), Build{}, ImagePending, "The build waits for ConfigurationReady."},
 		"cannot be configured":    {function(func(fs *v1alpha1.FunctionStatus) { fs.MarkConfigurationFailed("RuntimeUnknown", "no such runtime") }), Build{}, ImageError, "no such runtime"},
 		"registry is asked":       {function(builds(v1alpha1.ReasonCheckingRegistry)), Build{}, ImageInProgress, "CheckingRegistry"},
@@ -147,7 +147,7 @@ func TestFunction(t *testing.T) {
 		why  string
 	}{
 		"no Function":                {nil, nil, FunctionNotFound, "There is no Function."},
-		"just created":               {&v1alpha1.Function{ObjectMeta: metav1.ObjectMeta{Generation: 1}}, nil, FunctionWaiting, "Kiln has not looked at the Function yet."},
+		"just created":               {&v1alpha1.Function{ObjectMeta: metav1.ObjectMeta{Generation: 1}}, nil, FunctionWaiting, "Kiln has not processed the Function yet."},
 		"is being built":             {function(builds(v1alpha1.ReasonTaskRunRunning)), nil, FunctionWaiting, "TaskRunRunning"},
 		"build waits for a quota":    {function(buildFails(v1alpha1.ReasonQuotaExceeded)), nil, FunctionWaiting, "QuotaExceeded"},
 		"was never built":            {function(buildFails(v1alpha1.ReasonTaskRunFailed)), nil, FunctionNotFound, "TaskRunFailed"},
