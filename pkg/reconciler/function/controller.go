@@ -38,6 +38,7 @@ import (
 	kilnclient "github.com/kiln-dev/kiln/pkg/client/injection/client"
 	functioninformer "github.com/kiln-dev/kiln/pkg/client/injection/informers/serverless/v1alpha1/function"
 	functionreconciler "github.com/kiln-dev/kiln/pkg/client/injection/reconciler/serverless/v1alpha1/function"
+	"github.com/kiln-dev/kiln/pkg/fairqueue"
 	"github.com/kiln-dev/kiln/pkg/images"
 	"github.com/kiln-dev/kiln/pkg/metrics"
 	"github.com/kiln-dev/kiln/pkg/pods"
@@ -46,6 +47,9 @@ import (
 	"github.com/kiln-dev/kiln/pkg/slim"
 	"github.com/kiln-dev/kiln/pkg/sources/follow"
 )
+
+// queueName is the name of the queue of Functions in metrics.
+const queueName = "functions"
 
 // NewController returns the controller of Functions. The context must carry informers
 // that children.LabelSelector filters.
@@ -70,9 +74,9 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 	services := knative.NewServer(ctx, podLister, mountEvents, r.checkCurrent)
 	r.builder, r.server = taskRuns, services
 
-	var fair *fairQueue
+	var fair *fairqueue.Queue
 	impl := functionreconciler.NewImpl(ctx, r, func(impl *controller.Impl) controller.Options {
-		fair = newFairQueue(isBegun(functions.Lister()), impl.EnqueueKey)
+		fair = fairqueue.New(queueName, isBegun(functions.Lister()), impl.EnqueueKey)
 		r.queue = queue.New(queue.Limits{Cluster: 1}, fair.Add)
 		store := config.NewStore(logger.Named("config-store"), setLimits(r.queue), func(string, any) {
 			for _, fn := range functions.Informer().GetStore().List() {
@@ -88,8 +92,8 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 	if err := metrics.Instrument(otel.GetMeterProvider(), impl, functions); err != nil {
 		logger.Panicw("Failed to set up metrics", "error", err)
 	}
-	fair.Leader = NewLeader(ctx, impl.Reconciler.(Leader), r.queue, functions.Lister(), r.builder)
-	fair.start(ctx, impl.Concurrency)
+	fair.Leader = NewLeader(ctx, impl.Reconciler.(fairqueue.Leader), r.queue, functions.Lister(), r.builder)
+	fair.Start(ctx, impl.Concurrency)
 	impl.Reconciler = fair
 	warnOfConfig(ctx, cmw, fair)
 

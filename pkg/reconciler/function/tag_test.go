@@ -40,6 +40,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/builds/queue"
 	"github.com/kiln-dev/kiln/pkg/builds/tekton"
 	"github.com/kiln-dev/kiln/pkg/children"
+	"github.com/kiln-dev/kiln/pkg/fairqueue"
 	"github.com/kiln-dev/kiln/pkg/images"
 	ktesting "github.com/kiln-dev/kiln/pkg/reconciler/testing"
 	"github.com/kiln-dev/kiln/pkg/serve/knative"
@@ -460,7 +461,7 @@ func TestDemote(t *testing.T) {
 	}
 
 	_, impl, _ := startController(t)
-	measured := reflect.ValueOf(impl.Reconciler.(*fairQueue).Leader.(*queueLeader).Leader).Elem()
+	measured := reflect.ValueOf(impl.Reconciler.(*fairqueue.Queue).Leader.(*queueLeader).Leader).Elem()
 	generated := measured.FieldByName("leader").Elem().Elem()
 	if generated.FieldByName("DemoteFunc").IsNil() {
 		t.Error("the Reconciler does not learn that another replica leads")

@@ -28,7 +28,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 
-	"github.com/kiln-dev/kiln/pkg/turns"
+	"github.com/kiln-dev/kiln/pkg/fairqueue"
 )
 
 const (
@@ -109,7 +109,7 @@ func New(resolve Resolve, wake func(types.NamespacedName)) *Follower {
 			workqueue.TypedDelayingQueueConfig[types.NamespacedName]{
 				Name: queueName,
 				// A namespace whose servers do not answer keeps no other's waiting.
-				Queue: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[types.NamespacedName]{Name: queueName, Queue: turns.New(nil)}),
+				Queue: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[types.NamespacedName]{Name: queueName, Queue: fairqueue.NewOrder(nil)}),
 			}),
 		lines: map[types.NamespacedName]*line{},
 	}
