@@ -45,7 +45,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/reconciler/credentials"
 	"github.com/kiln-dev/kiln/pkg/serve/knative"
 	"github.com/kiln-dev/kiln/pkg/slim"
-	"github.com/kiln-dev/kiln/pkg/sources/follow"
+	"github.com/kiln-dev/kiln/pkg/sources/poll"
 )
 
 // queueName is the name of the queue of Functions in metrics.
@@ -88,7 +88,7 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 		return controller.Options{ConfigStore: store, SkipStatusUpdates: true, DemoteFunc: r.Demote}
 	})
 
-	follower := r.startBackground(ctx, images.NewClient(secrets.Keychain), fair.Add)
+	poller := r.startBackground(ctx, images.NewClient(secrets.Keychain), fair.Add)
 	if err := metrics.Instrument(otel.GetMeterProvider(), impl, functions); err != nil {
 		logger.Panicw("Failed to set up metrics", "error", err)
 	}
@@ -99,7 +99,7 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 
 	ofChild := enqueueFunctionOf(fair.Add)
 	slim.Watch(ctx, functions.Informer(), slim.Function, controller.HandleAll(fair.AddObject))
-	slim.Watch(ctx, functions.Informer(), slim.Function, ReleaseDeleted(r.queue.Release, follower.Forget))
+	slim.Watch(ctx, functions.Informer(), slim.Function, ReleaseDeleted(r.queue.Release, poller.Forget))
 	slim.Watch(ctx, configMaps.Informer(), slim.ConfigMap, controller.HandleAll(ofChild))
 	slim.Watch(ctx, podInformer.Informer(), pods.Slim(knative.RevisionLabelKey), cache.FilteringResourceEventHandler{
 		FilterFunc: knative.IsRelevant(functions.Lister()),
@@ -113,12 +113,12 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 }
 
 // startBackground starts the workers that talk to registries and Git servers.
-func (r *Reconciler) startBackground(ctx context.Context, client *images.Client, wake func(types.NamespacedName)) *follow.Follower {
+func (r *Reconciler) startBackground(ctx context.Context, client *images.Client, wake func(types.NamespacedName)) *poll.Poller {
 	lookups, taggings := images.NewLookups(client, wake), images.NewTaggings(client, wake)
-	follower := follow.New(follow.NewResolver(r.kube.CoreV1()), wake)
+	poller := poll.New(poll.NewResolver(r.kube.CoreV1()), wake)
 	lookups.Start(ctx)
 	taggings.Start(ctx)
-	follower.Start(ctx)
-	r.lookups, r.taggings, r.follower = lookups, taggings, follower
-	return follower
+	poller.Start(ctx)
+	r.lookups, r.taggings, r.poller = lookups, taggings, poller
+	return poller
 }
