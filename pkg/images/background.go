@@ -29,29 +29,28 @@ import (
 )
 
 const (
-	// workers is how many requests of a kind there are at a time.
+	// workers is the number of concurrent requests of a kind.
 	workers = 8
 
-	// lookupTimeout is less than what a build takes, which a look-up may save.
+	// lookupTimeout is shorter than a build, which a lookup may save.
 	lookupTimeout = 3 * time.Second
 
-	// lookupPatience is for a look-up together with those before it: longer than many
-	// of them take where the registry answers, and all there is where it does not.
-	lookupPatience = 30 * time.Second
+	// lookupDeadline bounds a lookup and its wait for a worker. Many lookups fit in it
+	// while the registry answers.
+	lookupDeadline = 30 * time.Second
 
-	// taggingTimeout is for one try.
+	// taggingTimeout bounds one try.
 	taggingTimeout = 30 * time.Second
 
 	firstRetry = time.Second
 	lastRetry  = 10 * time.Minute
 
-	// mostTaggings bounds the taggings of a Function that a registry which does not
-	// answer keeps waiting. Of more, the oldest are given up.
+	// mostTaggings bounds the waiting taggings of a Function. The oldest are dropped.
 	mostTaggings = 16
 )
 
-// Background works on the requests of many Functions, some at a time, and one at
-// a time for each Function. It answers the last request of a Function.
+// Background handles the requests of many Functions, one at a time for each Function.
+// It keeps the answer to the last request of each Function.
 type Background[Request comparable, Answer any] struct {
 	options[Request, Answer]
 
@@ -62,58 +61,58 @@ type Background[Request comparable, Answer any] struct {
 	lines map[types.NamespacedName]*line[Request, Answer]
 }
 
-// options is how a kind of requests is dealt with.
+// options configures a kind of requests.
 type options[Request comparable, Answer any] struct {
 	name string
 	do   func(context.Context, Request) (Answer, error)
 
-	// timeout is that of one try. Where requests are not tried again, patience is
-	// how long the wait for a worker and the try may take together.
-	timeout, patience time.Duration
+	// timeout bounds one try. Without retry, deadline bounds the wait for a worker
+	// and the try together.
+	timeout, deadline time.Duration
 	retry             bool
 
-	// replaces says whether a request makes an earlier one of the Function needless.
+	// replaces reports whether a request replaces an earlier one of the Function.
 	replaces func(request, earlier Request) bool
 }
 
-// line is what is asked for a Function.
+// line has the requests of a Function.
 type line[Request comparable, Answer any] struct {
-	// last was asked last. It is kept with its answer.
+	// last is the last request. It stays until its answer is dropped.
 	last *job[Request, Answer]
 
-	// waiting are those without an answer, in the order in which they are tried: one
-	// that fails goes to the end, so that it keeps no other waiting.
+	// waiting has the requests without an answer, in the order of the tries. A failed
+	// request goes to the end, so it does not delay the others.
 	waiting []*job[Request, Answer]
 }
 
-// job is a request and what has become of it.
+// job is a request and its state.
 type job[Request comparable, Answer any] struct {
 	// request and since do not change.
 	request Request
 	since   time.Time
 
-	// The others are guarded by the mutex.
+	// The mutex guards the other fields.
 	done    bool
 	answer  Answer
 	awaited bool
 	failed  bool
 }
 
-// NewLookups returns a Background that finds images. What could not be found out
-// in time is not found. A Function whose answer is awaited is woken.
+// NewLookups returns a Background that finds images. A lookup that fails or takes too
+// long finds no image. The Background calls wake for a Function that awaits the answer.
 func NewLookups(client *Client, wake func(types.NamespacedName)) *Background[Lookup, Found] {
 	return newBackground(wake, options[Lookup, Found]{
 		name:     "image-lookups",
 		do:       client.Find,
 		timeout:  lookupTimeout,
-		patience: lookupPatience,
+		deadline: lookupDeadline,
 		replaces: func(Lookup, Lookup) bool { return true },
 	})
 }
 
-// NewTaggings returns a Background that tags images. It tries until it succeeds,
-// less and less often, or until it may forget the Function. The tags of earlier
-// versions are still to be set when the next one is deployed.
+// NewTaggings returns a Background that tags images. It retries with a backoff until it
+// succeeds or forgets the Function. A new version does not cancel the tags of earlier
+// versions.
 func NewTaggings(client *Client, wake func(types.NamespacedName)) *Background[Tagging, struct{}] {
 	return newBackground(wake, options[Tagging, struct{}]{
 		name: "image-taggings",
@@ -139,7 +138,7 @@ func newBackground[Request comparable, Answer any](wake func(types.NamespacedNam
 	}
 }
 
-// Start has the requests worked on until the context is done. It does not wait.
+// Start handles requests until ctx ends. It returns at once.
 func (b *Background[Request, Answer]) Start(ctx context.Context) {
 	for range workers {
 		go func() {
@@ -150,9 +149,8 @@ func (b *Background[Request, Answer]) Start(ctx context.Context) {
 	context.AfterFunc(ctx, b.queue.ShutDown)
 }
 
-// Ask has the request worked on for the Function of that key, before any other of
-// the Function and instead of those that it replaces. To ask the same again
-// changes nothing.
+// Ask adds a request of a Function. It goes before the Function's other requests, and
+// drops those that it replaces. The same request again changes nothing.
 func (b *Background[Request, Answer]) Ask(key types.NamespacedName, request Request) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -174,8 +172,8 @@ func (b *Background[Request, Answer]) Ask(key types.NamespacedName, request Requ
 	b.queue.Add(key)
 }
 
-// Answer returns the answer to the request, if it is there. Who awaits it is
-// woken when it is.
+// Answer returns the answer to the request. It returns false while there is no answer.
+// With await, the Background wakes the Function when the answer comes.
 func (b *Background[Request, Answer]) Answer(key types.NamespacedName, request Request, await bool) (answer Answer, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -187,8 +185,8 @@ func (b *Background[Request, Answer]) Answer(key types.NamespacedName, request R
 	return l.last.answer, l.last.done
 }
 
-// Acknowledge drops the answer to the last request of the Function. What has no
-// answer yet goes on.
+// Acknowledge drops the answer to the last request of the Function. Requests without an
+// answer go on.
 func (b *Background[Request, Answer]) Acknowledge(key types.NamespacedName) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -200,14 +198,14 @@ func (b *Background[Request, Answer]) Acknowledge(key types.NamespacedName) {
 	b.tidy(key)
 }
 
-// Forget drops all requests of the Function, and the answer.
+// Forget drops all requests of the Function and their answers.
 func (b *Background[Request, Answer]) Forget(key types.NamespacedName) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.forget(key)
 }
 
-// ForgetAll drops all requests of the Functions that are meant.
+// ForgetAll drops the requests of all Functions for which isMeant returns true.
 func (b *Background[Request, Answer]) ForgetAll(isMeant func(types.NamespacedName) bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -226,14 +224,14 @@ func (b *Background[Request, Answer]) forget(key types.NamespacedName) {
 	b.queue.Forget(key)
 }
 
-// tidy drops a line in which there is nothing any more.
+// tidy drops an empty line.
 func (b *Background[Request, Answer]) tidy(key types.NamespacedName) {
 	if l := b.lines[key]; l.last == nil && len(l.waiting) == 0 {
 		b.forget(key)
 	}
 }
 
-// next works on the next request. It returns false when there will be none.
+// next handles the next request. It returns false after shutdown.
 func (b *Background[Request, Answer]) next(ctx context.Context) bool {
 	key, shutdown := b.queue.Get()
 	if shutdown {
@@ -247,7 +245,7 @@ func (b *Background[Request, Answer]) next(ctx context.Context) bool {
 	}
 	timeout := b.timeout
 	if !b.retry {
-		timeout = min(timeout, b.patience-time.Since(j.since))
+		timeout = min(timeout, b.deadline-time.Since(j.since))
 	}
 	try, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -258,7 +256,7 @@ func (b *Background[Request, Answer]) next(ctx context.Context) bool {
 	return true
 }
 
-// first returns the request of the Function to work on, or nil.
+// first returns the next request of the Function, or nil.
 func (b *Background[Request, Answer]) first(key types.NamespacedName) *job[Request, Answer] {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -268,14 +266,14 @@ func (b *Background[Request, Answer]) first(key types.NamespacedName) *job[Reque
 	return nil
 }
 
-// finish keeps the answer, or has the request tried again, and says whether the
-// Function is to be woken.
+// finish stores the answer, or retries the request. It reports whether to wake the
+// Function.
 func (b *Background[Request, Answer]) finish(ctx context.Context, key types.NamespacedName, j *job[Request, Answer], answer Answer, err error) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	l := b.lines[key]
 	if l == nil || !l.remove(j) {
-		// Nobody wants to know any more, or all begins anew.
+		// The request was dropped meanwhile.
 		return false
 	}
 	if err != nil && !j.failed {
@@ -296,7 +294,7 @@ func (b *Background[Request, Answer]) finish(ctx context.Context, key types.Name
 	return j.awaited && j == l.last
 }
 
-// remove takes the job out of those that wait, and says whether it was there.
+// remove removes a waiting job. It reports whether the job was waiting.
 func (l *line[Request, Answer]) remove(j *job[Request, Answer]) bool {
 	i := slices.Index(l.waiting, j)
 	if i < 0 {

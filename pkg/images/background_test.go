@@ -52,7 +52,7 @@ func inBackground(t *testing.T, retry bool, do func(context.Context, string) (st
 		ctx, cancel := context.WithCancel(logging.WithLogger(t.Context(), zap.NewNop().Sugar()))
 		fake := &fakeBackground{}
 		fake.Background = newBackground(func(types.NamespacedName) { fake.woken.Add(1) }, options[string, string]{
-			name: "test", do: do, timeout: lookupTimeout, patience: lookupPatience, retry: retry,
+			name: "test", do: do, timeout: lookupTimeout, deadline: lookupDeadline, retry: retry,
 			// Of requests that are tried again, one replaces those of its first letter.
 			replaces: func(request, earlier string) bool { return !retry || request[0] == earlier[0] },
 		})
@@ -148,7 +148,7 @@ func TestBackgroundForgotten(t *testing.T) {
 }
 
 // TestBackgroundInTime wants that a registry which never answers costs each of
-// many Functions no more than the patience there is, however many wait.
+// many Functions no more than lookupDeadline, however many requests wait.
 func TestBackgroundInTime(t *testing.T) {
 	hang := func(ctx context.Context, _ string) (string, error) {
 		<-ctx.Done()
@@ -164,7 +164,7 @@ func TestBackgroundInTime(t *testing.T) {
 		time.Sleep(lookupTimeout + time.Millisecond)
 		synctest.Wait()
 		b.wantWoken(t, workers)
-		time.Sleep(lookupPatience - lookupTimeout)
+		time.Sleep(lookupDeadline - lookupTimeout)
 		synctest.Wait()
 		b.wantWoken(t, functions)
 	})

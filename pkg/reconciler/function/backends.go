@@ -26,7 +26,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/builds"
 	"github.com/kiln-dev/kiln/pkg/builds/queue"
 	"github.com/kiln-dev/kiln/pkg/children"
-	"github.com/kiln-dev/kiln/pkg/sources/follow"
+	"github.com/kiln-dev/kiln/pkg/sources/poll"
 )
 
 // Builder builds images with objects of one kind.
@@ -95,10 +95,10 @@ type Registry[Request, Answer any] interface {
 	ForgetAll(isMeant func(types.NamespacedName) bool)
 }
 
-// Follower polls Git servers in the background. See follow.Follower.
-type Follower interface {
-	Follow(types.NamespacedName, follow.Branch)
-	Found(types.NamespacedName, follow.Branch) (follow.Found, bool)
+// Poller polls Git servers in the background. See poll.Poller.
+type Poller interface {
+	Poll(types.NamespacedName, poll.Branch)
+	Found(types.NamespacedName, poll.Branch) (poll.Found, bool)
 	Forget(types.NamespacedName)
 	ForgetAll(isMeant func(types.NamespacedName) bool)
 }

@@ -25,6 +25,7 @@ import (
 	"knative.dev/pkg/controller"
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
+	"github.com/kiln-dev/kiln/pkg/fairqueue"
 )
 
 // reasonInvalidConfiguration is the reason of the event on an invalid ConfigMap.
@@ -32,7 +33,7 @@ const reasonInvalidConfiguration = "InvalidConfiguration"
 
 // warnOfConfig emits an event on each ConfigMap that becomes invalid. The store keeps the
 // previous values. The webhook denies such a ConfigMap unless it is unavailable.
-func warnOfConfig(ctx context.Context, cmw configmap.Watcher, leader Leader) {
+func warnOfConfig(ctx context.Context, cmw configmap.Watcher, leader fairqueue.Leader) {
 	recorder := controller.GetEventRecorder(ctx)
 	warn := func(cm *corev1.ConfigMap) {
 		err := config.Check(cm)

@@ -38,14 +38,18 @@ import (
 	kilnclient "github.com/kiln-dev/kiln/pkg/client/injection/client"
 	functioninformer "github.com/kiln-dev/kiln/pkg/client/injection/informers/serverless/v1alpha1/function"
 	functionreconciler "github.com/kiln-dev/kiln/pkg/client/injection/reconciler/serverless/v1alpha1/function"
+	"github.com/kiln-dev/kiln/pkg/fairqueue"
 	"github.com/kiln-dev/kiln/pkg/images"
 	"github.com/kiln-dev/kiln/pkg/metrics"
 	"github.com/kiln-dev/kiln/pkg/pods"
 	"github.com/kiln-dev/kiln/pkg/reconciler/credentials"
 	"github.com/kiln-dev/kiln/pkg/serve/knative"
 	"github.com/kiln-dev/kiln/pkg/slim"
-	"github.com/kiln-dev/kiln/pkg/sources/follow"
+	"github.com/kiln-dev/kiln/pkg/sources/poll"
 )
+
+// queueName is the name of the queue of Functions in metrics.
+const queueName = "functions"
 
 // NewController returns the controller of Functions. The context must carry informers
 // that children.LabelSelector filters.
@@ -70,9 +74,9 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 	services := knative.NewServer(ctx, podLister, mountEvents, r.checkCurrent)
 	r.builder, r.server = taskRuns, services
 
-	var fair *fairQueue
+	var fair *fairqueue.Queue
 	impl := functionreconciler.NewImpl(ctx, r, func(impl *controller.Impl) controller.Options {
-		fair = newFairQueue(isBegun(functions.Lister()), impl.EnqueueKey)
+		fair = fairqueue.New(queueName, isBegun(functions.Lister()), impl.EnqueueKey)
 		r.queue = queue.New(queue.Limits{Cluster: 1}, fair.Add)
 		store := config.NewStore(logger.Named("config-store"), setLimits(r.queue), func(string, any) {
 			for _, fn := range functions.Informer().GetStore().List() {
@@ -84,18 +88,18 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 		return controller.Options{ConfigStore: store, SkipStatusUpdates: true, DemoteFunc: r.Demote}
 	})
 
-	follower := r.startBackground(ctx, images.NewClient(secrets.Keychain), fair.Add)
+	poller := r.startBackground(ctx, images.NewClient(secrets.Keychain), fair.Add)
 	if err := metrics.Instrument(otel.GetMeterProvider(), impl, functions); err != nil {
 		logger.Panicw("Failed to set up metrics", "error", err)
 	}
-	fair.Leader = NewLeader(ctx, impl.Reconciler.(Leader), r.queue, functions.Lister(), r.builder)
-	fair.start(ctx, impl.Concurrency)
+	fair.Leader = NewLeader(ctx, impl.Reconciler.(fairqueue.Leader), r.queue, functions.Lister(), r.builder)
+	fair.Start(ctx, impl.Concurrency)
 	impl.Reconciler = fair
 	warnOfConfig(ctx, cmw, fair)
 
 	ofChild := enqueueFunctionOf(fair.Add)
 	slim.Watch(ctx, functions.Informer(), slim.Function, controller.HandleAll(fair.AddObject))
-	slim.Watch(ctx, functions.Informer(), slim.Function, ReleaseDeleted(r.queue.Release, follower.Forget))
+	slim.Watch(ctx, functions.Informer(), slim.Function, ReleaseDeleted(r.queue.Release, poller.Forget))
 	slim.Watch(ctx, configMaps.Informer(), slim.ConfigMap, controller.HandleAll(ofChild))
 	slim.Watch(ctx, podInformer.Informer(), pods.Slim(knative.RevisionLabelKey), cache.FilteringResourceEventHandler{
 		FilterFunc: knative.IsRelevant(functions.Lister()),
@@ -109,12 +113,12 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 }
 
 // startBackground starts the workers that talk to registries and Git servers.
-func (r *Reconciler) startBackground(ctx context.Context, client *images.Client, wake func(types.NamespacedName)) *follow.Follower {
+func (r *Reconciler) startBackground(ctx context.Context, client *images.Client, wake func(types.NamespacedName)) *poll.Poller {
 	lookups, taggings := images.NewLookups(client, wake), images.NewTaggings(client, wake)
-	follower := follow.New(follow.NewResolver(r.kube.CoreV1()), wake)
+	poller := poll.New(poll.NewResolver(r.kube.CoreV1()), wake)
 	lookups.Start(ctx)
 	taggings.Start(ctx)
-	follower.Start(ctx)
-	r.lookups, r.taggings, r.follower = lookups, taggings, follower
-	return follower
+	poller.Start(ctx)
+	r.lookups, r.taggings, r.poller = lookups, taggings, poller
+	return poller
 }

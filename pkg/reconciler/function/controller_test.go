@@ -50,6 +50,7 @@ import (
 
 	// Register the fakes of what the controller is made of.
 	_ "github.com/kiln-dev/kiln/pkg/client/injection/informers/serverless/v1alpha1/function/fake"
+	"github.com/kiln-dev/kiln/pkg/fairqueue"
 	"github.com/kiln-dev/kiln/pkg/pods"
 	"github.com/kiln-dev/kiln/pkg/serve/knative"
 	"github.com/kiln-dev/kiln/pkg/slim"
@@ -112,7 +113,7 @@ func next(ctx context.Context, t *testing.T, impl *controller.Impl) types.Namesp
 	queue.Done(item)
 	queue.Forget(item)
 	key := item.(types.NamespacedName)
-	impl.Reconciler.(*fairQueue).done(key)
+	impl.Reconciler.(*fairqueue.Queue).Done(key)
 	return key
 }
 

@@ -52,7 +52,7 @@ import (
 	ktesting "github.com/kiln-dev/kiln/pkg/reconciler/testing"
 	"github.com/kiln-dev/kiln/pkg/serve/knative"
 	"github.com/kiln-dev/kiln/pkg/slim"
-	"github.com/kiln-dev/kiln/pkg/sources/follow"
+	"github.com/kiln-dev/kiln/pkg/sources/poll"
 )
 
 const (
@@ -168,15 +168,15 @@ func (s fakeSecrets) Ensure(_ context.Context, name, inNamespace string) (*corev
 
 func (fakeSecrets) Version(secret *corev1.Secret) string { return secret.ResourceVersion }
 
-// fakeFollower has found what there is to find, if anything.
-type fakeFollower struct{ what any }
+// fakePoller returns the same result for each branch.
+type fakePoller struct{ what any }
 
-func (fakeFollower) Follow(types.NamespacedName, follow.Branch) {}
-func (fakeFollower) Forget(types.NamespacedName)                {}
-func (fakeFollower) ForgetAll(func(types.NamespacedName) bool)  {}
+func (fakePoller) Poll(types.NamespacedName, poll.Branch)    {}
+func (fakePoller) Forget(types.NamespacedName)               {}
+func (fakePoller) ForgetAll(func(types.NamespacedName) bool) {}
 
-func (f fakeFollower) Found(types.NamespacedName, follow.Branch) (follow.Found, bool) {
-	found, ok := f.what.(follow.Found)
+func (f fakePoller) Found(types.NamespacedName, poll.Branch) (poll.Found, bool) {
+	found, ok := f.what.(poll.Found)
 	return found, ok
 }
 
@@ -253,7 +253,7 @@ func factory() rtesting.Factory {
 			secrets:  fakeSecrets{w.Row.OtherTestData[secretKey]},
 			lookups:  newFakeLookups(registry),
 			taggings: fakeTaggings{registry},
-			follower: fakeFollower{w.Row.OtherTestData[followKey]},
+			poller:   fakePoller{w.Row.OtherTestData[followKey]},
 		}
 		r.server = &knative.Server{
 			Client: w.Serving, Services: ktesting.TransformedServices{ServiceLister: w.ServiceLister, Transform: knative.Slim},

@@ -53,7 +53,7 @@ type Reconciler struct {
 	queue    *queue.Queue
 	lookups  Registry[images.Lookup, images.Found]
 	taggings Registry[images.Tagging, struct{}]
-	follower Follower
+	poller   Poller
 
 	replaced replaced
 }
@@ -118,7 +118,7 @@ func (r *Reconciler) reconcile(ctx context.Context, fn *v1alpha1.Function) error
 func (r *Reconciler) prepare(ctx context.Context, fn *v1alpha1.Function, before *v1alpha1.FunctionStatus) error {
 	want, ok := makePlan(ctx, fn)
 	if !ok {
-		r.follower.Forget(children.KeyOf(fn))
+		r.poller.Forget(children.KeyOf(fn))
 		return nil
 	}
 	runs, err := r.builder.List(fn)

@@ -26,7 +26,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"knative.dev/pkg/controller"
 	"knative.dev/pkg/logging"
 	pkgreconciler "knative.dev/pkg/reconciler"
 
@@ -34,21 +33,15 @@ import (
 	"github.com/kiln-dev/kiln/pkg/builds/queue"
 	"github.com/kiln-dev/kiln/pkg/children"
 	listers "github.com/kiln-dev/kiln/pkg/client/listers/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/fairqueue"
 )
 
 // openRetry is the delay between two tries to open the queue.
 const openRetry = time.Second
 
-// Leader is a reconciler that knows which keys it leads. The generated ones do.
-type Leader interface {
-	controller.Reconciler
-	pkgreconciler.LeaderAware
-	IsLeaderFor(types.NamespacedName) bool
-}
-
 // queueLeader opens the queue of builds before it leads. Reconciler.Demote closes it.
 type queueLeader struct {
-	Leader
+	fairqueue.Leader
 
 	ctx       context.Context
 	queue     *queue.Queue
@@ -61,7 +54,7 @@ type queueLeader struct {
 }
 
 // NewLeader returns the reconciler as one that opens the queue of builds before it leads.
-func NewLeader(ctx context.Context, reconciler Leader, q *queue.Queue, functions listers.FunctionLister, builder Builder) Leader {
+func NewLeader(ctx context.Context, reconciler fairqueue.Leader, q *queue.Queue, functions listers.FunctionLister, builder Builder) fairqueue.Leader {
 	return &queueLeader{Leader: reconciler, ctx: ctx, queue: q, functions: functions, builder: builder}
 }
 

@@ -56,8 +56,8 @@ type Options struct {
 	Lookups  Registry[images.Lookup, images.Found]
 	Taggings Registry[images.Tagging, struct{}]
 
-	// Follower polls branches.
-	Follower Follower
+	// Poller polls branches.
+	Poller Poller
 }
 
 // New returns a Reconciler.
@@ -65,7 +65,7 @@ func New(o Options) *Reconciler {
 	r := &Reconciler{
 		kiln: o.Kiln, kube: o.Kube, configMapLister: o.ConfigMaps,
 		builder: o.Builder, secrets: o.Secrets,
-		queue: o.Queue, lookups: o.Lookups, taggings: o.Taggings, follower: o.Follower,
+		queue: o.Queue, lookups: o.Lookups, taggings: o.Taggings, poller: o.Poller,
 	}
 	r.server = o.NewServer(r.checkCurrent)
 	return r

@@ -23,7 +23,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds"
 	"github.com/kiln-dev/kiln/pkg/children"
-	"github.com/kiln-dev/kiln/pkg/sources/follow"
+	"github.com/kiln-dev/kiln/pkg/sources/poll"
 )
 
 // poll polls the branch of a Function that is built, and returns the plan with the
@@ -33,22 +33,22 @@ import (
 func (r *Reconciler) poll(ctx context.Context, fn *v1alpha1.Function, want plan, current gathered) (_ plan, moved bool) {
 	interval := config.FromContextOrDefaults(ctx).Build.FollowInterval
 	if fn.Spec.Git == nil || isPinned(fn) || interval == 0 {
-		r.follower.Forget(children.KeyOf(fn))
+		r.poller.Forget(children.KeyOf(fn))
 		fn.Status.ClearSourceFollowed()
 		return want, false
 	}
 	if !current.known.IsSettled(want.request) {
 		// Stop polling a server that the Function may no longer name.
-		r.follower.Forget(children.KeyOf(fn))
+		r.poller.Forget(children.KeyOf(fn))
 		return want.withCommit(commitToBuild(fn, want)), false
 	}
-	branch := follow.Branch{
+	branch := poll.Branch{
 		URL: fn.Spec.Git.URL, Revision: fn.Spec.Git.Revision,
 		Namespace: fn.Namespace, Secret: fn.Spec.Git.SecretName,
 		Built: commitBuilt(fn), Interval: interval,
 	}
-	r.follower.Follow(children.KeyOf(fn), branch)
-	found, ok := r.follower.Found(children.KeyOf(fn), branch)
+	r.poller.Poll(children.KeyOf(fn), branch)
+	found, ok := r.poller.Found(children.KeyOf(fn), branch)
 	name := "Revision " + branch.Revision
 	if branch.Revision == "" {
 		name = "The default branch"

@@ -35,7 +35,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/builds"
 	"github.com/kiln-dev/kiln/pkg/builds/tekton"
 	"github.com/kiln-dev/kiln/pkg/children"
-	"github.com/kiln-dev/kiln/pkg/sources/follow"
+	"github.com/kiln-dev/kiln/pkg/sources/poll"
 )
 
 var (
@@ -108,7 +108,7 @@ func TestReconcileFollow(t *testing.T) {
 		}
 		return data
 	}
-	at := func(commit string) follow.Found { return follow.Found{Commit: commit} }
+	at := func(commit string) poll.Found { return poll.Found{Commit: commit} }
 
 	cm := configMap(ofBranch())
 	first := commitRun("", builds.ReasonFirstBuild, 1, taskRunSucceeded(digestA), fetching(commit1))
@@ -244,7 +244,7 @@ func TestReconcileFollow(t *testing.T) {
 	}, {
 		Name:              "the server refuses: what was built stays",
 		Key:               key,
-		OtherTestData:     with(follow.Found{Failure: "its server answered 410 Gone"}),
+		OtherTestData:     with(poll.Found{Failure: "its server answered 410 Gone"}),
 		Objects:           []runtime.Object{runs(followedTo(commit1)), cm, first, svc},
 		WantStatusUpdates: statusUpdate(runs(notFollowed("its server answered 410 Gone"))),
 		WantEvents: []string{
@@ -253,12 +253,12 @@ func TestReconcileFollow(t *testing.T) {
 	}, {
 		Name:          "steady state: the server refuses, and that was told",
 		Key:           key,
-		OtherTestData: with(follow.Found{Failure: "its server answered 410 Gone"}),
+		OtherTestData: with(poll.Found{Failure: "its server answered 410 Gone"}),
 		Objects:       []runtime.Object{runs(notFollowed("its server answered 410 Gone")), cm, first, svc},
 	}, {
 		Name:              "what the server says is told without secrets",
 		Key:               key,
-		OtherTestData:     with(follow.Found{Failure: "its server says: no https://a:hunter22@example.com"}),
+		OtherTestData:     with(poll.Found{Failure: "its server says: no https://a:hunter22@example.com"}),
 		Objects:           []runtime.Object{runs(), cm, first, svc},
 		WantStatusUpdates: statusUpdate(runs(notFollowed("its server says: no https://a:[redacted]@example.com"))),
 		WantEvents: []string{
@@ -281,18 +281,18 @@ func TestReconcileFollow(t *testing.T) {
 	}}.Test(t, factory())
 }
 
-// recordingFollower remembers what is followed.
-type recordingFollower struct {
-	branches map[types.NamespacedName]follow.Branch
+// recordingPoller remembers what is followed.
+type recordingPoller struct {
+	branches map[types.NamespacedName]poll.Branch
 }
 
-func (r recordingFollower) Follow(key types.NamespacedName, branch follow.Branch) {
+func (r recordingPoller) Poll(key types.NamespacedName, branch poll.Branch) {
 	r.branches[key] = branch
 }
-func (r recordingFollower) Forget(key types.NamespacedName)           { delete(r.branches, key) }
-func (r recordingFollower) ForgetAll(func(types.NamespacedName) bool) { clear(r.branches) }
-func (r recordingFollower) Found(types.NamespacedName, follow.Branch) (follow.Found, bool) {
-	return follow.Found{}, false
+func (r recordingPoller) Forget(key types.NamespacedName)           { delete(r.branches, key) }
+func (r recordingPoller) ForgetAll(func(types.NamespacedName) bool) { clear(r.branches) }
+func (r recordingPoller) Found(types.NamespacedName, poll.Branch) (poll.Found, bool) {
+	return poll.Found{}, false
 }
 
 // TestFollowed checks that what is followed is what was built last, and that nothing is
@@ -302,13 +302,13 @@ func TestFollowed(t *testing.T) {
 	runs := func(options ...functionOption) *v1alpha1.Function {
 		return ofBranch(observed(append([]functionOption{configured, built(first, digestA), ofCommit(commit1)}, options...)...))
 	}
-	branch := follow.Branch{URL: "https://git.example.com/a.git", Revision: "main", Namespace: namespace, Built: commit1, Interval: time.Hour}
+	branch := poll.Branch{URL: "https://git.example.com/a.git", Revision: "main", Namespace: namespace, Built: commit1, Interval: time.Hour}
 	withSecret, olderBuild := branch, branch
 	withSecret.Secret = "git"
 	for name, tc := range map[string]struct {
 		fn       *v1alpha1.Function
 		interval time.Duration
-		want     *follow.Branch
+		want     *poll.Branch
 	}{
 		"a branch":                              {runs(), time.Hour, &branch},
 		"with a Secret":                         {runs(func(fn *v1alpha1.Function) { fn.Spec.Git.SecretName = "git" }), time.Hour, &withSecret},
@@ -321,8 +321,8 @@ func TestFollowed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx := config.ToContext(context.Background(), testConfig(func(cfg *config.Config) { cfg.Build.FollowInterval = tc.interval }))
-			followed := recordingFollower{map[types.NamespacedName]follow.Branch{}}
-			r := &Reconciler{follower: followed}
+			followed := recordingPoller{map[types.NamespacedName]poll.Branch{}}
+			r := &Reconciler{poller: followed}
 			if _, moved := r.poll(ctx, tc.fn, planOf(tc.fn), gather(tc.fn, nil)); moved {
 				t.Error("it has moved")
 			}

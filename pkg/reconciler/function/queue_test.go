@@ -47,6 +47,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/children"
 	fakekilnclient "github.com/kiln-dev/kiln/pkg/client/injection/client/fake"
 	functioninformer "github.com/kiln-dev/kiln/pkg/client/injection/informers/serverless/v1alpha1/function"
+	"github.com/kiln-dev/kiln/pkg/fairqueue"
 	ktesting "github.com/kiln-dev/kiln/pkg/reconciler/testing"
 	"github.com/kiln-dev/kiln/pkg/serve/knative"
 )
@@ -280,7 +281,7 @@ func TestQueueAcrossRestart(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	leader := impl.Reconciler.(*fairQueue).Leader.(*queueLeader)
+	leader := impl.Reconciler.(*fairqueue.Queue).Leader.(*queueLeader)
 	if err := leader.Promote(pkgreconciler.UniversalBucket(), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -336,7 +337,7 @@ func (u unansweredTaskRuns) List(ctx context.Context, _ metav1.ListOptions) (*pi
 // response.
 func TestOpenUnanswered(t *testing.T) {
 	ctx, impl, _ := startController(t)
-	leader := impl.Reconciler.(*fairQueue).Leader.(*queueLeader)
+	leader := impl.Reconciler.(*fairqueue.Queue).Leader.(*queueLeader)
 	client := unanswered{Interface: fakepipelineclient.Get(ctx), deadlines: make(chan bool, 1)}
 	leader.builder.(*tekton.Builder).Client = client
 	promoted := make(chan error)
@@ -364,7 +365,7 @@ func TestDemotedWhileOpening(t *testing.T) {
 		}
 		return fails.Load(), nil, errors.New("no connection")
 	})
-	leader := impl.Reconciler.(*fairQueue).Leader.(*queueLeader)
+	leader := impl.Reconciler.(*fairqueue.Queue).Leader.(*queueLeader)
 	promoted := make(chan error)
 	go func() { promoted <- leader.Promote(pkgreconciler.UniversalBucket(), nil) }()
 	<-tried
@@ -468,7 +469,7 @@ func TestOpenRetries(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	leader := impl.Reconciler.(*fairQueue).Leader.(*queueLeader)
+	leader := impl.Reconciler.(*fairqueue.Queue).Leader.(*queueLeader)
 	leader.ctx = ctx
 	if err := leader.Promote(pkgreconciler.UniversalBucket(), nil); err != nil || failures >= 0 {
 		t.Errorf("Promote() = %v, and the list was asked for %d times too few", err, failures+1)

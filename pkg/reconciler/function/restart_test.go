@@ -46,7 +46,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	clientgotesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/client-go/util/workqueue"
 	"knative.dev/pkg/apis"
 	fakekubeclient "knative.dev/pkg/client/injection/kube/client/fake"
 	"knative.dev/pkg/configmap"
@@ -64,6 +63,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/builds"
 	fakekilnclient "github.com/kiln-dev/kiln/pkg/client/injection/client/fake"
 	functioninformer "github.com/kiln-dev/kiln/pkg/client/injection/informers/serverless/v1alpha1/function"
+	"github.com/kiln-dev/kiln/pkg/fairqueue"
 )
 
 const (
@@ -161,8 +161,8 @@ type world struct {
 	ctx     context.Context
 	watcher *configmap.ManualWatcher
 	impl    *controller.Impl
-	// waiting is the queue of the keys that wait for their turn.
-	waiting workqueue.TypedInterface[types.NamespacedName]
+	// waiting has the keys that wait for their turn.
+	waiting *fairqueue.Queue
 	events  chan string
 	seen    *seen
 }
@@ -204,7 +204,7 @@ func startWorld(t *testing.T, logger *zap.Logger, objects []runtime.Object, reac
 	}
 
 	w.impl = NewController(w.ctx, w.watcher)
-	w.waiting = w.impl.Reconciler.(*fairQueue).keys
+	w.waiting = w.impl.Reconciler.(*fairqueue.Queue)
 	w.seen = &seen{Reconciler: w.impl.Reconciler, LeaderAware: w.impl.Reconciler.(pkgreconciler.LeaderAware), keys: sets.New[string]()}
 	w.impl.Reconciler = w.seen
 	for name, data := range systemConfig {

@@ -40,6 +40,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/builds/queue"
 	"github.com/kiln-dev/kiln/pkg/builds/tekton"
 	"github.com/kiln-dev/kiln/pkg/children"
+	"github.com/kiln-dev/kiln/pkg/fairqueue"
 	"github.com/kiln-dev/kiln/pkg/images"
 	ktesting "github.com/kiln-dev/kiln/pkg/reconciler/testing"
 	"github.com/kiln-dev/kiln/pkg/serve/knative"
@@ -430,7 +431,7 @@ func TestTagVersion(t *testing.T) {
 func TestObserveDeletion(t *testing.T) {
 	lookups := &recorder[images.Lookup, images.Found]{asked: &images.Lookup{}}
 	taggings := &recorder[images.Tagging, struct{}]{asked: &images.Tagging{}}
-	r := &Reconciler{lookups: lookups, taggings: taggings, follower: fakeFollower{}, queue: openedQueue(queue.Limits{})}
+	r := &Reconciler{lookups: lookups, taggings: taggings, poller: fakePoller{}, queue: openedQueue(queue.Limits{})}
 	if err := r.ObserveDeletion(context.Background(), children.KeyOf(function())); err != nil {
 		t.Fatal(err)
 	}
@@ -449,7 +450,7 @@ func (otherBucket) Has(types.NamespacedName) bool { return false }
 func TestDemote(t *testing.T) {
 	lookups := &recorder[images.Lookup, images.Found]{asked: &images.Lookup{}}
 	taggings := &recorder[images.Tagging, struct{}]{asked: &images.Tagging{}}
-	r := &Reconciler{lookups: lookups, taggings: taggings, follower: fakeFollower{}, queue: openedQueue(queue.Limits{})}
+	r := &Reconciler{lookups: lookups, taggings: taggings, poller: fakePoller{}, queue: openedQueue(queue.Limits{})}
 	r.Demote(otherBucket{})
 	if lookups.asked == nil || taggings.asked == nil {
 		t.Error("requests of Functions that are still looked after are dropped")
@@ -460,7 +461,7 @@ func TestDemote(t *testing.T) {
 	}
 
 	_, impl, _ := startController(t)
-	measured := reflect.ValueOf(impl.Reconciler.(*fairQueue).Leader.(*queueLeader).Leader).Elem()
+	measured := reflect.ValueOf(impl.Reconciler.(*fairqueue.Queue).Leader.(*queueLeader).Leader).Elem()
 	generated := measured.FieldByName("leader").Elem().Elem()
 	if generated.FieldByName("DemoteFunc").IsNil() {
 		t.Error("the Reconciler does not learn that another replica leads")

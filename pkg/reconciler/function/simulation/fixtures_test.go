@@ -33,7 +33,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds"
 	"github.com/kiln-dev/kiln/pkg/builds/tekton"
-	"github.com/kiln-dev/kiln/pkg/sources/follow"
+	"github.com/kiln-dev/kiln/pkg/sources/poll"
 )
 
 const (
@@ -82,13 +82,13 @@ func (s fixedStore) ToContext(ctx context.Context) context.Context {
 	return config.ToContext(ctx, s.Config)
 }
 
-// noFollower finds no branch.
-type noFollower struct{}
+// noPoller finds no branch.
+type noPoller struct{}
 
-func (noFollower) Follow(types.NamespacedName, follow.Branch)                              {}
-func (noFollower) Forget(types.NamespacedName)                                             {}
-func (noFollower) ForgetAll(func(types.NamespacedName) bool)                               {}
-func (noFollower) Found(types.NamespacedName, follow.Branch) (found follow.Found, ok bool) { return }
+func (noPoller) Poll(types.NamespacedName, poll.Branch)                              {}
+func (noPoller) Forget(types.NamespacedName)                                         {}
+func (noPoller) ForgetAll(func(types.NamespacedName) bool)                           {}
+func (noPoller) Found(types.NamespacedName, poll.Branch) (found poll.Found, ok bool) { return }
 
 type functionOption func(*v1alpha1.Function)
 

@@ -41,7 +41,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds/queue"
-	"github.com/kiln-dev/kiln/pkg/reconciler/function"
+	"github.com/kiln-dev/kiln/pkg/fairqueue"
 	ktesting "github.com/kiln-dev/kiln/pkg/reconciler/testing"
 )
 
@@ -316,7 +316,7 @@ func (m *model) startAnew(t *rapid.T) {
 func (m *model) changeLeader(t *rapid.T) {
 	old := m.process
 	m.tracef("another leads")
-	old.reconciler.(function.Leader).Demote(pkgreconciler.UniversalBucket())
+	old.reconciler.(fairqueue.Leader).Demote(pkgreconciler.UniversalBucket())
 	clear(old.woken)
 	clear(old.failed)
 	clear(old.asleep)
@@ -325,7 +325,7 @@ func (m *model) changeLeader(t *rapid.T) {
 	m.tracef("the first leads again")
 	m.process = old
 	m.starting = true
-	err := old.reconciler.(function.Leader).Promote(pkgreconciler.UniversalBucket(), func(pkgreconciler.Bucket, types.NamespacedName) {})
+	err := old.reconciler.(fairqueue.Leader).Promote(pkgreconciler.UniversalBucket(), func(pkgreconciler.Bucket, types.NamespacedName) {})
 	m.starting = false
 	must(nil, err)
 	old.wakeAll("")

@@ -57,6 +57,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/builds/tekton"
 	"github.com/kiln-dev/kiln/pkg/children"
 	functionreconciler "github.com/kiln-dev/kiln/pkg/client/injection/reconciler/serverless/v1alpha1/function"
+	"github.com/kiln-dev/kiln/pkg/fairqueue"
 	"github.com/kiln-dev/kiln/pkg/images"
 	"github.com/kiln-dev/kiln/pkg/reconciler/function"
 	ktesting "github.com/kiln-dev/kiln/pkg/reconciler/testing"
@@ -305,12 +306,12 @@ func (s *simulation) connect(p *process) {
 		Secrets:  simulatedSecrets{p.caches},
 		Lookups:  p.lookups,
 		Taggings: p.taggings,
-		Follower: noFollower{},
+		Poller:   noPoller{},
 		Queue:    p.queue,
 	})
 	generated := functionreconciler.NewReconciler(unlogged, zap.NewNop().Sugar(), clients.Kiln, p.caches.FunctionLister(),
 		&record.FakeRecorder{}, r, controller.Options{ConfigStore: fixedStore{s.config}, SkipStatusUpdates: true, DemoteFunc: r.Demote})
-	leader := function.NewLeader(unlogged, generated.(function.Leader), p.queue, p.caches.FunctionLister(), builder)
+	leader := function.NewLeader(unlogged, generated.(fairqueue.Leader), p.queue, p.caches.FunctionLister(), builder)
 	s.starting = true
 	defer func() { s.starting = false }()
 	if err := leader.Promote(pkgreconciler.UniversalBucket(), func(pkgreconciler.Bucket, types.NamespacedName) {}); err != nil {

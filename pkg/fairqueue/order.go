@@ -14,32 +14,31 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package turns has namespaces take turns in a work queue, so that many keys of one do
-// not keep another's waiting.
-package turns
+package fairqueue
 
 import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 )
 
-// New returns the order in which keys leave a work queue: one of each namespace in
-// turn, and of a namespace those that first is true of, then the others, as they came.
-// It is asked when a key comes, while the queue is locked: it must be quick, and not use
-// the queue. Without it all are others.
-func New(first func(types.NamespacedName) bool) workqueue.Queue[types.NamespacedName] {
-	return &turns{first: first, waiting: map[string]*line{}}
+// NewOrder returns the order in which keys leave a work queue. Namespaces take turns,
+// one key each. Within a namespace, the keys for which first returns true go before the
+// others; otherwise keys leave in the order in which they came. A nil first prefers no
+// key. The queue calls first when a key comes, while it holds its lock: first must be
+// quick and must not use the queue.
+func NewOrder(first func(types.NamespacedName) bool) workqueue.Queue[types.NamespacedName] {
+	return &order{first: first, waiting: map[string]*line{}}
 }
 
-type turns struct {
+type order struct {
 	first   func(types.NamespacedName) bool
 	waiting map[string]*line
-	// next has the namespaces that wait, the one whose turn it is first.
+	// next has the namespaces with waiting keys, in the order of their turns.
 	next []string
 	len  int
 }
 
-// line has the keys of a namespace that wait.
+// line has the waiting keys of one namespace.
 type line struct {
 	first, others []types.NamespacedName
 }
@@ -56,39 +55,39 @@ func (l *line) pop() types.NamespacedName {
 	return key
 }
 
-// Touch implements workqueue.Queue: who asks again keeps its place.
-func (*turns) Touch(types.NamespacedName) {}
+// Touch implements workqueue.Queue. A key that is added again keeps its place.
+func (*order) Touch(types.NamespacedName) {}
 
 // Push implements workqueue.Queue.
-func (t *turns) Push(key types.NamespacedName) {
-	waiting, ok := t.waiting[key.Namespace]
+func (o *order) Push(key types.NamespacedName) {
+	waiting, ok := o.waiting[key.Namespace]
 	if !ok {
 		waiting = &line{}
-		t.waiting[key.Namespace] = waiting
-		t.next = append(t.next, key.Namespace)
+		o.waiting[key.Namespace] = waiting
+		o.next = append(o.next, key.Namespace)
 	}
-	if t.first != nil && t.first(key) {
+	if o.first != nil && o.first(key) {
 		waiting.first = append(waiting.first, key)
 	} else {
 		waiting.others = append(waiting.others, key)
 	}
-	t.len++
+	o.len++
 }
 
 // Len implements workqueue.Queue.
-func (t *turns) Len() int { return t.len }
+func (o *order) Len() int { return o.len }
 
 // Pop implements workqueue.Queue.
-func (t *turns) Pop() types.NamespacedName {
-	namespace := t.next[0]
-	waiting := t.waiting[namespace]
-	t.next = t.next[1:]
+func (o *order) Pop() types.NamespacedName {
+	namespace := o.next[0]
+	waiting := o.waiting[namespace]
+	o.next = o.next[1:]
 	key := waiting.pop()
 	if waiting.len() > 0 {
-		t.next = append(t.next, namespace)
+		o.next = append(o.next, namespace)
 	} else {
-		delete(t.waiting, namespace)
+		delete(o.waiting, namespace)
 	}
-	t.len--
+	o.len--
 	return key
 }

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package follow
+package poll
 
 import (
 	"io"
@@ -34,7 +34,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/sources"
 )
 
-// TestResolver wants Secrets read anew, used for one question, and not left behind.
+// TestResolver checks that each poll reads the Secret and leaves no files behind.
 func TestResolver(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	commit := strings.Repeat("a", 40)

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package turns
+package fairqueue
 
 import (
 	"fmt"
@@ -25,11 +25,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestRetries wants that many keys of a namespace that fail are tried again ever later,
-// and that this is nothing to one of another.
+// TestRetries checks that many failing keys of a namespace delay each other's retries,
+// but not the retries of another namespace.
 func TestRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := NewRetries()
+		r := newRetries()
 		const failing = 5000
 		for round := range 2 {
 			for i := range failing {
@@ -37,46 +37,45 @@ func TestRetries(t *testing.T) {
 			}
 			last := r.When(types.NamespacedName{Namespace: "a", Name: "last"})
 			if want := time.Duration((round+1)*failing-atOnce) / perSecond * time.Second; last < want {
-				t.Errorf("round %d: the last of many is tried again after %s, want %s at least", round, last, want)
+				t.Errorf("round %d: the last of many keys is retried after %s, want at least %s", round, last, want)
 			}
 			key := types.NamespacedName{Namespace: "b", Name: "1"}
 			if got, want := r.When(key), firstRetry<<round; got != want {
-				t.Errorf("round %d: one of another namespace is tried again after %s, want %s", round, got, want)
+				t.Errorf("round %d: a key of another namespace is retried after %s, want %s", round, got, want)
 			}
 		}
 	})
 }
 
-// TestRetriesEnd wants a key that fails all the time not to keep others of its
-// namespace waiting for ever longer.
+// TestRetriesEnd checks that a key that fails all the time delays the other keys of its
+// namespace by at most lastRetry.
 func TestRetriesEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := NewRetries()
+		r := newRetries()
 		for range 20_000 {
 			r.When(types.NamespacedName{Namespace: "a", Name: "1"})
 		}
 		key := types.NamespacedName{Namespace: "a", Name: "2"}
 		if got := r.When(key); got != lastRetry {
-			t.Errorf("another key is tried again after %s, want %s", got, lastRetry)
+			t.Errorf("another key is retried after %s, want %s", got, lastRetry)
 		}
 		time.Sleep(2 * lastRetry)
 		if got, want := r.When(key), 2*firstRetry; got != want {
-			t.Errorf("later it is tried again after %s, want %s", got, want)
+			t.Errorf("later the key is retried after %s, want %s", got, want)
 		}
 	})
 }
 
-// TestRetriesForget wants nothing to be kept of namespaces in which nothing fails any
-// more.
+// TestRetriesForget checks that namespaces without failures are forgotten.
 func TestRetriesForget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := NewRetries().(*retries)
+		r := newRetries().(*retries)
 		for i := range 1000 {
 			key := types.NamespacedName{Namespace: fmt.Sprint(i), Name: "1"}
 			r.When(key)
 			r.Forget(key)
 			if got := r.NumRequeues(key); got != 0 {
-				t.Errorf("%s is said to have been tried again %d times", key, got)
+				t.Errorf("NumRequeues(%s) = %d, want 0", key, got)
 			}
 			time.Sleep(time.Second / perSecond)
 		}

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package follow
+package poll
 
 import (
 	"context"
@@ -36,7 +36,7 @@ func keyOf(i int) types.NamespacedName {
 	return types.NamespacedName{Namespace: "default", Name: fmt.Sprint("fn-", i)}
 }
 
-// server is asked instead of a repository's.
+// server is a fake Git server.
 type server struct {
 	mu     sync.Mutex
 	commit string
@@ -59,15 +59,14 @@ func (s *server) wake(types.NamespacedName) {
 	s.woken++
 }
 
-// answer has the server answer so from now on.
+// answer sets the answer of the server.
 func (s *server) answer(commit string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.commit, s.err = commit, err
 }
 
-// count returns how often it was asked, and a Function was woken, since it was called
-// last.
+// count returns the numbers of polls and of calls of wake since the last count.
 func (s *server) count() (asked, woken int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,41 +75,41 @@ func (s *server) count() (asked, woken int) {
 	return asked, woken
 }
 
-// run runs the test with a Follower, on a clock that passes by itself.
-func run(t *testing.T, test func(*testing.T, *server, *Follower)) {
+// run runs the test with a Poller, on a fake clock.
+func run(t *testing.T, test func(*testing.T, *server, *Poller)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		s := &server{commit: "a", start: time.Now()}
-		f := New(s.resolve, s.wake)
-		f.Start(ctx)
-		test(t, s, f)
+		p := New(s.resolve, s.wake)
+		p.Start(ctx)
+		test(t, s, p)
 		cancel()
 		synctest.Wait()
 	})
 }
 
-// pass has the time pass, and what is due then be done.
+// pass advances the clock, and waits for the due polls.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// TestPace wants one question for each interval, and nobody woken for an answer that
-// is known.
+// TestPace checks that each interval has one poll, and that a known result wakes no
+// Function.
 func TestPace(t *testing.T) {
-	run(t, func(t *testing.T, s *server, f *Follower) {
+	run(t, func(t *testing.T, s *server, p *Poller) {
 		branch := Branch{URL: "https://example.com/a", Revision: "main", Interval: interval}
-		f.Follow(keyOf(0), branch)
-		if _, ok := f.Found(keyOf(0), branch); ok {
+		p.Poll(keyOf(0), branch)
+		if _, ok := p.Found(keyOf(0), branch); ok {
 			t.Error("something is found before it was asked for")
 		}
 		pass(interval)
 		if asked, woken := s.count(); asked != 1 || woken != 1 {
 			t.Errorf("within the first interval: asked %d times, woken %d times, want 1 and 1", asked, woken)
 		}
-		// To say it again changes nothing.
-		f.Follow(keyOf(0), branch)
+		// The same branch again changes nothing.
+		p.Poll(keyOf(0), branch)
 		pass(22 * interval)
 		if asked, woken := s.count(); asked < 19 || asked > 22 || woken != 0 {
 			t.Errorf("within 22 intervals: asked %d times, woken %d times, want 20 to 22, and 0", asked, woken)
@@ -120,31 +119,31 @@ func TestPace(t *testing.T) {
 		if _, woken := s.count(); woken != 1 {
 			t.Errorf("when the branch has moved: woken %d times, want 1", woken)
 		}
-		if found, ok := f.Found(keyOf(0), branch); !ok || found.Commit != "b" {
+		if found, ok := p.Found(keyOf(0), branch); !ok || found.Commit != "b" {
 			t.Errorf("Found() = %v, %t", found, ok)
 		}
-		f.Forget(keyOf(0))
+		p.Forget(keyOf(0))
 		pass(5 * interval)
 		if asked, _ := s.count(); asked != 0 {
 			t.Errorf("when it is forgotten: asked %d times", asked)
 		}
-		if _, ok := f.Found(keyOf(0), branch); ok {
+		if _, ok := p.Found(keyOf(0), branch); ok {
 			t.Error("something is found of what is forgotten")
 		}
 	})
 }
 
-// TestEdited wants that what was found counts for what was asked, and that who edits a
-// Function time and again has nobody asked more often.
+// TestEdited checks that a result is only valid for its branch, and that edits add no
+// polls.
 func TestEdited(t *testing.T) {
-	run(t, func(t *testing.T, s *server, f *Follower) {
+	run(t, func(t *testing.T, s *server, p *Poller) {
 		built := Branch{Revision: "main", Built: "a", Interval: interval}
-		f.Follow(keyOf(0), built)
+		p.Poll(keyOf(0), built)
 		pass(interval)
 		s.count()
 		for i := range 100 {
-			f.Follow(keyOf(0), Branch{Revision: fmt.Sprint(i), Interval: interval})
-			if _, ok := f.Found(keyOf(0), built); ok {
+			p.Poll(keyOf(0), Branch{Revision: fmt.Sprint(i), Interval: interval})
+			if _, ok := p.Found(keyOf(0), built); ok {
 				t.Fatal("what was found before is found of another branch")
 			}
 			pass(interval / 10)
@@ -155,12 +154,12 @@ func TestEdited(t *testing.T) {
 	})
 }
 
-// TestSpread wants that many Functions that begin at once are not asked for at once:
-// so it is after a restart.
+// TestSpread checks that the polls of many Functions that start together, as after a
+// restart, are spread over the interval.
 func TestSpread(t *testing.T) {
-	run(t, func(t *testing.T, s *server, f *Follower) {
+	run(t, func(t *testing.T, s *server, p *Poller) {
 		for i := range 1000 {
-			f.Follow(keyOf(i), Branch{Interval: interval})
+			p.Poll(keyOf(i), Branch{Interval: interval})
 		}
 		for minute := range 10 {
 			pass(time.Minute)
@@ -171,16 +170,16 @@ func TestSpread(t *testing.T) {
 	})
 }
 
-// TestFailures wants that a server that fails is asked less and less often, and told of
-// once; and that it is asked as before when it is well.
+// TestFailures checks that failures slow the polls down and wake the Function once, and
+// that a success restores the pace.
 func TestFailures(t *testing.T) {
-	run(t, func(t *testing.T, s *server, f *Follower) {
+	run(t, func(t *testing.T, s *server, p *Poller) {
 		branch := Branch{Interval: interval}
 		s.answer("", errors.New("its server was not reached: read tcp 10.0.0.1:4242->10.0.0.2:443: connection reset"))
-		f.Follow(keyOf(0), branch)
+		p.Poll(keyOf(0), branch)
 		pass(interval)
 		want := Found{Failure: "its server was not reached: connection reset"}
-		if found, ok := f.Found(keyOf(0), branch); !ok || found != want {
+		if found, ok := p.Found(keyOf(0), branch); !ok || found != want {
 			t.Errorf("Found() = %v, %t, want %v", found, ok, want)
 		}
 		s.answer("", errors.New("its server was not reached: read tcp 10.0.0.1:4343->10.0.0.2:443: connection reset"))
@@ -199,10 +198,10 @@ func TestFailures(t *testing.T) {
 }
 
 func TestForgetAll(t *testing.T) {
-	run(t, func(t *testing.T, s *server, f *Follower) {
-		f.Follow(keyOf(0), Branch{Interval: interval})
-		f.Follow(keyOf(1), Branch{Interval: interval})
-		f.ForgetAll(func(key types.NamespacedName) bool { return key == keyOf(0) })
+	run(t, func(t *testing.T, s *server, p *Poller) {
+		p.Poll(keyOf(0), Branch{Interval: interval})
+		p.Poll(keyOf(1), Branch{Interval: interval})
+		p.ForgetAll(func(key types.NamespacedName) bool { return key == keyOf(0) })
 		pass(interval)
 		if asked, _ := s.count(); asked != 1 {
 			t.Errorf("asked %d times, want 1", asked)
@@ -210,24 +209,24 @@ func TestForgetAll(t *testing.T) {
 	})
 }
 
-// TestForgottenMeanwhile wants that an answer to what nobody asks any more is lost.
+// TestForgottenMeanwhile checks that results for outdated branches are dropped.
 func TestForgottenMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		woken := 0
 		proceed := make(chan struct{})
-		f := New(func(context.Context, Branch) (string, error) { <-proceed; return "a", nil }, func(types.NamespacedName) { woken++ })
-		f.Start(ctx)
-		f.Follow(keyOf(0), Branch{Interval: interval})
-		f.Follow(keyOf(1), Branch{Interval: interval})
+		p := New(func(context.Context, Branch) (string, error) { <-proceed; return "a", nil }, func(types.NamespacedName) { woken++ })
+		p.Start(ctx)
+		p.Poll(keyOf(0), Branch{Interval: interval})
+		p.Poll(keyOf(1), Branch{Interval: interval})
 		pass(interval)
-		f.Forget(keyOf(0))
+		p.Forget(keyOf(0))
 		another := Branch{Revision: "another", Interval: interval}
-		f.Follow(keyOf(1), another)
+		p.Poll(keyOf(1), another)
 		proceed <- struct{}{}
 		proceed <- struct{}{}
 		synctest.Wait()
-		if _, ok := f.Found(keyOf(1), another); ok || woken != 0 {
+		if _, ok := p.Found(keyOf(1), another); ok || woken != 0 {
 			t.Errorf("Found() = %t, woken %d times", ok, woken)
 		}
 		close(proceed)

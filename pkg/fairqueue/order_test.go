@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package turns_test
+package fairqueue_test
 
 import (
 	"testing"
@@ -24,12 +24,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 
-	"github.com/kiln-dev/kiln/pkg/turns"
+	"github.com/kiln-dev/kiln/pkg/fairqueue"
 )
 
-func TestTurns(t *testing.T) {
+func TestOrder(t *testing.T) {
 	begun := func(key types.NamespacedName) bool { return key.Name == "begun" }
-	queue := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[types.NamespacedName]{Queue: turns.New(begun)})
+	queue := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[types.NamespacedName]{Queue: fairqueue.NewOrder(begun)})
 	add := func(namespace string, names ...string) {
 		for _, name := range names {
 			queue.Add(types.NamespacedName{Namespace: namespace, Name: name})
@@ -46,10 +46,10 @@ func TestTurns(t *testing.T) {
 	add("a", "1", "2", "3", "4", "1")
 	add("b", "1", "2")
 	take(3)
-	// Who comes later waits for one of each other namespace.
+	// A key that comes later waits for one key of each other namespace.
 	add("c", "1")
 	add("b", "3")
-	// What has begun goes before what has not, in its own namespace.
+	// Begun keys go before the others of their namespace.
 	add("a", "begun")
 	add("c", "begun")
 	take(7)
@@ -58,6 +58,6 @@ func TestTurns(t *testing.T) {
 		t.Errorf("the order (-want, +got):\n%s", diff)
 	}
 	if left := queue.Len(); left > 0 {
-		t.Errorf("%d are left", left)
+		t.Errorf("%d keys are left", left)
 	}
 }

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package function
+package fairqueue
 
 import (
 	"context"
@@ -27,26 +27,23 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"knative.dev/pkg/controller"
 	"knative.dev/pkg/logging"
 	logtesting "knative.dev/pkg/logging/testing"
 	pkgreconciler "knative.dev/pkg/reconciler"
-
-	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
-	"github.com/kiln-dev/kiln/pkg/children"
-	listers "github.com/kiln-dev/kiln/pkg/client/listers/serverless/v1alpha1"
 )
 
-// worker is a reconciler with one worker, whose every step the test takes, and the
-// queue of a controller before it.
+// worker is a reconciler with one worker and the queue of a controller. The test takes
+// each step.
 type worker struct {
-	fair *fairQueue
+	fair *Queue
 	keys workqueue.TypedInterface[types.NamespacedName]
 	errs map[string]error
 }
@@ -54,21 +51,21 @@ type worker struct {
 func startWorker(t *testing.T) *worker {
 	t.Helper()
 	w := &worker{keys: workqueue.NewTyped[types.NamespacedName](), errs: map[string]error{}}
-	w.fair = newFairQueue(nil, w.keys.Add)
+	w.fair = New("test", nil, w.keys.Add)
 	w.fair.Leader = w
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
-	w.fair.start(ctx, 1)
+	w.fair.Start(ctx, 1)
 	return w
 }
 
-// work looks at n Functions, and returns their names.
+// work reconciles n keys, and returns them.
 func (w *worker) work(t *testing.T, n int) (names []string) {
 	t.Helper()
 	for range n {
 		key, _ := w.keys.Get()
 		if got := w.keys.Len(); got > 0 {
-			t.Errorf("%d more wait for the only worker", got)
+			t.Errorf("%d more keys wait for the only worker", got)
 		}
 		if err := w.fair.Reconcile(t.Context(), key.String()); !errors.Is(err, w.errs[key.String()]) {
 			t.Errorf("Reconcile(%s) = %v", key, err)
@@ -82,7 +79,7 @@ func (w *worker) work(t *testing.T, n int) (names []string) {
 // Reconcile implements controller.Reconciler.
 func (w *worker) Reconcile(_ context.Context, key string) error { return w.errs[key] }
 
-// Promote implements pkgreconciler.LeaderAware. There are two Functions.
+// Promote implements pkgreconciler.LeaderAware. There are two keys.
 func (w *worker) Promote(bucket pkgreconciler.Bucket, enqueue func(pkgreconciler.Bucket, types.NamespacedName)) error {
 	if enqueue != nil {
 		enqueue(bucket, types.NamespacedName{Namespace: "a", Name: "1"})
@@ -94,13 +91,13 @@ func (w *worker) Promote(bucket pkgreconciler.Bucket, enqueue func(pkgreconciler
 // Demote implements pkgreconciler.LeaderAware.
 func (*worker) Demote(pkgreconciler.Bucket) {}
 
-// IsLeaderFor implements leader.
+// IsLeaderFor implements Leader.
 func (*worker) IsLeaderFor(types.NamespacedName) bool { return true }
 
-func TestFairQueue(t *testing.T) {
+func TestQueue(t *testing.T) {
 	w := startWorker(t)
-	w.errs["a/2"] = controller.NewPermanentError(errors.New("it cannot be helped"))
-	// The first one is with the worker by then, whatever comes.
+	w.errs["a/2"] = controller.NewPermanentError(errors.New("permanent"))
+	// The worker has the first key before the others come.
 	w.fair.Add(types.NamespacedName{Namespace: "a", Name: "0"})
 	first, _ := w.keys.Get()
 	for i := range 5 {
@@ -114,22 +111,21 @@ func TestFairQueue(t *testing.T) {
 		t.Error(err)
 	}
 	w.keys.Done(first)
-	// One of each namespace in turn, each as it came, and once; what has changed
-	// while it was looked at, after those that were there before.
+	// Each key comes once. A key that changed while it was reconciled comes last.
 	want := []string{"a/1", "b/1", "c/1", "a/2", "b/2", "c/2", "a/3", "a/4", "a/0"}
 	if diff := cmp.Diff(want, w.work(t, len(want))); diff != "" {
 		t.Errorf("the order (-want, +got):\n%s", diff)
 	}
-	w.fair.AddObject(function())
-	if got, want := w.work(t, 1), children.KeyOf(function()).String(); got[0] != want {
-		t.Errorf("%s was looked at, want %s", got, want)
+	w.fair.AddObject(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "1"}})
+	if got, want := w.work(t, 1), "d/1"; got[0] != want {
+		t.Errorf("%s was reconciled, want %s", got, want)
 	}
-	if got := w.fair.keys.Len() + w.keys.Len(); got > 0 {
-		t.Errorf("%d wait that nobody has asked for", got)
+	if got := w.fair.Len() + w.keys.Len(); got > 0 {
+		t.Errorf("%d unexpected keys wait", got)
 	}
 }
 
-// watched is a reconciler whose every look at a Function the test ends, until ctx does.
+// watched is a reconciler. The test ends each call of Reconcile, until ctx ends.
 type watched struct {
 	worker
 	ctx    context.Context
@@ -152,31 +148,31 @@ func (w *watched) Reconcile(_ context.Context, key string) error {
 	}
 }
 
-// startWatched starts a real controller with one worker, and a fair queue before it.
+// startWatched starts a real controller with one worker, and a Queue in front of it.
 func startWatched(t *testing.T) (*watched, *controller.Impl) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(logtesting.TestContextWithLogger(t))
 	w := &watched{ctx: ctx, begins: make(chan string), ends: make(chan error)}
 	impl := controller.NewContext(ctx, nil, controller.ControllerOptions{Logger: logging.FromContext(ctx), Concurrency: 1})
-	w.fair = newFairQueue(nil, impl.EnqueueKey)
+	w.fair = New("test", nil, impl.EnqueueKey)
 	w.fair.Leader, impl.Reconciler = w, w.fair
-	w.fair.start(ctx, 1)
+	w.fair.Start(ctx, 1)
 	var running sync.WaitGroup
 	running.Go(func() { _ = impl.Run(ctx) })
 	t.Cleanup(func() { cancel(); running.Wait() })
 	return w, impl
 }
 
-// TestFairQueueRetries wants that what is to be tried again takes turns, too: however
-// many Functions of a namespace fail, one of another waits for one of them.
-func TestFairQueueRetries(t *testing.T) {
-	conflict := apierrs.NewConflict(schema.GroupResource{}, "a", errors.New("somebody else was faster"))
+// TestQueueRetries checks that retries take turns too: a key waits for only one failing
+// key of another namespace.
+func TestQueueRetries(t *testing.T) {
+	conflict := apierrs.NewConflict(schema.GroupResource{}, "a", errors.New("the object has changed"))
 	for name, failure := range map[string]error{
-		"after a failure":            errors.New("it is tried again"),
-		"after a conflict":           fmt.Errorf("failed to update: %w", conflict),
-		"a conflict, said to remain": controller.NewPermanentError(conflict),
-		"later":                      controller.NewRequeueAfter(time.Millisecond),
-		"at once":                    controller.NewRequeueImmediately(),
+		"after a failure":      errors.New("retry"),
+		"after a conflict":     fmt.Errorf("failed to update: %w", conflict),
+		"a permanent conflict": controller.NewPermanentError(conflict),
+		"later":                controller.NewRequeueAfter(time.Millisecond),
+		"at once":              controller.NewRequeueImmediately(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, impl := startWatched(t)
@@ -188,13 +184,12 @@ func TestFairQueueRetries(t *testing.T) {
 				<-w.begins
 				w.ends <- failure
 			}
-			// The worker is busy with the first that is tried again until all others are to
-			// be, too.
+			// The first retry keeps the worker busy until all other retries wait.
 			<-w.begins
 			if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, wait.ForeverTestTimeout, true, func(context.Context) (bool, error) {
-				return w.fair.keys.Len()+impl.WorkQueue().Len() == failing-1, nil
+				return w.fair.Len()+impl.WorkQueue().Len() == failing-1, nil
 			}); err != nil {
-				t.Fatal("Not all are tried again:", err)
+				t.Fatal("Not all keys are retried:", err)
 			}
 			w.fair.Add(types.NamespacedName{Namespace: "b", Name: "1"})
 			w.ends <- nil
@@ -210,12 +205,12 @@ func TestFairQueueRetries(t *testing.T) {
 	}
 }
 
-// TestFairQueueGivesUp wants that what it is useless to try again is not, and that
-// what it says is said.
-func TestFairQueueGivesUp(t *testing.T) {
+// TestQueueGivesUp checks that permanent errors and skipped keys are not retried, and
+// that Reconcile returns the errors.
+func TestQueueGivesUp(t *testing.T) {
 	w := startWorker(t)
-	permanent, skipped := controller.NewPermanentError(errors.New("it cannot be helped")), controller.NewSkipKey("a/1")
-	failed := errors.New("it has failed")
+	permanent, skipped := controller.NewPermanentError(errors.New("permanent")), controller.NewSkipKey("a/1")
+	failed := errors.New("failed")
 	for _, test := range []struct {
 		err, want error
 		retries   int
@@ -226,17 +221,17 @@ func TestFairQueueGivesUp(t *testing.T) {
 			t.Errorf("Reconcile() = %v, want %v", got, test.want)
 		}
 		if got != nil && !controller.IsPermanentError(got) && !controller.IsSkipKey(got) {
-			t.Errorf("%v has the controller try again past the queue", got)
+			t.Errorf("the controller would retry after %v", got)
 		}
 		if got := w.fair.keys.NumRequeues(types.NamespacedName{Namespace: "a", Name: "1"}); got != test.retries {
-			t.Errorf("%v: it has been tried again %d times, want %d", test.err, got, test.retries)
+			t.Errorf("%v: %d retries, want %d", test.err, got, test.retries)
 		}
 	}
 }
 
-func TestFairQueuePromote(t *testing.T) {
+func TestQueuePromote(t *testing.T) {
 	w := startWorker(t)
-	// Before anything is worked on, all are about to be told of.
+	// Before the controller starts, Promote adds no keys.
 	if err := w.fair.Promote(pkgreconciler.UniversalBucket(), nil); err != nil {
 		t.Error(err)
 	}
@@ -246,35 +241,6 @@ func TestFairQueuePromote(t *testing.T) {
 		t.Error(err)
 	}
 	if diff := cmp.Diff([]string{"a/1", "b/1"}, w.work(t, 2)); diff != "" {
-		t.Errorf("the order (-want, +got):\n%s", diff)
-	}
-}
-
-func TestBegunGoesFirst(t *testing.T) {
-	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-	add := func(name string, phase v1alpha1.FunctionPhase) types.NamespacedName {
-		fn := function()
-		fn.Name, fn.Status.Phase = name, phase
-		if err := indexer.Add(fn); err != nil {
-			t.Fatal(err)
-		}
-		return children.KeyOf(fn)
-	}
-	queue := newFairQueue(isBegun(listers.NewFunctionLister(indexer)), nil)
-	for _, key := range []types.NamespacedName{
-		add("new", ""), add("running", v1alpha1.FunctionRunning), add("failed", v1alpha1.FunctionFailed),
-		add("building", v1alpha1.FunctionBuilding), {Namespace: function().Namespace, Name: "deleted"},
-		add("deploying", v1alpha1.FunctionDeploying),
-	} {
-		queue.Add(key)
-	}
-	var got []string
-	for queue.keys.Len() > 0 {
-		key, _ := queue.keys.Get()
-		got = append(got, key.Name)
-	}
-	want := []string{"building", "deploying", "new", "running", "failed", "deleted"}
-	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the order (-want, +got):\n%s", diff)
 	}
 }

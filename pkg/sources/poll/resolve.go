@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package follow
+package poll
 
 import (
 	"context"
@@ -31,9 +31,8 @@ import (
 	"github.com/kiln-dev/kiln/pkg/sources/fetch"
 )
 
-// NewResolver returns a Resolve that asks the servers of repositories. A Secret is
-// read anew each time, and only where somebody has allowed it: Kiln's own roles do
-// not.
+// NewResolver returns a Resolve that asks Git servers. It reads the Secret each time.
+// Kiln's own roles do not allow that: the user must create a Role.
 func NewResolver(secrets corev1client.SecretsGetter) Resolve {
 	return func(ctx context.Context, branch Branch) (string, error) {
 		git := fetch.Git{URL: branch.URL, Revision: branch.Revision}
@@ -52,7 +51,7 @@ func NewResolver(secrets corev1client.SecretsGetter) Resolve {
 	}
 }
 
-// mount writes the Secret to a folder, as a build has it mounted.
+// mount writes the Secret to a folder in the format of a mounted Secret.
 func mount(ctx context.Context, secrets corev1client.SecretsGetter, branch Branch) (folder string, err error) {
 	secret, err := secrets.Secrets(branch.Namespace).Get(ctx, branch.Secret, metav1.GetOptions{})
 	switch {

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package turns
+package fairqueue
 
 import (
 	"maps"
@@ -28,19 +28,18 @@ import (
 )
 
 const (
-	// firstRetry is how long it takes until what has failed once is tried again. Each
-	// time it takes twice as long, up to lastRetry.
+	// firstRetry is the delay after the first failure of a key. Each further failure
+	// doubles the delay, up to lastRetry.
 	firstRetry, lastRetry = 5 * time.Millisecond, 1000 * time.Second
-	// perSecond is how many keys of a namespace are tried again in a second, once there
-	// were as many as atOnce.
+	// perSecond limits the retries of a namespace, after a burst of atOnce.
 	perSecond, atOnce = 10, 100
 )
 
-// NewRetries returns when what has failed is tried again: as late as client-go's own
-// limiter of controllers says, but for that one has all keys together tried again 10
-// times a second. There the one key that fails in a namespace would wait for minutes,
-// behind the thousands that fail in another. Here each namespace has as many.
-func NewRetries() workqueue.TypedRateLimiter[types.NamespacedName] {
+// newRetries returns a rate limiter for retries. Its limits are those of client-go's
+// default limiter for controllers, but each namespace has its own 10 retries a second.
+// With a shared limit, a single failing key would wait for minutes behind thousands of
+// failing keys of another namespace.
+func newRetries() workqueue.TypedRateLimiter[types.NamespacedName] {
 	return &retries{
 		TypedRateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstRetry, lastRetry),
 		namespaces:       map[string]*rate.Limiter{},
@@ -59,13 +58,13 @@ func (r *retries) When(key types.NamespacedName) time.Duration {
 	return max(r.TypedRateLimiter.When(key), r.reserve(key.Namespace))
 }
 
-// reserve returns how long it takes until the namespace may have one more tried again.
+// reserve returns the delay until the namespace may retry one more key.
 func (r *retries) reserve(namespace string) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	limiter, ok := r.namespaces[namespace]
 	if !ok {
-		// Of those in which nothing fails any more there is nothing to be known.
+		// A full limiter holds no state: forget namespaces without failures.
 		maps.DeleteFunc(r.namespaces, func(_ string, l *rate.Limiter) bool { return l.Tokens() >= atOnce })
 		limiter = rate.NewLimiter(perSecond, atOnce)
 		r.namespaces[namespace] = limiter
@@ -74,7 +73,7 @@ func (r *retries) reserve(namespace string) time.Duration {
 	if delay := reservation.Delay(); delay <= lastRetry {
 		return delay
 	}
-	// What waits already is counted each time that it fails anew: the debt has an end.
+	// A key that fails repeatedly reserves each time. The cap bounds the namespace's delay.
 	reservation.Cancel()
 	return lastRetry
 }
