@@ -111,7 +111,7 @@ verify: ## Check headers, formatting, vet, lint, shell scripts and generated fil
 
 .PHONY: lint
 lint: ## Run golangci-lint, which must be installed.
-	@golangci-lint run
+	@for module in . hack test/performance; do (cd $$module && golangci-lint run) || exit 1; done
 
 .PHONY: test-unit
 test-unit: ## Run the unit tests with the race detector. Needs no cluster.
