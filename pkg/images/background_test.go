@@ -118,7 +118,7 @@ func TestBackgroundNotAwaited(t *testing.T) {
 	})
 }
 
-// TestBackgroundReplaced wants that the last request of a Function counts,
+// TestBackgroundReplaced checks that the last request of a Function counts,
 // though an earlier one is under way.
 func TestBackgroundReplaced(t *testing.T) {
 	inBackground(t, false, slowly(&atomic.Int32{}), func(t *testing.T, b *fakeBackground) {
@@ -147,7 +147,7 @@ func TestBackgroundForgotten(t *testing.T) {
 	})
 }
 
-// TestBackgroundInTime wants that a registry which never answers costs each of
+// TestBackgroundInTime checks that a registry which never answers costs each of
 // many Functions no more than lookupDeadline, however many requests wait.
 func TestBackgroundInTime(t *testing.T) {
 	hang := func(ctx context.Context, _ string) (string, error) {
@@ -170,7 +170,7 @@ func TestBackgroundInTime(t *testing.T) {
 	})
 }
 
-// TestBackgroundFailed wants that an error is an answer, too, which is not asked
+// TestBackgroundFailed checks that an error is an answer, too, which is not asked
 // for again.
 func TestBackgroundFailed(t *testing.T) {
 	count := atomic.Int32{}
@@ -210,7 +210,7 @@ func TestBackgroundRetries(t *testing.T) {
 	}
 }
 
-// TestBackgroundRetriesNoMore wants that what is forgotten is not tried again.
+// TestBackgroundRetriesNoMore checks that what is forgotten is not tried again.
 func TestBackgroundRetriesNoMore(t *testing.T) {
 	count := atomic.Int32{}
 	fail := func(context.Context, string) (string, error) { count.Add(1); return "", errors.New("refused") }
@@ -225,7 +225,7 @@ func TestBackgroundRetriesNoMore(t *testing.T) {
 	})
 }
 
-// TestBackgroundKeepsEarlier wants that no request which is to be tried until it
+// TestBackgroundKeepsEarlier checks that no request which is to be tried until it
 // succeeds is lost when the next is made, that none waits for one that always
 // fails, and that one which was replaced is never done again.
 func TestBackgroundKeepsEarlier(t *testing.T) {
@@ -281,7 +281,7 @@ func TestBackgroundAcknowledged(t *testing.T) {
 	})
 }
 
-// TestBackgroundIsBounded wants that a registry which is away for long costs no
+// TestBackgroundIsBounded checks that a registry which is away for long costs no
 // more than so much memory, and what is given up to be the oldest.
 func TestBackgroundIsBounded(t *testing.T) {
 	fail := func(context.Context, string) (string, error) { return "", errors.New("refused") }
@@ -302,7 +302,7 @@ func TestBackgroundIsBounded(t *testing.T) {
 	})
 }
 
-// TestBackgroundForgetsAll wants that who does not look after some Functions any
+// TestBackgroundForgetsAll checks that who does not look after some Functions any
 // more does nothing for them, and all for the others.
 func TestBackgroundForgetsAll(t *testing.T) {
 	var dropped, kept atomic.Int32

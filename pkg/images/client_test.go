@@ -164,7 +164,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestFindPings wants that a repository is asked once for how it wants to be spoken
+// TestFindPings checks that a repository is asked once for how it wants to be spoken
 // to, however many of its images are looked for.
 func TestFindPings(t *testing.T) {
 	r := newRegistry(t)
@@ -177,7 +177,7 @@ func TestFindPings(t *testing.T) {
 	}
 }
 
-// TestFindBase wants that dependencies are found upon the base image as it is now,
+// TestFindBase checks that dependencies are found upon the base image as it is now,
 // whatever its tag was before.
 func TestFindBase(t *testing.T) {
 	r := newRegistry(t)
@@ -222,7 +222,7 @@ func TestFindBase(t *testing.T) {
 	}
 }
 
-// TestFindWithoutBase wants that a base image whose registry does not answer
+// TestFindWithoutBase checks that a base image whose registry does not answer
 // neither keeps what there is from being found, nor costs more than the time there is.
 func TestFindWithoutBase(t *testing.T) {
 	r := newRegistry(t)
@@ -263,7 +263,7 @@ func TestFindInEmptyRepository(t *testing.T) {
 	}
 }
 
-// TestFindInTime wants that a registry which does not answer keeps nobody longer
+// TestFindInTime checks that a registry which does not answer keeps nobody longer
 // than the context allows.
 func TestFindInTime(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() }))
@@ -347,7 +347,7 @@ func TestInsecure(t *testing.T) {
 	}
 }
 
-// TestFindWithoutKnownBase wants that an image of which only its build knows the base is
+// TestFindWithoutKnownBase checks that an image of which only its build knows the base is
 // found, and that nobody looks for an image without a name.
 func TestFindWithoutKnownBase(t *testing.T) {
 	r := newRegistry(t)

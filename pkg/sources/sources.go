@@ -94,7 +94,7 @@ func (o *Outage) Unwrap() error { return o.err }
 
 var commitHash = regexp.MustCompile(`^[0-9a-f]{40}$`)
 
-// IsCommit says whether a revision of a repository is the hash of a commit.
+// IsCommit reports whether a revision of a repository is the hash of a commit.
 func IsCommit(revision string) bool { return commitHash.MatchString(revision) }
 
 // ExitCode returns the exit code that tells of the error.

@@ -121,7 +121,7 @@ func TestUnpack(t *testing.T) {
 	}
 }
 
-// TestUnpackHostile wants that each is refused in its own words, soon, and that
+// TestUnpackHostile checks that each is refused in its own words, soon, and that
 // nothing is written but below the folder.
 func TestUnpackHostile(t *testing.T) {
 	limits := shipped
@@ -176,7 +176,7 @@ func TestUnpackLimits(t *testing.T) {
 	}
 }
 
-// TestUnpackMemory wants that no archive takes much memory: neither by what is in
+// TestUnpackMemory checks that no archive takes much memory: neither by what is in
 // it, nor by how many files it says there are.
 func TestUnpackMemory(t *testing.T) {
 	// Each of a zip's files is in a directory of its own at the end, which is read
@@ -235,7 +235,7 @@ func TestTop(t *testing.T) {
 	}
 }
 
-// TestDiskFull wants that an archive is not blamed for the disk.
+// TestDiskFull checks that an archive is not blamed for the disk.
 func TestDiskFull(t *testing.T) {
 	root, err := os.OpenRoot(t.TempDir())
 	if err != nil {
@@ -249,7 +249,7 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// FuzzUnpack wants that nothing an archive says gets out of the folder.
+// FuzzUnpack checks that nothing an archive says gets out of the folder.
 func FuzzUnpack(f *testing.F) {
 	for _, hostile := range sourcestest.HostileArchives(100) {
 		if len(hostile.Archive) < 4<<10 {

@@ -219,7 +219,7 @@ func literals(deployment *unstructured.Unstructured) (env []string) {
 // baseImage is the base image of all runtimes, in the registry.
 const baseImage = "base:1"
 
-// adapt says whether the object is wanted, and makes it suit.
+// adapt reports whether the object is wanted, and makes it suit.
 func adapt(o *unstructured.Unstructured, registry, webhookPort string, config map[string]string) bool {
 	data, _, _ := unstructured.NestedStringMap(o.Object, "data")
 	switch o.GetKind() {

@@ -47,7 +47,7 @@ func configured(data map[string]string) map[string]string {
 	return kept
 }
 
-// FuzzConfigMaps wants that whatever an administrator writes is taken or refused:
+// FuzzConfigMaps checks that whatever an administrator writes is taken or refused:
 // that nothing panics, that to read it twice gives the same, and that what is taken
 // keeps the bounds that the rest of Kiln relies on.
 func FuzzConfigMaps(f *testing.F) {
@@ -102,7 +102,7 @@ func FuzzConfigMaps(f *testing.F) {
 	})
 }
 
-// checkParsed wants that what was read is read the same again, and that what is
+// checkParsed checks that what was read is read the same again, and that what is
 // refused is so in words.
 func checkParsed(t *testing.T, got any, err error, again func() (any, error)) {
 	t.Helper()

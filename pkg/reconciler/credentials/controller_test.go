@@ -114,7 +114,7 @@ func TestNewController(t *testing.T) {
 	drain(ctx, t, impl, namespace)
 }
 
-// TestWatchesOneName wants that no Secret of another name is listed or watched:
+// TestWatchesOneName checks that no Secret of another name is listed or watched:
 // the role names the one that Kiln may see.
 func TestWatchesOneName(t *testing.T) {
 	ctx, _, _ := startController(t)

@@ -449,7 +449,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// TestCheck wants that what is wrong is told, and that nothing else is.
+// TestCheck checks that what is wrong is told, and that nothing else is.
 func TestCheck(t *testing.T) {
 	const hidden = "c2VjcmV0"
 	for name, row := range map[string]struct {

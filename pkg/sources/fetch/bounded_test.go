@@ -26,7 +26,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/sources"
 )
 
-// TestBounded wants that nothing is sent in the open to where a registry with TLS
+// TestBounded checks that nothing is sent in the open to where a registry with TLS
 // redirects to.
 func TestBounded(t *testing.T) {
 	transport := &bounded{RoundTripper: http.DefaultTransport, secure: true}

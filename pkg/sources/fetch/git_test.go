@@ -277,7 +277,7 @@ func TestGitCredentials(t *testing.T) {
 	}
 }
 
-// TestGitRefuses wants that what is in a repository is trusted no more than what is in
+// TestGitRefuses checks that what is in a repository is trusted no more than what is in
 // an archive.
 func TestGitRefuses(t *testing.T) {
 	r := newRepository(t)

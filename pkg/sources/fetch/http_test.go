@@ -202,7 +202,7 @@ func TestTrust(t *testing.T) {
 	}
 }
 
-// TestRedirectToOthers wants that another server learns nothing of the one that
+// TestRedirectToOthers checks that another server learns nothing of the one that
 // redirects to it, be it another port of the same host.
 func TestRedirectToOthers(t *testing.T) {
 	var got http.Header
@@ -238,7 +238,7 @@ type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
 
-// TestDiskFull wants that nobody else is blamed for the disk.
+// TestDiskFull checks that nobody else is blamed for the disk.
 func TestDiskFull(t *testing.T) {
 	server := httptest.NewServer(serve(t, "x"))
 	t.Cleanup(server.Close)

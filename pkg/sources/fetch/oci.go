@@ -101,7 +101,7 @@ func (a Archive) reference() (name.Reference, error) {
 	return ref, err
 }
 
-// isPlain says whether the registry may be spoken to in the open: one that is
+// isPlain reports whether the registry may be spoken to in the open: one that is
 // configured so, or is on this machine. The library does that with all private
 // addresses.
 func (a Archive) isPlain(registry name.Registry) bool {

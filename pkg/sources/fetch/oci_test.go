@@ -216,7 +216,7 @@ func TestArtifact(t *testing.T) {
 	}
 }
 
-// TestArtifactTrust wants that a registry is trusted by the Secret's certificates.
+// TestArtifactTrust checks that a registry is trusted by the Secret's certificates.
 func TestArtifactTrust(t *testing.T) {
 	server := httptest.NewTLSServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)

@@ -121,7 +121,7 @@ func TestResolveAsksOnce(t *testing.T) {
 	}
 }
 
-// TestResolveEndless wants that neither a server that never ends nor one that says
+// TestResolveEndless checks that neither a server that never ends nor one that says
 // nothing takes memory, or time.
 func TestResolveEndless(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

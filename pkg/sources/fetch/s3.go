@@ -65,7 +65,7 @@ type S3Store struct {
 	// Region is the one that requests are signed for; "" is us-east-1.
 	Region string
 
-	// PathStyle says whether the bucket is named in the path, and not in the host. nil
+	// PathStyle reports whether the bucket is named in the path, and not in the host. nil
 	// is as most have it: Amazon in the host, and others in the path.
 	PathStyle *bool
 }

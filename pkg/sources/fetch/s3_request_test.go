@@ -23,7 +23,7 @@ import (
 	"testing"
 )
 
-// TestObjectRequest wants that requests name the bucket where the store looks for it,
+// TestObjectRequest checks that requests name the bucket where the store looks for it,
 // and are signed for its region.
 func TestObjectRequest(t *testing.T) {
 	secret := t.TempDir()

@@ -40,10 +40,10 @@ const (
 // ignored tells what is to be left out of a folder. It is asked of a folder before
 // what is in it.
 type ignored interface {
-	// has says whether the name, relative to the folder and with slashes, is left out.
+	// has reports whether the name, relative to the folder and with slashes, is left out.
 	has(name string, isFolder bool) (bool, error)
 
-	// mayHave says whether something may be in that folder though it is left out.
+	// mayHave reports whether something may be in that folder though it is left out.
 	mayHave(folder string) bool
 }
 

@@ -144,7 +144,7 @@ func TestFolder(t *testing.T) {
 	}
 }
 
-// TestFolderNeeded wants that what is needed is packed though it is ignored, as Docker
+// TestFolderNeeded checks that what is needed is packed though it is ignored, as Docker
 // reads a Dockerfile that its .dockerignore names.
 func TestFolderNeeded(t *testing.T) {
 	for _, ignore := range []string{".dockerignore", ".gitignore"} {
@@ -160,7 +160,7 @@ func TestFolderNeeded(t *testing.T) {
 	}
 }
 
-// TestFolderOfRepository wants that what is ignored above the folder is ignored in it.
+// TestFolderOfRepository checks that what is ignored above the folder is ignored in it.
 func TestFolderOfRepository(t *testing.T) {
 	top := t.TempDir()
 	files(t, top, map[string]string{

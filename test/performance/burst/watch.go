@@ -121,7 +121,7 @@ func (w *watcher) follow(ctx context.Context, begin func() error) (*result, erro
 	return &w.result, err
 }
 
-// isBurst says whether an object is of the burst.
+// isBurst reports whether an object is of the burst.
 func isBurst(o metav1.Object) bool { return strings.HasPrefix(o.GetNamespace(), "kiln-burst-") }
 
 // untilReady waits until all Functions are Ready.

@@ -136,7 +136,7 @@ func (r requests) of(user string, selects func(request) bool) (n int) {
 	return n
 }
 
-// isWrite says whether a request writes what belongs to Functions: leases are
+// isWrite reports whether a request writes what belongs to Functions: leases are
 // renewed whatever happens, and Events, which others read, are counted for themselves.
 func isWrite(r request) bool {
 	switch r.Verb {
@@ -156,7 +156,7 @@ func isConflict(r request) bool {
 	return isWrite(r) && r.Failure == "Conflict"
 }
 
-// isFailure says whether a request was refused otherwise.
+// isFailure reports whether a request was refused otherwise.
 func isFailure(r request) bool {
 	return r.Failure != "" && !isConflict(r) && !strings.HasSuffix(r.Resource, "leases")
 }

@@ -142,7 +142,7 @@ var views = []struct {
 }
 
 // TestCrash disturbs each single call of the controller's in the life of a
-// Function, and wants that all goes on as if nothing had been. The short run
+// Function, and checks that all goes on as if nothing had been. The short run
 // disturbs each call in one way, the long run each in all.
 func TestCrash(t *testing.T) {
 	story := tell(t)
