@@ -186,7 +186,7 @@ func (b *Background[Request, Answer]) Answer(key types.NamespacedName, request R
 }
 
 // Acknowledge drops the answer to the last request of the Function. Requests without an
-// answer go on.
+// answer continue.
 func (b *Background[Request, Answer]) Acknowledge(key types.NamespacedName) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -14,8 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package images asks the registry for images of functions and gives them tags,
-// away from those who want it: a registry may be slow, or not answer at all.
+// Package images looks up and tags images of functions in the registry. It works in the
+// background, because a registry may be slow or not answer at all.
 package images
 
 import (
@@ -33,8 +33,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 )
 
-// baseLength keeps 128 bits of the digest of a base image in the tag of what is
-// built upon it.
+// baseLength keeps 128 bits of the digest of the base image in a tag.
 const baseLength = 32
 
 // Repository is where the images of one Function are, as its builds push them.
@@ -50,7 +49,7 @@ type Repository struct {
 	Credentials, Namespace string
 }
 
-// Lookup asks whether the repository holds an image, or one to build it upon.
+// Lookup looks up an image in the repository, and the images that its build needs.
 type Lookup struct {
 	Repository
 
@@ -63,8 +62,8 @@ type Lookup struct {
 	Base         string
 	BaseInsecure bool
 
-	// Dependencies is a hash of all that decides what is installed upon the base
-	// image; "" if nothing is.
+	// Dependencies is a hash of the inputs of the installed dependencies, or "" if there
+	// are none.
 	Dependencies string
 }
 
@@ -84,12 +83,12 @@ type Found struct {
 	// Image is "" if the repository does not hold the image.
 	Image string
 
-	// Base is the digest of the base image: of an index, where it is one. It is ""
-	// if it could not be found out, or if the repository holds the image upon it.
+	// Base is the digest of the base image, which may be that of an index. It is "" if the
+	// registry did not answer, or if the repository holds the image.
 	Base string
 
-	// Dependencies is "" if the repository does not hold the dependencies upon
-	// this base image, or holds the image.
+	// Dependencies is the digest of the dependencies for this base image. It is "" if the
+	// repository does not hold them, or holds the image.
 	Dependencies string
 }
 
@@ -119,15 +118,14 @@ func NewClient(keychains Keychains) *Client {
 	return &Client{keychains: keychains}
 }
 
-// baseDigestAnnotation tells which base image an image was built upon; see
+// baseDigestAnnotation has the digest of the base image; see
 // https://github.com/opencontainers/image-spec/blob/main/annotations.md.
 const baseDigestAnnotation = "org.opencontainers.image.base.digest"
 
-// Find returns what the registries hold of what is wanted: with an error, what
-// could be found out. A digest is that of an index where the tag is an index's. An
-// image that is found is complete: registries take a manifest only when they have
-// all it refers to. One that tells of another base image than there is now is not
-// what is wanted; where that cannot be told, it is.
+// Find returns the images that the registries hold. With an error, the result is
+// incomplete. A digest is that of an index, if the tag names one. A found image is
+// complete, because registries accept a manifest only after its layers. Find ignores an
+// image that names another base image than the present one.
 func (c *Client) Find(ctx context.Context, want Lookup) (found Found, err error) {
 	repository, options, err := c.open(ctx, want.Repository)
 	if err != nil {
@@ -151,7 +149,7 @@ func (c *Client) Find(ctx context.Context, want Lookup) (found Found, err error)
 	return found, err
 }
 
-// resolved is the digest of an image, or why it could not be found out.
+// resolved is the digest of an image, or the error of its lookup.
 type resolved struct {
 	digest string
 	err    error
@@ -184,8 +182,8 @@ func resolve(want Lookup, options []remote.Option) <-chan resolved {
 	return answer
 }
 
-// findBuilt returns the digest of an image that Kiln has built, or "" if the
-// registry does not hold it, and that of its base image, where it tells.
+// findBuilt returns the digest of an image that Kiln has built, or "" if the registry
+// does not hold it. It also returns the digest of its base image, if the image names it.
 func findBuilt(image name.Reference, options []remote.Option) (digest, base string, err error) {
 	found, err := get(image, options)
 	if found == nil || err != nil {
@@ -205,8 +203,7 @@ func find(image name.Reference, options []remote.Option) (string, error) {
 	} else if isNotFound(err) {
 		return "", nil
 	}
-	// Not every registry answers HEAD as it should, and none tells in its answer
-	// what is wrong.
+	// Some registries answer HEAD incorrectly, and no answer to HEAD has an error text.
 	found, err := get(image, options)
 	if found == nil || err != nil {
 		return "", err

@@ -37,9 +37,9 @@ type File interface {
 	io.ReaderAt
 }
 
-// Unpack unpacks an archive of that size, a .zip or a .tar.gz, below the folder,
-// which is empty. What the archive is, its first bytes tell. A Refusal tells what
-// is wrong with it; what is below the folder is then of no use.
+// Unpack unpacks a .zip or .tar.gz archive of that size into the empty folder. The first
+// bytes of the archive determine its format. If it returns a Refusal, the content of the
+// folder is undefined.
 func Unpack(archive File, size int64, root *os.Root, limits Limits) error {
 	tree := NewTree(root, limits)
 	defer tree.Close()
@@ -168,7 +168,7 @@ func untar(archive io.Reader, tree *Tree) error {
 	if err != nil {
 		return err
 	}
-	// What is between the files is not written, but read.
+	// The reader also counts the bytes between the files.
 	all := &countReader{Reader: content, left: tree.budget + tree.limits.Files*tarOverhead, why: tree.why}
 	reader := tar.NewReader(all)
 	for {

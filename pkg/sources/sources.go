@@ -27,14 +27,14 @@ import (
 // OCIScheme begins the URL of an artifact in a registry.
 const OCIScheme = "oci://"
 
-// The exit codes by which the step of a build that fetches the source tells who is
-// to do something about its failure. They are those of sysexits.h.
+// The exit codes of the step that fetches the source classify its failures. They are
+// those of sysexits.h.
 const (
 	// ExitRefused says that it is the Function's author: the source is not there, is
 	// not what it was said to be, or is more than is allowed.
 	ExitRefused = 65
-	// ExitUnreachable says that the source may be had later: the network, or who
-	// has the source, has failed.
+	// ExitUnreachable means that the network or the server of the source failed. A retry
+	// may succeed.
 	ExitUnreachable = 75
 )
 
@@ -97,7 +97,7 @@ var commitHash = regexp.MustCompile(`^[0-9a-f]{40}$`)
 // IsCommit reports whether a revision of a repository is the hash of a commit.
 func IsCommit(revision string) bool { return commitHash.MatchString(revision) }
 
-// ExitCode returns the exit code that tells of the error.
+// ExitCode returns the exit code for the error.
 func ExitCode(err error) int {
 	if err == nil {
 		return 0

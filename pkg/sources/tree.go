@@ -60,7 +60,7 @@ const (
 type Tree struct {
 	root   *os.Root
 	limits Limits
-	// budget is the most bytes, and why tells what sets it.
+	// budget is the maximum number of bytes, and why names the limit behind it.
 	budget int64
 	why    func() error
 
@@ -91,7 +91,7 @@ func (t *Tree) Close() {
 	t.in, t.inName = t.root, "."
 }
 
-// folderOf opens the folder of a file, which is there.
+// folderOf opens the existing folder of a file.
 func (t *Tree) folderOf(name string) (*os.Root, string, error) {
 	dir, base := path.Split(name)
 	if dir = path.Clean(dir); dir == t.inName {
@@ -118,7 +118,7 @@ func (t *Tree) folderOf(name string) (*os.Root, string, error) {
 // letter are no bomb.
 const ratioFloor = 10 << 20
 
-// packedIn tells how large the archive is that the files come from.
+// packedIn sets the size of the archive of the files.
 func (t *Tree) packedIn(size int64) {
 	most := max(size*t.limits.Ratio, ratioFloor)
 	if size > 0 && most/size < t.limits.Ratio || most >= t.budget {
@@ -130,7 +130,7 @@ func (t *Tree) packedIn(size int64) {
 	}
 }
 
-// clean returns the name of a file as it is below the folder.
+// clean returns the path of a file relative to the folder.
 func clean(name string) (string, error) {
 	switch {
 	case len(name) > maxName:
@@ -202,7 +202,7 @@ func tooMany(limits Limits) error {
 	return Refuse("it has more than %d files and folders (%s in config-build)", limits.Files, MaxUnpackedFilesKey)
 }
 
-// failed tells of an error of writing below the folder.
+// failed returns the error of a write to the folder.
 func (t *Tree) failed(err error) error {
 	if err == nil {
 		return nil
@@ -225,7 +225,7 @@ func (t *Tree) Folder(name string) error {
 	return t.take(name, folder)
 }
 
-// File writes a file. What is wrong with reading it is told as reader does.
+// File writes a file. It returns the errors of its reader unchanged.
 func (t *Tree) File(name string, executable bool, from io.Reader) error {
 	name, err := t.takeFile(name)
 	if err != nil {
@@ -270,7 +270,7 @@ func (t *Tree) copy(to io.Writer, from io.Reader) (int64, error) {
 	return size, err
 }
 
-// Writer tells errors of writing apart from those of reading: its own are WriteErrors.
+// Writer marks its errors as WriteErrors, so callers can distinguish them from read errors.
 type Writer struct{ io.Writer }
 
 // Write implements io.Writer.
@@ -333,9 +333,9 @@ func (t *Tree) Link(name, target string) error {
 	return t.failed(t.root.Link(target, name))
 }
 
-// CheckLinks refuses symbolic links below the folder that lead out of it. Who goes
-// up, and then down again, cannot leave by way of another link: each goes up first,
-// and no further than the folder.
+// CheckLinks rejects symbolic links below the folder that lead out of it. A link may only
+// go up at its start, and no further than the folder. So a chain of links cannot lead out
+// either.
 func CheckLinks(root *os.Root) error {
 	return fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.Type() != fs.ModeSymlink {
@@ -394,7 +394,7 @@ func isFile(root *os.Root, name string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// Has refuses a source that does not have a file at its top, and tells what it has.
+// Has rejects a source without the required file at its root, and lists the root.
 func Has(root *os.Root, required string) error {
 	if isFile(root, required) {
 		return nil

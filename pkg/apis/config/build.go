@@ -28,7 +28,7 @@ import (
 )
 
 const (
-	// BuildConfigName is the name of the ConfigMap that tells how builds run.
+	// BuildConfigName is the name of the ConfigMap that configures builds.
 	BuildConfigName = "config-build"
 
 	// LeastFollowInterval is the shortest interval in which branches can be asked for:
@@ -47,13 +47,13 @@ const (
 	mostConcurrentBuilds = 10000
 	mostHistory          = 100
 
-	// What is fetched is on the disk of a node; the names of files are in memory.
+	// Sources are on the disk of a node. The names of their files are in memory.
 	mostSource      = 10 << 30
 	mostSourceFiles = 100000
 	mostSourceRatio = 1000
 )
 
-// Build tells how builds run.
+// Build configures builds.
 type Build struct {
 	// KanikoImage is Kiln's executor image, which runs Dockerfiles.
 	KanikoImage string
@@ -72,13 +72,13 @@ type Build struct {
 	// the Function does not say.
 	Resources corev1.ResourceRequirements
 
-	// MaxResources is the most that a Function may have its builds request, or be
-	// limited to. What is not in it has no ceiling. It is not less than Resources.
+	// MaxResources is the maximum of a Function's requests and limits for its builds. A
+	// resource that is not in it has no maximum. It is not less than Resources.
 	MaxResources corev1.ResourceList
 
 	// PackageRegistrySecret is the name of the Secret with the credentials of
-	// package registries, in the namespaces of Functions that do not name one.
-	// It need not exist. Where it is "", there is none.
+	// package registries, in the namespaces of Functions that do not name one. The Secret
+	// is optional. With "" there is none.
 	PackageRegistrySecret string
 
 	// MaxConcurrent is how many builds may run at once in the cluster, and
@@ -169,8 +169,8 @@ func NewBuildFromMap(data map[string]string) (*Build, error) {
 	return b, nil
 }
 
-// raiseCeilings leaves no ceiling below what builds have by default: whoever
-// raises a default need not raise its ceiling, too.
+// raiseCeilings raises each maximum to the default at least. So an administrator who
+// raises a default need not raise its maximum.
 func (b *Build) raiseCeilings() {
 	b.MaxTimeout = max(b.MaxTimeout, b.Timeout)
 	for name, most := range b.MaxResources {

@@ -34,8 +34,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// parse applies the parsers to the data of the ConfigMap of the given name, so
-// that every error tells where to look.
+// parse applies the parsers to the data of a ConfigMap. Its errors name the ConfigMap.
 func parse(configMap string, data map[string]string, parsers ...cm.ParseFunc) error {
 	if err := cm.Parse(data, parsers...); err != nil {
 		return inConfigMap(configMap, err)

@@ -30,10 +30,10 @@ import (
 	cm "knative.dev/pkg/configmap/parser"
 )
 
-// RegistryConfigName is the name of the ConfigMap that tells where images are.
+// RegistryConfigName is the name of the ConfigMap that configures the registry.
 const RegistryConfigName = "config-registry"
 
-// Registry tells where the images of functions are pushed to and pulled from.
+// Registry is the registry of functions' images.
 type Registry struct {
 	// Push is the host[:port] that builds push to. It is blank until somebody
 	// configures the registry; see Configured.
@@ -50,9 +50,9 @@ type Registry struct {
 	Insecure []string
 
 	// Credentials is the name of the Secret, of type
-	// kubernetes.io/dockerconfigjson, with the credentials of registries. The one
-	// in Kiln's namespace is copied to the namespaces of Functions that have none
-	// of that name. It need not exist. Where it is "", there are no credentials.
+	// kubernetes.io/dockerconfigjson, with the registry credentials. Kiln copies it from
+	// its namespace to the namespaces of Functions without one. The Secret is optional.
+	// With "" there are no credentials.
 	Credentials string
 }
 

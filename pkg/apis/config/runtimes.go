@@ -36,10 +36,10 @@ const RuntimesConfigName = "config-runtimes"
 // Runtimes are the runtimes that Functions can name.
 type Runtimes map[string]Runtime
 
-// Runtime tells how functions of one language and version are built.
+// Runtime configures the builds of functions of one language and version.
 type Runtime struct {
-	// BaseImage is the image that functions' images are built upon. There is none
-	// where the language is dockerfile: functions say it themselves.
+	// BaseImage is the base image of functions' images. It is "" if the language is
+	// dockerfile, where each Function's Dockerfile names one.
 	BaseImage string `json:"baseImage,omitempty"`
 
 	// Language picks the wrapper that calls the function, the name of the file
@@ -58,11 +58,10 @@ type Runtime struct {
 	// without it, Functions have no deps.
 	DependencyFile string `json:"dependencyFile,omitempty"`
 
-	// Files are beside them for the Dockerfile to copy, by name, where the
-	// language is custom.
+	// Files are more files that the Dockerfile can copy, by name, if the language is custom.
 	Files map[string]string `json:"files,omitempty"`
 
-	// Deprecated runtimes go on building and running, with a warning.
+	// Deprecated runtimes still build and run, with a warning.
 	Deprecated bool `json:"deprecated,omitempty"`
 }
 
@@ -83,8 +82,7 @@ func (r Runtime) custom() runtimes.Custom {
 	return runtimes.Custom{SourceFile: r.SourceFile, DependencyFile: r.DependencyFile, Files: r.Files}
 }
 
-// Warnings tells of runtimes that are no mistake in a newer Kiln, and of no use in
-// this one.
+// Warnings lists the runtimes that this version of Kiln does not support.
 func (r Runtimes) Warnings() (warnings []string) {
 	for _, name := range r.Names() {
 		if language := r[name].Language; !isKnown(language) {
@@ -128,8 +126,7 @@ func parseRuntime(key, value string) (Runtime, error) {
 	if err := checkRuntimeName(key); err != nil {
 		return r, err
 	}
-	// What a newer Kiln says of a language that this one does not know, this one
-	// need not understand: it must not keep the rest from being read.
+	// The entry may be for a newer version of Kiln. It must not invalidate the others.
 	var entry map[string]any
 	if err := yaml.UnmarshalStrict([]byte(value), &entry); err != nil {
 		return r, err
@@ -162,13 +159,13 @@ func isKnown(language string) bool {
 	return known
 }
 
-// KnownLanguages returns the languages that there are, for who has named another.
+// KnownLanguages lists the supported languages, for error messages.
 func KnownLanguages() string {
 	return strings.Join(append(runtimes.Languages(), runtimes.CustomLanguage, runtimes.DockerfileLanguage), ", ")
 }
 
-// checkBare checks that nothing is said which is for the Dockerfiles of functions to
-// say: whoever has said it expects it to count.
+// checkBare rejects fields that the Dockerfiles of functions replace, because they would
+// have no effect.
 func (r Runtime) checkBare() error {
 	if r.BaseImage != "" || r.Dockerfile != "" || r.SourceFile != "" || r.DependencyFile != "" || len(r.Files) > 0 {
 		return fmt.Errorf("baseImage, dockerfile, sourceFile, dependencyFile and files are not for language %s: what is built, and upon what, is in the Dockerfiles of its Functions",

@@ -14,8 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package scheduling validates what tells on which nodes pods run, as Kubernetes
-// does.
+// Package scheduling validates node selectors and tolerations as Kubernetes does.
 package scheduling
 
 import (

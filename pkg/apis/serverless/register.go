@@ -54,12 +54,11 @@ const (
 	// generation of the Function that asked for the build.
 	GenerationAnnotationKey = GroupName + "/generation"
 
-	// BuildReasonAnnotationKey is put on build objects; its value tells why the
-	// build was started.
+	// BuildReasonAnnotationKey is on build objects. Its value is why the build was started.
 	BuildReasonAnnotationKey = GroupName + "/build-reason"
 
-	// BuildInputsAnnotationKey is put on build objects; its value is a digest of
-	// each input of the build, by which the next build tells what has changed.
+	// BuildInputsAnnotationKey is on build objects. Its value has a digest of each input of
+	// the build, which the next build compares to find its reason.
 	BuildInputsAnnotationKey = GroupName + "/build-inputs"
 
 	// BuildAttemptAnnotationKey is put on build objects; its value counts how

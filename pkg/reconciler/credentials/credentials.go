@@ -14,9 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package credentials brings the credentials of registries to where Functions
-// are: it copies a Secret of Kiln's namespace to the namespaces that hold
-// Functions and have none of its name.
+// Package credentials copies the registry credentials, a Secret in Kiln's namespace, to
+// the namespaces of Functions that have no Secret of its name.
 package credentials
 
 import (
@@ -46,8 +45,7 @@ import (
 // cannot be used.
 const reasonIgnored = "CredentialsIgnored"
 
-// copyLabels tell Kiln's copies from the Secrets that others make. Who takes one
-// of them off a copy makes it his own.
+// copyLabels mark Kiln's copies. A user adopts a copy by removing one of them.
 var copyLabels = map[string]string{
 	"app.kubernetes.io/managed-by": "kiln",
 	serverless.CredentialsLabelKey: "copy",
@@ -99,8 +97,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, key string) error {
 	return errors.Join(errs...)
 }
 
-// checkSource tells who looks after the Secret in Kiln's namespace what is wrong
-// with it.
+// checkSource emits an event if the Secret in Kiln's namespace is invalid.
 func (r *Reconciler) checkSource(ctx context.Context, name string) error {
 	source, err := r.secrets.get(ctx, name, system.Namespace())
 	if err != nil {
@@ -137,7 +134,7 @@ func (r *Reconciler) reconcileCopy(ctx context.Context, name, namespace string, 
 		return nil
 	case !wanted || source == nil:
 		err := client.Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(existing.UID))})
-		// A conflict tells that another Secret has the name by now.
+		// A conflict means that another Secret has the name now.
 		if err != nil && !apierrs.IsNotFound(err) && !apierrs.IsConflict(err) {
 			return fmt.Errorf("failed to delete Secret: %w", err)
 		}

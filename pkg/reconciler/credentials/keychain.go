@@ -27,8 +27,8 @@ import (
 	"github.com/kiln-dev/kiln/pkg/dockerconfig"
 )
 
-// Keychain returns the credentials that the builds of a namespace use: those of
-// the Secret of that name. Where there is none, it is anonymous.
+// Keychain returns the credentials of the builds of a namespace: those of the Secret of
+// that name. Without the Secret it is anonymous.
 func (s *Secrets) Keychain(ctx context.Context, secretName, namespace string) (authn.Keychain, error) {
 	secret, err := s.Ensure(ctx, secretName, namespace)
 	if err != nil {
@@ -44,8 +44,8 @@ func (s *Secrets) Keychain(ctx context.Context, secretName, namespace string) (a
 	return auths, nil
 }
 
-// Check says why a Secret does not hold the credentials of registries. It does
-// not tell what is in it.
+// Check returns an error if a Secret does not hold registry credentials. The error does
+// not contain the content of the Secret.
 func Check(secret *corev1.Secret) error {
 	_, err := parse(secret)
 	return err

@@ -106,16 +106,16 @@ func (s *Secrets) Ensure(ctx context.Context, name, namespace string) (*corev1.S
 		return nil, err
 	}
 	if Check(source) != nil {
-		// Who looks after it is told; see Reconciler.
+		// Reconciler emits an event about it.
 		return nil, nil
 	}
 	return s.create(ctx, makeCopy(source, namespace))
 }
 
-// Version tells two contents of a Secret apart: it is the resourceVersion in which
-// this process has first seen the content, so that labels and annotations make no
-// difference but across a restart. It may be shown to everyone, as a hash may not:
-// passwords can be guessed by it.
+// Version returns a text that differs for each content of a Secret: the resourceVersion
+// in which this process first saw the content. Labels and annotations change it only
+// across a restart. It may be public. A hash may not, because it helps to guess a
+// password.
 func (s *Secrets) Version(secret *corev1.Secret) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -199,8 +199,7 @@ func (s *Secrets) namespaces() ([]string, error) {
 	return namespaces, nil
 }
 
-// watch returns the watch of the Secrets of a name. It starts with the first who
-// asks for it.
+// watch returns the watch of the Secrets of a name. The first call starts it.
 func (s *Secrets) watch(name string) *watch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -255,8 +254,8 @@ func (w *watch) lastError() error {
 	return w.err
 }
 
-// synced returns the lister once all Secrets are listed. It waits for that, but
-// not where listing fails: whoever asks is to tell of it, and to ask again.
+// synced waits until all Secrets are listed, and returns the lister. If the list fails, it
+// returns the error, and the caller retries.
 func (w *watch) synced(ctx context.Context) (corev1listers.SecretLister, error) {
 	isDecided := func() bool { return w.hasSynced() || w.lastError() != nil }
 	if !controller.WaitForCacheSyncQuick(ctx.Done(), isDecided) {

@@ -161,7 +161,7 @@ func (g Git) notFound() error {
 	return sources.Refuse("it has no branch and no tag %q; a commit is said by all 40 digits of its hash", g.Revision)
 }
 
-// commitOf returns the commit that was fetched. A tag may be an object of its own.
+// commitOf returns the fetched commit. An annotated tag is a separate object.
 func commitOf(store *filesystem.Storage, wanted string) (*object.Commit, error) {
 	hash := plumbing.NewHash(wanted)
 	if !sources.IsCommit(wanted) {
@@ -241,7 +241,7 @@ func writeEntry(tree *object.Tree, name string, entry object.TreeEntry, to *sour
 	return to.Symlink(name, target)
 }
 
-// auth returns what the server is to be shown.
+// auth returns the credentials for the server.
 func (g Git) auth() (transport.AuthMethod, error) {
 	endpoint, err := transport.NewEndpoint(g.URL)
 	if err != nil {
@@ -310,7 +310,7 @@ func sshAddress(endpoint *transport.Endpoint) string {
 	return net.JoinHostPort(endpoint.Host, fmt.Sprint(port))
 }
 
-// judge tells whose an error of talking to the server is to mend.
+// judge classifies an error of the connection to the server.
 func (g Git) judge(err error) error {
 	if _, ok := errors.AsType[*sources.Refusal](err); ok {
 		return err

@@ -14,8 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package fetch gets the source of a function from where its author keeps it. Its
-// errors tell whose they are to mend: see sources.Refuse and sources.Unreachable.
+// Package fetch downloads the source of a function. sources.Refuse and
+// sources.Unreachable classify its errors.
 package fetch
 
 import (
@@ -39,7 +39,7 @@ import (
 )
 
 const (
-	// patience is how long a server may say nothing.
+	// patience is the maximum time without data from a server.
 	patience = time.Minute
 
 	// maxRedirects is how often a server may send us elsewhere.
@@ -59,10 +59,9 @@ const (
 	// UsernameKey and PasswordKey are for basic authentication.
 	UsernameKey = "username"
 	PasswordKey = "password"
-	// TokenKey is for a token that is sent as it is.
+	// TokenKey has a bearer token.
 	TokenKey = "token"
-	// CAKey has certificates that a server's may be signed by, beside those that are
-	// generally trusted.
+	// CAKey has CA certificates, in addition to the public ones.
 	CAKey = "ca.crt"
 )
 
@@ -114,8 +113,8 @@ func (c Credentials) authorize(request *http.Request) error {
 	return nil
 }
 
-// client returns a client that trusts the Secret's certificates, too, and that
-// takes what a server sends as it is.
+// client returns a client that also trusts the Secret's certificates, and does not
+// decompress responses.
 func (c Credentials) client() (*http.Client, error) {
 	transport, ok := http.DefaultTransport.(*http.Transport)
 	if !ok {
@@ -165,7 +164,7 @@ type Archive struct {
 	// in a registry; or by s3, as an object in a bucket.
 	URL string
 
-	// S3 tells where the bucket is.
+	// S3 is the store of the bucket.
 	S3 S3Store
 
 	// SHA256 is what it must be, in hexadecimal; "" if it may be anything.
@@ -221,8 +220,7 @@ func (a Archive) Fetch(ctx context.Context, to io.Writer, limits sources.Limits)
 	return a.save(ctx, to, body, limits)
 }
 
-// openFile asks for the archive by HTTP. The size is -1 if the server does not tell
-// it.
+// openFile requests the archive by HTTP. The size is -1 if the server does not send it.
 func (a Archive) openFile(ctx context.Context) (content io.ReadCloser, size int64, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, a.URL, nil)
 	if err != nil {
@@ -248,7 +246,7 @@ func (a Archive) openFile(ctx context.Context) (content io.ReadCloser, size int6
 // errSilent says that a server has stopped in the middle of an answer.
 var errSilent = fmt.Errorf("its server has sent nothing for %s", patience)
 
-// watched tells when something was read.
+// watched reports each read.
 type watched struct {
 	io.Reader
 	heard func()
@@ -291,12 +289,12 @@ func tooLarge(limits sources.Limits) error {
 	return sources.Refuse("it is more than %s (%s in config-build)", sources.InWords(limits.Download), sources.MaxDownloadSizeKey)
 }
 
-// judge tells what is wrong with the status of an answer.
+// judge returns the error for the status of a response.
 func judge(status int, authorized bool) error {
 	return judgeAnswer(status, fmt.Sprintf("%d %s", status, http.StatusText(status)), authorized)
 }
 
-// judgeAnswer tells it in the words of what the server said.
+// judgeAnswer returns the error for a response, with the server's text.
 func judgeAnswer(status int, said string, authorized bool) error {
 	switch {
 	case status == http.StatusOK:
@@ -313,8 +311,8 @@ func judgeAnswer(status int, said string, authorized bool) error {
 	}
 }
 
-// unreached tells why there is no answer: what no time mends is for the author, or
-// whoever runs the server. Where the URL has a signature, nobody is to see it.
+// unreached returns the error for a missing response. A permanent error, such as an
+// untrusted certificate, is a Refusal. It hides the signature of a URL.
 func unreached(err error) error {
 	if refusal, ok := errors.AsType[*sources.Refusal](err); ok {
 		return refusal

@@ -49,8 +49,8 @@ const (
 	maxManifest = 4 << 20
 )
 
-// openArtifact asks a registry for the only layer of an artifact. Of what type it
-// says it is does not matter: its first bytes tell, as those of other archives.
+// openArtifact requests the only layer of an artifact from a registry. Its first bytes
+// determine its format; the media type does not matter.
 func (a Archive) openArtifact(ctx context.Context) (content io.ReadCloser, size int64, err error) {
 	ref, err := a.reference()
 	if err != nil {
@@ -127,7 +127,7 @@ func onlyLayer(artifact *remote.Descriptor) (*v1.Descriptor, error) {
 	return &manifest.Layers[0], nil
 }
 
-// keychain returns what the registry is to be shown.
+// keychain returns the credentials for the registry.
 func (a Archive) keychain() (authn.Keychain, error) {
 	config, err := a.Credentials.Get(DockerConfigKey)
 	if err != nil {
@@ -200,7 +200,7 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// judgeRegistry tells whose an error of talking to the registry is to mend.
+// judgeRegistry classifies an error of the connection to the registry.
 func (a Archive) judgeRegistry(err error) error {
 	if failed, ok := errors.AsType[*transport.Error](err); ok {
 		if err := judge(failed.StatusCode, a.Credentials != ""); err != nil {

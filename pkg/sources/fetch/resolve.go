@@ -38,7 +38,7 @@ import (
 )
 
 const (
-	// maxReferences is more than servers have to tell of branches and tags.
+	// maxReferences bounds the list of branches and tags, in bytes.
 	maxReferences = 64 << 20
 
 	// maxWords is how much is quoted of what a server says.
@@ -48,9 +48,8 @@ const (
 	announcement = "application/x-git-upload-pack-advertisement"
 )
 
-// Resolve returns the commit that the revision is at. It asks the server once, for
-// what git ls-remote prints, and fetches nothing. However much the server has to
-// tell, it takes little memory.
+// Resolve returns the commit of the revision. It lists the references of the server once,
+// as git ls-remote does, and fetches nothing. Its memory is bounded.
 func (g Git) Resolve(ctx context.Context) (string, error) {
 	auth, err := g.auth()
 	if err != nil {
@@ -81,8 +80,7 @@ func (g Git) Resolve(ctx context.Context) (string, error) {
 // errBrokenOff says that a server has stopped before it had told all.
 var errBrokenOff = sources.Unreachable("its server broke off before it had told its branches and tags")
 
-// late tells whose an error is to mend: where time is up, what has failed for that is
-// nobody's.
+// late classifies an error. After the deadline of the context, it is temporary.
 func (g Git) late(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
@@ -94,11 +92,11 @@ func (g Git) late(ctx context.Context, err error) error {
 	}
 }
 
-// references is what a server tells of its branches and tags.
+// references is the server's list of branches and tags.
 type references interface {
 	io.ReadCloser
 
-	// said returns what the server has to say where it tells of none.
+	// said returns the server's error text, if it sends no list.
 	said() string
 }
 
@@ -132,7 +130,7 @@ func (g Git) listByHTTP(ctx context.Context, endpoint *transport.Endpoint, auth 
 	return answer, nil
 }
 
-// judgeAnswer tells what is wrong with an answer.
+// judgeAnswer returns the error for a response.
 func (g Git) judgeAnswer(response *http.Response) error {
 	switch response.StatusCode {
 	case http.StatusUnauthorized:
@@ -180,7 +178,7 @@ func listBySSH(ctx context.Context, endpoint *transport.Endpoint, auth transport
 	if err != nil {
 		return nil, unreached(err)
 	}
-	// What waits for the server ends with the context.
+	// Blocked reads end with the context.
 	end := context.AfterFunc(ctx, func() { connection.Close() })
 	accepted, channels, requests, err := ssh.NewClientConn(connection, address, config)
 	if err != nil {
@@ -211,7 +209,7 @@ func (c *conversation) begin(command string) (err error) {
 		return err
 	}
 	c.session.Stderr = &c.errors
-	// The server waits for what is wanted: it ends by itself when it has failed.
+	// An open stdin keeps the server waiting for a request. After an error it exits.
 	if _, err = c.session.StdinPipe(); err != nil {
 		return err
 	}
@@ -259,8 +257,8 @@ func words(text string) string {
 	return text
 }
 
-// scan finds the commit of the revision among all that the server tells. A branch
-// wins over a tag of its name.
+// scan finds the commit of the revision in the server's list. A branch takes precedence
+// over a tag of its name.
 func (g Git) scan(from io.Reader) (string, error) {
 	branch, tag := plumbing.NewBranchReferenceName(g.Revision).String(), plumbing.NewTagReferenceName(g.Revision).String()
 	if g.Revision == "" {
@@ -274,7 +272,7 @@ func (g Git) scan(from io.Reader) (string, error) {
 		hash, name, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 		switch {
 		case line == "":
-			// The line that HTTP begins with has an end of its own.
+			// The first line of HTTP has its own terminator.
 			ended, begins = !begins, false
 		case strings.HasPrefix(line, "# service="):
 			begins = true
@@ -282,7 +280,7 @@ func (g Git) scan(from io.Reader) (string, error) {
 		case name == branch:
 			return hash, nil
 		case tag != "" && (name == tag || name == tag+"^{}"):
-			// The commit comes second where the tag is an object of its own.
+			// For an annotated tag, the commit follows in a second line.
 			tagged = hash
 		}
 	}

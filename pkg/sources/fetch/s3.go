@@ -38,8 +38,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/sources"
 )
 
-// S3Scheme begins the URL of an object in a bucket. The key is as it is: it is not
-// escaped.
+// S3Scheme begins the URL of an object in a bucket. Its key is not escaped.
 const S3Scheme = "s3://"
 
 // The keys of the Secret for a store that speaks S3.
@@ -123,7 +122,7 @@ func (a Archive) openObject(ctx context.Context) (content io.ReadCloser, size in
 	if err != nil {
 		return nil, 0, err
 	}
-	// The signature is for one host. Of a bucket that is elsewhere, the answer tells.
+	// The signature is for one host. The response names the host of a moved bucket.
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	response, err := client.Do(request)
 	if err != nil {

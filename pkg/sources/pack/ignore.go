@@ -37,8 +37,8 @@ const (
 	gitFolder        = ".git"
 )
 
-// ignored tells what is to be left out of a folder. It is asked of a folder before
-// what is in it.
+// ignored decides which files of a folder are left out. It is called for a folder before
+// its contents.
 type ignored interface {
 	// has reports whether the name, relative to the folder and with slashes, is left out.
 	has(name string, isFolder bool) (bool, error)

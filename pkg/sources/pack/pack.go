@@ -32,9 +32,9 @@ import (
 	"github.com/kiln-dev/kiln/pkg/tarfile"
 )
 
-// Folder writes a .tar.gz of what is in a folder, and returns of how many files. What
-// its .dockerignore names is left out, or, where there is none, what Git ignores; and
-// so is Git's own. What is needed at its top is packed in any case, if it is there.
+// Folder writes a .tar.gz of a folder, and returns the number of files. It leaves out .git
+// and the files that .dockerignore names, or without that file those that Git ignores. It
+// always packs the needed files at the root, if they exist.
 func Folder(to io.Writer, dir string, needed ...string) (files int, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

@@ -28,10 +28,9 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 )
 
-// SetDefaults fills in what the author left out, from the config in the
-// context. A Function that was accepted keeps its defaults until its spec is
-// edited, so that a changed configuration reaches none that is left alone. It
-// implements apis.Defaultable.
+// SetDefaults sets the defaults from the config in the context. An accepted Function
+// keeps its defaults until its spec is edited, so a changed configuration does not change
+// it. It implements apis.Defaultable.
 func (fn *Function) SetDefaults(ctx context.Context) {
 	if apis.IsInStatusUpdate(ctx) || fn.isDefaulted() && !apis.IsInCreate(ctx) && !apis.IsInUpdate(ctx) {
 		return
@@ -46,9 +45,9 @@ func (fn *Function) SetDefaults(ctx context.Context) {
 	fn.Spec.setDefaults(cfg)
 }
 
-// isDefaulted reports whether the Function has been through SetDefaults, which has
-// never left out any of these. What later versions of Kiln fill in beside them
-// is not asked for: what an earlier one accepted stays as it is.
+// isDefaulted reports whether SetDefaults of any version of Kiln was applied. It does not
+// check the defaults that a later version has added, because an accepted Function stays
+// as it is.
 func (fn *Function) isDefaulted() bool {
 	return fn.Spec.Runtime != "" && fn.Spec.MinReplicas != nil && fn.Spec.MaxReplicas != nil
 }
@@ -107,11 +106,10 @@ func (fs *FunctionSpec) setDefaultResources(defaults corev1.ResourceRequirements
 	}
 }
 
-// yieldDefaults returns the resources of an updated Function without the
-// defaults that an edit contradicts. Defaults are stored in the Function, so an
-// author who first names a request sees a limit there that nobody chose. A
-// request or limit counts as such a default when it has the default's value and
-// the update did not touch it, but touched its counterpart.
+// yieldDefaults returns the resources of an updated Function without the defaults that an
+// edit contradicts. Defaults are stored in the Function, so an author who adds a request
+// may meet a limit that nobody chose. A request or limit counts as such a default if it has
+// the default's value and the update changed only its counterpart.
 func yieldDefaults(now, before, defaults corev1.ResourceRequirements) corev1.ResourceRequirements {
 	now = *now.DeepCopy()
 	for name, limit := range now.Limits {

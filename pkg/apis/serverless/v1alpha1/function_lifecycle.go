@@ -38,9 +38,8 @@ const (
 	// FunctionConditionRunning is True when the image and the configuration of
 	// the current generation serve.
 	FunctionConditionRunning apis.ConditionType = "Running"
-	// FunctionConditionSourceFollowed is True when it is known where the branch is
-	// that the Function is built of. It is there only where branches are followed, and
-	// Ready does not depend on it: what was built serves whether or not.
+	// FunctionConditionSourceFollowed is True when the last poll of the Function's branch
+	// succeeded. It exists only if branches are followed. Ready does not depend on it.
 	FunctionConditionSourceFollowed apis.ConditionType = "SourceFollowed"
 )
 
@@ -74,8 +73,8 @@ const (
 	// ReasonCheckingRegistry (Unknown): the registry is asked whether it holds the
 	// image already. The build starts when it does not, or does not answer.
 	ReasonCheckingRegistry = "CheckingRegistry"
-	// ReasonBuildQueued (Unknown): as many builds run as config-build allows; this
-	// one waits for its turn. The message tells its place.
+	// ReasonBuildQueued (Unknown): all build slots of config-build are in use. The message
+	// has the place in the queue.
 	ReasonBuildQueued = "BuildQueued"
 	// ReasonTaskRunsDeleted (Unknown): earlier builds of the Function are being
 	// deleted; the next starts when they are gone.
@@ -129,8 +128,8 @@ const (
 const (
 	// ReasonServiceReady (True): the service serves the current generation.
 	ReasonServiceReady = "ServiceReady"
-	// ReasonWaitingForBuild (Unknown): BuildReady is not True. A revision of an
-	// earlier generation goes on serving.
+	// ReasonWaitingForBuild (Unknown): BuildReady is not True. A revision of an earlier
+	// generation keeps serving.
 	ReasonWaitingForBuild = "WaitingForBuild"
 	// ReasonServiceCreated (Unknown): the service was created.
 	ReasonServiceCreated = "ServiceCreated"
@@ -151,11 +150,10 @@ const (
 
 // Reasons of the condition SourceFollowed.
 const (
-	// ReasonSourceUpdated (True): the branch was found at the commit that the message
-	// tells.
+	// ReasonSourceUpdated (True): the branch is at the commit in the message.
 	ReasonSourceUpdated = "SourceUpdated"
-	// ReasonSourceNotFollowed (False): it could not be found out where the branch is;
-	// the message says why.
+	// ReasonSourceNotFollowed (False): the poll of the branch failed. The message has the
+	// error.
 	ReasonSourceNotFollowed = "SourceUpdateFailed"
 )
 
@@ -191,17 +189,16 @@ func (fn *Function) IsFailed() bool {
 		fn.Status.GetCondition(FunctionConditionReady).IsFalse()
 }
 
-// Where a step marks those that wait for it, it marks itself last: Ready takes
-// the reason of the condition marked last, and should tell of the step.
+// A step that marks the conditions that wait for it marks its own condition last, because
+// Ready takes the reason of the condition that was marked last.
 
 // InitializeConditions sets the conditions that are missing to Unknown.
 func (fs *FunctionStatus) InitializeConditions() {
 	functionConditionSet.Manage(fs).InitializeConditions()
 }
 
-// ResetConditions sets all conditions to Unknown, so that a new generation does
-// not keep a True, or a False, of an earlier one. What is known of a branch is
-// dropped.
+// ResetConditions sets all conditions to Unknown, so a new generation keeps no True or
+// False of an earlier one. It removes SourceFollowed.
 func (fs *FunctionStatus) ResetConditions() {
 	fs.ClearSourceFollowed()
 	fs.MarkConfigurationUnknown("", "")
@@ -235,7 +232,7 @@ func (fs *FunctionStatus) markWaitingForConfiguration() {
 		"The build waits for ConfigurationReady.")
 }
 
-// MarkBuildReady says that the image of the current generation is there.
+// MarkBuildReady reports that the image of the current generation is available.
 func (fs *FunctionStatus) MarkBuildReady(reason, messageFormat string, messageA ...any) {
 	functionConditionSet.Manage(fs).MarkTrueWithReason(FunctionConditionBuildReady, reason, messageFormat, messageA...)
 	if fs.GetCondition(FunctionConditionRunning).GetReason() == ReasonWaitingForBuild {
@@ -271,8 +268,8 @@ func (fs *FunctionStatus) MarkRunning() {
 		"%s.", fs.describeServing("Revision"))
 }
 
-// describeServing tells, in a sentence that begins with the noun, which revisions
-// get requests; it returns "" while none does.
+// describeServing returns a sentence that names the revisions that get requests, or "". It
+// begins with the noun.
 func (fs *FunctionStatus) describeServing(noun string) string {
 	shares := map[string]int64{}
 	var revisions []string
@@ -319,15 +316,15 @@ func (fs *FunctionStatus) MarkSourceNotFollowed(messageFormat string, messageA .
 	fs.setSourceFollowed(corev1.ConditionFalse, ReasonSourceNotFollowed, fmt.Sprintf(messageFormat, messageA...))
 }
 
-// setSourceFollowed leaves Ready as it is.
+// setSourceFollowed does not change Ready.
 func (fs *FunctionStatus) setSourceFollowed(status corev1.ConditionStatus, reason, message string) {
 	functionConditionSet.Manage(fs).SetCondition(apis.Condition{
 		Type: FunctionConditionSourceFollowed, Status: status, Severity: apis.ConditionSeverityInfo, Reason: reason, Message: message,
 	})
 }
 
-// ClearSourceFollowed says nothing of where the branch is: there is none, or nobody
-// is to follow it.
+// ClearSourceFollowed removes the condition SourceFollowed. The Function has no branch, or
+// branches are not followed.
 func (fs *FunctionStatus) ClearSourceFollowed() {
 	// Only conditions that Ready depends on cannot be cleared.
 	_ = functionConditionSet.Manage(fs).ClearCondition(FunctionConditionSourceFollowed)

@@ -120,7 +120,7 @@ func (fs *FunctionSpec) validateRuntime(ctx context.Context, known config.Runtim
 		return apis.ErrGeneric(fmt.Sprintf("unknown runtime %q: choose one of %s",
 			fs.Runtime, strings.Join(known.Names(), ", ")), "runtime")
 	case runtime.Deprecated && (apis.IsInCreate(ctx) || apis.IsInUpdate(ctx)):
-		// A warning is for people who apply, not for the reconciler.
+		// Only users need the warning, not the reconciler.
 		return apis.ErrGeneric(fmt.Sprintf("runtime %q is deprecated", fs.Runtime), "runtime").At(apis.WarningLevel)
 	}
 	return nil
@@ -303,7 +303,7 @@ func (fs *FunctionSpec) validateVisibility() *apis.FieldError {
 		fmt.Sprintf("use %s or %s", VisibilityClusterLocal, VisibilityPublic))
 }
 
-// validateSize keeps room for the status beside the spec.
+// validateSize reserves space for the status.
 func (fs *FunctionSpec) validateSize() *apis.FieldError {
 	text, err := json.Marshal(fs)
 	if err != nil {

@@ -246,7 +246,7 @@ func isStandard(name corev1.ResourceName) bool {
 	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage
 }
 
-// isExtended tells the resources of devices, such as GPUs.
+// isExtended reports whether the resource is that of a device, such as a GPU.
 func isExtended(name corev1.ResourceName) bool {
 	return strings.Contains(string(name), "/") && len(validation.IsQualifiedName(string(name))) == 0
 }
@@ -261,8 +261,7 @@ func validateLabels(labels map[string]string) (errs *apis.FieldError) {
 	return errs
 }
 
-// prefixOwner says who alone may set labels and annotations of the key's
-// prefix, or nothing.
+// prefixOwner returns who owns the labels and annotations of the key's prefix, or "".
 func prefixOwner(key string) string {
 	prefix, _, ok := strings.Cut(key, "/")
 	switch {

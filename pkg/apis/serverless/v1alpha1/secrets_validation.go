@@ -20,9 +20,9 @@ import (
 	"knative.dev/pkg/apis"
 )
 
-// validateSecrets checks that no Function gets the Secret of that name, which has
-// the credentials of the image registry: they may be those of all namespaces, and
-// who may edit Functions need not be one who may read Secrets.
+// validateSecrets rejects references to the Secret of that name, which has the registry
+// credentials. All namespaces may share them, and users who can edit Functions may not be
+// allowed to read Secrets.
 func (fs *FunctionSpec) validateSecrets(credentials string) (errs *apis.FieldError) {
 	if credentials == "" {
 		return nil
