@@ -39,10 +39,10 @@ import (
 // manifests is where Kiln's manifests are.
 const manifests = "config"
 
-// Options say how Kiln is to run, where that is not as it is shipped.
+// Options change how Kiln runs, compared with its manifests.
 type Options struct {
-	// Prepare, where it is set, is called when the API server is there, and nothing
-	// else. It returns where Kiln is to reach it, and what that is known by.
+	// Prepare, if set, is called once the API server runs, before anything else. It returns
+	// the address of the API server for Kiln, and the file with its CA.
 	Prepare func(*Plane) (address, caFile string, err error)
 
 	// Config has values of Kiln's ConfigMaps, by the ConfigMap's name and the key.
@@ -153,7 +153,7 @@ func (k *Kiln) standBy(ctx context.Context, options Options) error {
 	return nil
 }
 
-// Fail tells Failed of an error.
+// Fail sends an error to Failed.
 func (k *Kiln) Fail(err error) {
 	select {
 	case k.Failed <- err:

@@ -51,13 +51,12 @@ type Binaries struct {
 	// Definitions is the file with the definitions of Tekton and Serving.
 	Definitions string
 
-	// Controller and Webhook are Kiln as it is in this repository.
+	// Controller and Webhook are Kiln's programs, built from this repository.
 	Controller, Webhook string
 }
 
-// Build returns the programs: etcd and Kubernetes as the node image has them, and
-// Kiln as it is in this repository, in the folder. It is called in the root of the
-// repository.
+// Build returns the programs: etcd and Kubernetes of the node image, and Kiln built from
+// this repository into the folder. Call it in the root of the repository.
 func Build(ctx context.Context, folder string) (b Binaries, err error) {
 	command := exec.CommandContext(ctx, "go", "-C", "hack", "run", "./cluster", "control-plane")
 	command.Stderr = os.Stdout
@@ -72,8 +71,7 @@ func Build(ctx context.Context, folder string) (b Binaries, err error) {
 	b.Etcd, b.Kubernetes, b.Definitions = paths[0], paths[1], paths[2]
 	b.Controller, b.Webhook = filepath.Join(folder, "controller"), filepath.Join(folder, "webhook")
 	for path, pkg := range map[string]string{b.Controller: "./cmd/controller", b.Webhook: "./cmd/webhook"} {
-		// As ko builds them, so that what the compiler has made for the one is there for
-		// the other.
+		// The same flags as ko, so both share the compiler's cache.
 		command := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", path, pkg)
 		command.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if output, err := command.CombinedOutput(); err != nil {
@@ -83,9 +81,9 @@ func Build(ctx context.Context, folder string) (b Binaries, err error) {
 	return b, nil
 }
 
-// The users of the API server. Kiln has the roles of its manifests and no others,
-// and the API server's limits on them; the stand-in and the harness have all rights,
-// and no limits, so that nothing waits for them.
+// The users of the API server. Kiln has only the roles of its manifests, and the API
+// server's limits. The stand-in and the harness have all rights and no limits, so nothing
+// waits for them.
 const (
 	// ControllerUser is Kiln's controller.
 	ControllerUser = "system:serviceaccount:kiln-system:controller"
@@ -93,7 +91,7 @@ const (
 	WebhookUser = "system:serviceaccount:kiln-system:webhook"
 	// StandInUser stands for Tekton and Serving.
 	StandInUser = "stand-in"
-	// HarnessUser is who measures, or tests.
+	// HarnessUser is the user of tests and benchmarks.
 	HarnessUser = "harness"
 )
 

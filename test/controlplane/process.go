@@ -33,7 +33,7 @@ import (
 // endTimeout is how long a process may take to end when it is asked to.
 const endTimeout = 15 * time.Second
 
-// Process is a program that runs beside this one, and never outlives it.
+// Process is a child process that never outlives this one.
 type Process struct {
 	// Log is the file that has what it says.
 	Log string
@@ -101,8 +101,8 @@ func (p *Process) Kill() {
 // Signal sends the process a signal.
 func (p *Process) Signal(signal os.Signal) error { return p.cmd.Process.Signal(signal) }
 
-// Until calls try, again and again, until it succeeds; that something begins to
-// listen nothing tells of. It fails when the process ends.
+// Until calls try until it succeeds, because no event reports that a process listens. It
+// fails when the process ends.
 func (p *Process) Until(ctx context.Context, what string, patience time.Duration, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -141,7 +141,7 @@ type Usage struct {
 // architectures that Linux runs on today.
 const ticks = 100
 
-// Usage returns what the process uses, which only Linux tells.
+// Usage returns the CPU and memory of the process. It works only on Linux.
 func (p *Process) Usage() (Usage, error) {
 	folder := filepath.Join("/proc", strconv.Itoa(p.cmd.Process.Pid))
 	stat, err := os.ReadFile(filepath.Join(folder, "stat"))
@@ -190,7 +190,7 @@ func freePorts(n int) ([]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("failed to find a port: %w", err)
 		}
-		// Held until all are found, so that they differ.
+		// All listeners stay open until the end, so the ports differ.
 		defer listener.Close()
 		ports = append(ports, strconv.Itoa(listener.Addr().(*net.TCPAddr).Port))
 	}

@@ -107,7 +107,7 @@ func (i *Images) Annotations(image string) (map[string]string, error) {
 	if answer.Code != http.StatusOK {
 		return nil, fmt.Errorf("failed to get image %s: %d %s", image, answer.Code, answer.Body)
 	}
-	// What is not pushed has no digest, which the whole manifest is not read without.
+	// A manifest from ko without a push has no digests, so only this part is parsed.
 	var manifest struct{ Annotations map[string]string }
 	if err := json.NewDecoder(answer.Body).Decode(&manifest); err != nil {
 		return nil, fmt.Errorf("failed to decode image %s: %w", image, err)
@@ -119,9 +119,9 @@ func (i *Images) Annotations(image string) (map[string]string, error) {
 // Kiln's workers can have on the way.
 const standInWorkers = 16
 
-// StandIn stands for Tekton, Serving and all that they run: each TaskRun has
-// succeeded, and each Service is ready, with the one write that says so, as soon as
-// a watch tells of it. So what is measured is Kiln, and the API server.
+// StandIn replaces Tekton and Serving. With one write, it marks each TaskRun as succeeded
+// and each Service as ready, as soon as a watch delivers the object. So benchmarks measure
+// only Kiln and the API server.
 type StandIn struct {
 	// Build, where it is set, says what comes of a TaskRun, and takes its time.
 	Build func(context.Context, *pipelinev1.TaskRun) (Built, error)
@@ -139,7 +139,7 @@ type Built struct {
 	// Annotations are those of the image.
 	Annotations map[string]string
 
-	// Failure, where it is set, is the reason for which there is none.
+	// Failure, if set, is the reason why the build fails.
 	Failure pipelinev1.TaskRunReason
 
 	// Runs says that the TaskRun does not end.
@@ -178,7 +178,7 @@ func ignoreNotFound(err error) error {
 	return err
 }
 
-// work calls do with the name of each object that the informer tells of.
+// work calls do with the name of each object that the informer delivers.
 func work(ctx context.Context, informer cache.SharedIndexInformer, report func(error), do func(namespace, name string) error) {
 	queue := workqueue.NewTyped[cache.ObjectName]()
 	context.AfterFunc(ctx, queue.ShutDown)
@@ -198,8 +198,8 @@ func work(ctx context.Context, informer cache.SharedIndexInformer, report func(e
 				if shutdown {
 					return
 				}
-				// Whoever has changed it meanwhile has woken us, and whoever has deleted it
-				// wants nothing of it.
+				// A concurrent change causes another event, and a deleted object needs no
+				// write.
 				if err := do(name.Namespace, name.Name); err != nil && !apierrs.IsConflict(err) && !apierrs.IsNotFound(err) && ctx.Err() == nil {
 					report(err)
 				}

@@ -14,10 +14,9 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// The program burst applies many Functions at once, on the cluster that
-// KUBECONFIG names, and watches what becomes of them: it fails unless all become
-// Ready and never more builds run than config-build allows. It tells what that
-// takes: time, the controller's memory and CPU, and requests to the API server.
+// The program burst applies many Functions at once on the cluster that KUBECONFIG names.
+// It fails unless all become Ready, and if more builds run than config-build allows. It
+// reports the time, the controller's memory and CPU, and the requests to the API server.
 package main
 
 import (
@@ -55,7 +54,7 @@ func main() {
 	}
 }
 
-// run plays the burst in namespaces of its own and writes the report.
+// run applies the Functions in new namespaces and writes the report.
 func run(ctx context.Context, functions, namespaces int, folder string) error {
 	clients, err := test.NewClients()
 	if err != nil {
@@ -102,7 +101,7 @@ func limitOf(ctx context.Context, clients *test.Clients) (int, error) {
 	return int(cfg.MaxConcurrent), nil
 }
 
-// apply creates the Functions, each with a source of its own.
+// apply creates the Functions, each with a different source.
 func apply(ctx context.Context, clients *test.Clients, functions int, namespaces []string) error {
 	for i := range functions {
 		fn := &v1alpha1.Function{

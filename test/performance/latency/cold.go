@@ -51,8 +51,8 @@ const (
 type greeter struct {
 	runtime, source string
 
-	// command is the program that does so without Kiln. It ends when it is told to,
-	// which process 1 of a container does not by itself.
+	// command is the bare server. It handles SIGTERM, which process 1 of a container
+	// ignores by default.
 	command []string
 }
 
@@ -108,7 +108,7 @@ func (s *stage) playColdStarts(ctx context.Context) error {
 				return fmt.Errorf("failed to wake %s: %w", name, err)
 			}
 		}
-		// Who comes first may have it harder, or easier.
+		// The order may matter, so it alternates.
 		slices.Reverse(names)
 	}
 	return nil
@@ -145,7 +145,7 @@ func (s *stage) deploy(ctx context.Context, g greeter) error {
 	return s.runService(ctx, svc)
 }
 
-// baseImage returns the image that functions of a runtime are built upon.
+// baseImage returns the base image of a runtime.
 func (s *stage) baseImage(ctx context.Context, runtime string) (string, error) {
 	configMap, err := s.clients.Kube.CoreV1().ConfigMaps(test.SystemNamespace).Get(ctx, config.RuntimesConfigName, metav1.GetOptions{})
 	if err != nil {
@@ -158,7 +158,7 @@ func (s *stage) baseImage(ctx context.Context, runtime string) (string, error) {
 	return runtimes[runtime].BaseImage, nil
 }
 
-// wake waits until there is no pod of a Service and takes the time of a request.
+// wake waits until a Service has no pod, and measures the time of a request.
 func (s *stage) wake(ctx context.Context, relay *test.Relay, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

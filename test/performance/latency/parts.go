@@ -58,7 +58,7 @@ type marks struct {
 	// taskRun and pod are when these were there.
 	taskRun, pod time.Time
 
-	// log holds what the builder's log tells.
+	// log has the times of the builder's log.
 	log buildLog
 
 	// image is when the status told of the image of this generation.
@@ -68,8 +68,8 @@ type marks struct {
 	revision, ready time.Time
 }
 
-// split tells where the time went, in seconds. What comes before its
-// predecessor, as two watches may, took no time.
+// split returns the parts of the time, in seconds. A mark that comes before its
+// predecessor, because of two watches, counts as no time.
 func (m marks) split() map[string]float64 {
 	split := map[string]float64{}
 	last := m.start
@@ -96,9 +96,9 @@ func (m marks) split() map[string]float64 {
 	return split
 }
 
-// buildLog are the times that the logs of a build tell: when it began, when
-// Kaniko knew its base image, had unpacked it and had run all instructions, and
-// when the image was pushed. Without dependencies there is nothing for Kaniko.
+// buildLog has the times in the logs of a build: its start; when Kaniko had resolved the
+// base image, unpacked it and run all instructions; and the end of the push. Without
+// dependencies Kaniko does not run.
 type buildLog struct {
 	begun, fetched, unpacked, ran, ended time.Time
 }

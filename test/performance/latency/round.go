@@ -61,7 +61,7 @@ func rows() []string {
 	return all
 }
 
-// patience is how long one step may take.
+// patience bounds each step.
 const patience = 5 * time.Minute
 
 // stage is a namespace in which one round is played.
@@ -73,7 +73,7 @@ type stage struct {
 	tell       func(name string, took time.Duration, parts map[string]float64)
 }
 
-// playRound takes each time, in a namespace of its own.
+// playRound measures each row once, in a new namespace.
 func playRound(ctx context.Context, clients *test.Clients, relayImage string, tell func(string, time.Duration, map[string]float64)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -96,7 +96,7 @@ func playRound(ctx context.Context, clients *test.Clients, relayImage string, te
 
 // playFunctions takes two Functions through what their authors do to them.
 func (s *stage) playFunctions(ctx context.Context) error {
-	// Content of its own for each round: nothing is there from before.
+	// Each round has different content, so the registry holds nothing of it.
 	unique := fmt.Sprintf("// %d\n", time.Now().UnixNano())
 	plain := function("plain", unique+"module.exports = { main: () => 'hello' };\n", "")
 	npm := function("npm", unique+"const ms = require('ms');\nmodule.exports = { main: () => ms('1h') };\n", dependency("2.1.3"))
@@ -135,8 +135,8 @@ func dependency(version string) string {
 	return fmt.Sprintf(`{"dependencies": {"ms": %q}}`, version)
 }
 
-// play creates the Function, or changes it where there is a change, and tells
-// how long it takes to be Ready.
+// play creates the Function, or applies the change, and records the time until it is
+// Ready.
 func (s *stage) play(ctx context.Context, row string, fn *v1alpha1.Function, change func(*v1alpha1.FunctionSpec)) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -38,7 +38,7 @@ import (
 
 // Report is the result of a benchmark, all of it from one run.
 type Report struct {
-	// Title tells what was measured.
+	// Title names the measurement.
 	Title string `json:"-"`
 
 	// Parts are the names of the parts of the rows, in the order of time.
@@ -65,8 +65,7 @@ type Row struct {
 	// Baseline names the row, or the part of one, that Ratio is of.
 	Baseline string `json:"baseline,omitempty"`
 
-	// Parts tells where the time went: the medians of parts, in seconds. They
-	// need not add up to MedianS, since medians do not.
+	// Parts has the medians of the parts, in seconds. Medians need not add up to MedianS.
 	Parts map[string]float64 `json:"parts,omitempty"`
 
 	// SamplesS are all measurements in the order they were made, in seconds.
@@ -140,7 +139,7 @@ func (r *Report) Print(to io.Writer) error {
 	return nil
 }
 
-// legendRoom leaves the legend a place beside the longest bar.
+// legendRoom reserves space for the legend next to the longest bar.
 const legendRoom = 1.25
 
 // longest returns the length of the longest bar, in seconds.

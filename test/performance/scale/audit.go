@@ -35,8 +35,8 @@ type audit struct {
 	read int64
 }
 
-// request is what is counted as one: who did what to which resource, and with
-// which failure, if any.
+// request is the key of a counter: the user, the verb, the resource, and the failure, if
+// any.
 type request struct {
 	User, Verb, Resource, Failure string
 }
@@ -82,8 +82,8 @@ func (r requests) count(log io.Reader) error {
 	}
 }
 
-// settle waits until there are no more requests of which the log would tell, and
-// at most for as long as patience: leases are renewed every other second.
+// settle waits until the audit log is quiet, and at most for patience. Leases are ignored:
+// they are renewed every two seconds.
 func (a *audit) settle(ctx context.Context, patience time.Duration) error {
 	const quiet = 1500 * time.Millisecond
 	ctx, cancel := context.WithTimeout(ctx, patience)

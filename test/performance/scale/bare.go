@@ -39,8 +39,8 @@ import (
 	"github.com/kiln-dev/kiln/test"
 )
 
-// pattern is what Kiln has made of one Function. What the bare client writes are
-// copies of it, so that both write objects of the same size.
+// pattern has the objects that Kiln created for one Function. The bare client writes
+// copies of them, so both write objects of the same size.
 type pattern struct {
 	fn        *v1alpha1.Function
 	configMap *corev1.ConfigMap
@@ -204,8 +204,8 @@ func (b *bare) step(ctx context.Context, name cache.ObjectName, fn *v1alpha1.Fun
 	return nil
 }
 
-// tell writes the status. It is of the size that Kiln's has at the end, and Ready
-// only then.
+// tell writes the status. It has the size of Kiln's final status, and is Ready only at the
+// end.
 func (b *bare) tell(ctx context.Context, p *progress, next stage) error {
 	updated := p.fn.DeepCopy()
 	updated.Status = *b.pattern.fn.Status.DeepCopy()

@@ -36,7 +36,7 @@ import (
 // writers is how many Functions are applied at a time.
 const writers = 8
 
-// newFunction returns a Function. Each version has a source of its own.
+// newFunction returns a Function. Each version has a different source.
 func newFunction(namespace, name string, version int) *v1alpha1.Function {
 	return &v1alpha1.Function{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
@@ -143,9 +143,8 @@ func (t *tracker) readyAt(key types.NamespacedName, generation int64) (time.Time
 	return r.at, r.generation >= generation
 }
 
-// await waits until that generation of all of them is Ready. It says how far that
-// is, every now and then, and fails when nothing has become Ready for as long as
-// patience.
+// await waits until that generation of all Functions is Ready. It prints the progress, and
+// fails when no Function has become Ready for patience.
 func (t *tracker) await(ctx context.Context, keys []types.NamespacedName, generation int64, patience time.Duration, say func(ready int)) error {
 	begin := time.Now()
 	progress := time.NewTicker(sayEvery)

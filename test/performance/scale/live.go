@@ -45,8 +45,8 @@ type live struct {
 	// base is the controller's memory before there are any, and rested what it has with
 	// them when nothing happens, in bytes.
 	base, rested float64
-	// resync is a change of the configuration that touches none of them, restart a
-	// new start of the controller, and storm the edit of all of them.
+	// resync is a change of the configuration that changes no Function, restart a restart of
+	// the controller, and storm an edit of all Functions.
 	resync, restart, storm taken
 	// idle and busy are how long single Functions of another namespace take until
 	// they are Ready: while nothing else happens, and while all of one namespace,
@@ -189,8 +189,8 @@ func (w *world) rest(ctx context.Context, since time.Time, functions int) error 
 	return nil
 }
 
-// single measures single Functions while nothing happens, and while those of a
-// whole other namespace are built anew.
+// single measures single Functions on an idle system, and while all Functions of another
+// namespace are built.
 func (w *world) single(ctx context.Context, l *live, keys []types.NamespacedName) (err error) {
 	for i := range singles {
 		found, err := w.measureSingle(ctx, fmt.Sprintf("idle-%d", i))
@@ -321,8 +321,7 @@ func parseQueue(data []byte) (q queue, err error) {
 	return q, nil
 }
 
-// drained waits until the controller has looked at as many Functions, and none
-// waits any more.
+// drained waits until the controller has reconciled that many Functions, and none waits.
 func (w *world) drained(ctx context.Context, least float64) error {
 	return w.Controller.Until(ctx, "the controller has looked at all Functions", 10*time.Minute, func(ctx context.Context) error {
 		q, err := w.progress(ctx)

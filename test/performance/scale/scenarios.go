@@ -56,7 +56,7 @@ type growth struct {
 	kiln, bare []taken
 }
 
-// say tells the user how far it is.
+// say prints the progress.
 func (b *bench) say(format string, args ...any) {
 	fmt.Printf("%6.0f s  %s\n", time.Since(b.begin).Seconds(), fmt.Sprintf(format, args...))
 }

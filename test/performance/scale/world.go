@@ -31,12 +31,11 @@ import (
 const (
 	// sayEvery is how often it is told how far a measurement is.
 	sayEvery = 10 * time.Second
-	// patience is how long it may take until the next Function is Ready.
+	// patience bounds the wait for the next Ready Function.
 	patience = 2 * time.Minute
 )
 
-// The namespaces of Functions. Those that are many are in two, so that there are
-// many in each.
+// The namespaces of Functions. Large numbers are spread over two.
 const (
 	one   = "one"
 	two   = "two"
@@ -129,8 +128,8 @@ func (w *world) goBare(ctx context.Context, workers int) error {
 // taken is what something has taken: time, CPU, requests.
 type taken struct {
 	wall time.Duration
-	// The CPU time in seconds; own is that of this program: who applies and watches, the
-	// stand-in, the registry, and the bare client.
+	// The CPU time in seconds. own is that of this program: users, the stand-in, the
+	// registry, and the bare client.
 	api, etcd, webhook, controller, own float64
 	// resident is the controller's memory after it, in bytes.
 	resident float64
@@ -154,7 +153,7 @@ func (w *world) measure(ctx context.Context, do func(context.Context) error) (t 
 		return t, err
 	}
 	t.wall = time.Since(begin)
-	// What nobody waits for belongs to it: Events, and tags in the registry.
+	// Also count Events and tags in the registry, for which nothing waits.
 	if err := w.audit.settle(ctx, time.Minute); err != nil {
 		return t, err
 	}
@@ -195,7 +194,7 @@ func (w *world) used() (t taken, err error) {
 	return t, nil
 }
 
-// tell tells what something has taken.
+// tell prints the figures.
 func (w *world) tell(t taken) {
 	w.say("    %.1f s; CPU: API server %.1f s, etcd %.1f s, webhook %.1f s, controller %.1f s, this program %.1f s; controller's memory %.0f MiB",
 		t.wall.Seconds(), t.api, t.etcd, t.webhook, t.controller, t.own, t.resident/(1<<20))
