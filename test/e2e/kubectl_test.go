@@ -205,8 +205,8 @@ func TestKubectlExplain(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	for path, words := range map[string]string{
-		"fn":                          "few lines of code",
-		"fn.spec":                     "A Function has one of source, git",
+		"fn":                          "code with dependencies",
+		"fn.spec":                     "A Function has exactly one of source, git",
 		"fn.spec.archive":             "-required-",
 		"fn.spec.git":                 "-required-",
 		"fn.spec.source":              "module that exports",
