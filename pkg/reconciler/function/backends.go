@@ -26,7 +26,6 @@ import (
 	"github.com/kiln-dev/kiln/pkg/builds"
 	"github.com/kiln-dev/kiln/pkg/builds/queue"
 	"github.com/kiln-dev/kiln/pkg/children"
-	"github.com/kiln-dev/kiln/pkg/sources/poll"
 )
 
 // Builder builds images with objects of one kind.
@@ -86,19 +85,11 @@ type Secrets interface {
 	Version(*corev1.Secret) string
 }
 
-// Registry runs one request for each Function in the background. See images.Background.
-type Registry[Request, Answer any] interface {
+// Background handles requests of Functions in the background. See background.Worker.
+type Background[Request, Answer any] interface {
 	Ask(types.NamespacedName, Request)
 	Answer(key types.NamespacedName, request Request, await bool) (Answer, bool)
 	Acknowledge(types.NamespacedName)
-	Forget(types.NamespacedName)
-	ForgetAll(isMeant func(types.NamespacedName) bool)
-}
-
-// Poller polls Git servers in the background. See poll.Poller.
-type Poller interface {
-	Poll(types.NamespacedName, poll.Branch)
-	Found(types.NamespacedName, poll.Branch) (poll.Found, bool)
 	Forget(types.NamespacedName)
 	ForgetAll(isMeant func(types.NamespacedName) bool)
 }

@@ -32,6 +32,7 @@ import (
 	"knative.dev/pkg/logging"
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
+	"github.com/kiln-dev/kiln/pkg/background"
 	"github.com/kiln-dev/kiln/pkg/builds/queue"
 	"github.com/kiln-dev/kiln/pkg/builds/tekton"
 	"github.com/kiln-dev/kiln/pkg/children"
@@ -88,7 +89,7 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 		return controller.Options{ConfigStore: store, SkipStatusUpdates: true, DemoteFunc: r.Demote}
 	})
 
-	poller := r.startBackground(ctx, images.NewClient(secrets.Keychain), fair.Add)
+	polls := r.startBackground(ctx, images.NewClient(secrets.Keychain), fair.Add)
 	if err := metrics.Instrument(otel.GetMeterProvider(), impl, functions); err != nil {
 		logger.Panicw("Failed to set up metrics", "error", err)
 	}
@@ -99,7 +100,7 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 
 	ofChild := enqueueFunctionOf(fair.Add)
 	slim.Watch(ctx, functions.Informer(), slim.Function, controller.HandleAll(fair.AddObject))
-	slim.Watch(ctx, functions.Informer(), slim.Function, ReleaseDeleted(r.queue.Release, poller.Forget))
+	slim.Watch(ctx, functions.Informer(), slim.Function, ReleaseDeleted(r.queue.Release, polls.Forget))
 	slim.Watch(ctx, configMaps.Informer(), slim.ConfigMap, controller.HandleAll(ofChild))
 	slim.Watch(ctx, podInformer.Informer(), pods.Slim(knative.RevisionLabelKey), cache.FilteringResourceEventHandler{
 		FilterFunc: knative.IsRelevant(functions.Lister()),
@@ -113,12 +114,12 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 }
 
 // startBackground starts the workers that talk to registries and Git servers.
-func (r *Reconciler) startBackground(ctx context.Context, client *images.Client, wake func(types.NamespacedName)) *poll.Poller {
+func (r *Reconciler) startBackground(ctx context.Context, client *images.Client, wake func(types.NamespacedName)) *background.Worker[poll.Branch, poll.Found] {
 	lookups, taggings := images.NewLookups(client, wake), images.NewTaggings(client, wake)
-	poller := poll.New(poll.NewResolver(r.kube.CoreV1()), wake)
+	polls := poll.New(poll.NewResolver(r.kube.CoreV1()), wake)
 	lookups.Start(ctx)
 	taggings.Start(ctx)
-	poller.Start(ctx)
-	r.lookups, r.taggings, r.poller = lookups, taggings, poller
-	return poller
+	polls.Start(ctx)
+	r.lookups, r.taggings, r.polls = lookups, taggings, polls
+	return polls
 }

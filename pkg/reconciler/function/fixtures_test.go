@@ -168,14 +168,15 @@ func (s fakeSecrets) Ensure(_ context.Context, name, inNamespace string) (*corev
 
 func (fakeSecrets) Version(secret *corev1.Secret) string { return secret.ResourceVersion }
 
-// fakePoller returns the same result for each branch.
-type fakePoller struct{ what any }
+// fakePolls returns the same result for each branch.
+type fakePolls struct{ what any }
 
-func (fakePoller) Poll(types.NamespacedName, poll.Branch)    {}
-func (fakePoller) Forget(types.NamespacedName)               {}
-func (fakePoller) ForgetAll(func(types.NamespacedName) bool) {}
+func (fakePolls) Ask(types.NamespacedName, poll.Branch)     {}
+func (fakePolls) Acknowledge(types.NamespacedName)          {}
+func (fakePolls) Forget(types.NamespacedName)               {}
+func (fakePolls) ForgetAll(func(types.NamespacedName) bool) {}
 
-func (f fakePoller) Found(types.NamespacedName, poll.Branch) (poll.Found, bool) {
+func (f fakePolls) Answer(types.NamespacedName, poll.Branch, bool) (poll.Found, bool) {
 	found, ok := f.what.(poll.Found)
 	return found, ok
 }
@@ -253,7 +254,7 @@ func factory() rtesting.Factory {
 			secrets:  fakeSecrets{w.Row.OtherTestData[secretKey]},
 			lookups:  newFakeLookups(registry),
 			taggings: fakeTaggings{registry},
-			poller:   fakePoller{w.Row.OtherTestData[followKey]},
+			polls:    fakePolls{w.Row.OtherTestData[followKey]},
 		}
 		r.server = &knative.Server{
 			Client: w.Serving, Services: ktesting.TransformedServices{ServiceLister: w.ServiceLister, Transform: knative.Slim},

@@ -31,7 +31,7 @@ import (
 func (r *Reconciler) ObserveDeletion(_ context.Context, key types.NamespacedName) error {
 	r.lookups.Forget(key)
 	r.taggings.Forget(key)
-	r.poller.Forget(key)
+	r.polls.Forget(key)
 	r.queue.Release(key)
 	r.replaced.forget(key)
 	return nil
@@ -42,7 +42,7 @@ func (r *Reconciler) ObserveDeletion(_ context.Context, key types.NamespacedName
 func (r *Reconciler) Demote(bucket pkgreconciler.Bucket) {
 	r.lookups.ForgetAll(bucket.Has)
 	r.taggings.ForgetAll(bucket.Has)
-	r.poller.ForgetAll(bucket.Has)
+	r.polls.ForgetAll(bucket.Has)
 	r.queue.Leave(bucket.Has)
 }
 

@@ -36,6 +36,7 @@ import (
 	clientset "github.com/kiln-dev/kiln/pkg/client/clientset/versioned"
 	functionreconciler "github.com/kiln-dev/kiln/pkg/client/injection/reconciler/serverless/v1alpha1/function"
 	"github.com/kiln-dev/kiln/pkg/images"
+	"github.com/kiln-dev/kiln/pkg/sources/poll"
 )
 
 // Reconciler builds the images of Functions and serves them.
@@ -51,9 +52,9 @@ type Reconciler struct {
 	secrets Secrets
 
 	queue    *queue.Queue
-	lookups  Registry[images.Lookup, images.Found]
-	taggings Registry[images.Tagging, struct{}]
-	poller   Poller
+	lookups  Background[images.Lookup, images.Found]
+	taggings Background[images.Tagging, struct{}]
+	polls    Background[poll.Branch, poll.Found]
 
 	replaced replaced
 }
@@ -118,7 +119,7 @@ func (r *Reconciler) reconcile(ctx context.Context, fn *v1alpha1.Function) error
 func (r *Reconciler) prepare(ctx context.Context, fn *v1alpha1.Function, before *v1alpha1.FunctionStatus) error {
 	want, ok := makePlan(ctx, fn)
 	if !ok {
-		r.poller.Forget(children.KeyOf(fn))
+		r.polls.Forget(children.KeyOf(fn))
 		return nil
 	}
 	runs, err := r.builder.List(fn)

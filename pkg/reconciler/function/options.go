@@ -26,9 +26,10 @@ import (
 	"github.com/kiln-dev/kiln/pkg/builds/queue"
 	clientset "github.com/kiln-dev/kiln/pkg/client/clientset/versioned"
 	"github.com/kiln-dev/kiln/pkg/images"
+	"github.com/kiln-dev/kiln/pkg/sources/poll"
 )
 
-// Options are what a Reconciler works with. All are required.
+// Options configures a Reconciler. All fields are required.
 type Options struct {
 	// Kiln reads Functions and writes their status.
 	Kiln clientset.Interface
@@ -42,8 +43,8 @@ type Options struct {
 	// Builder builds the images.
 	Builder Builder
 
-	// NewServer returns what serves the images. checkCurrent returns an error if the
-	// cached Function is stale.
+	// NewServer returns the Server. checkCurrent returns an error if the cached Function
+	// is stale.
 	NewServer func(checkCurrent func(context.Context, *v1alpha1.Function) error) Server
 
 	// Secrets provides registry credentials.
@@ -52,12 +53,10 @@ type Options struct {
 	// Queue limits concurrent builds.
 	Queue *queue.Queue
 
-	// Lookups and Taggings talk to registries.
-	Lookups  Registry[images.Lookup, images.Found]
-	Taggings Registry[images.Tagging, struct{}]
-
-	// Poller polls branches.
-	Poller Poller
+	// Lookups and Taggings talk to registries, and Polls to Git servers.
+	Lookups  Background[images.Lookup, images.Found]
+	Taggings Background[images.Tagging, struct{}]
+	Polls    Background[poll.Branch, poll.Found]
 }
 
 // New returns a Reconciler.
@@ -65,7 +64,7 @@ func New(o Options) *Reconciler {
 	r := &Reconciler{
 		kiln: o.Kiln, kube: o.Kube, configMapLister: o.ConfigMaps,
 		builder: o.Builder, secrets: o.Secrets,
-		queue: o.Queue, lookups: o.Lookups, taggings: o.Taggings, poller: o.Poller,
+		queue: o.Queue, lookups: o.Lookups, taggings: o.Taggings, polls: o.Polls,
 	}
 	r.server = o.NewServer(r.checkCurrent)
 	return r

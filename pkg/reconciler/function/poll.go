@@ -33,13 +33,13 @@ import (
 func (r *Reconciler) poll(ctx context.Context, fn *v1alpha1.Function, want plan, current gathered) (_ plan, moved bool) {
 	interval := config.FromContextOrDefaults(ctx).Build.FollowInterval
 	if fn.Spec.Git == nil || isPinned(fn) || interval == 0 {
-		r.poller.Forget(children.KeyOf(fn))
+		r.polls.Forget(children.KeyOf(fn))
 		fn.Status.ClearSourceFollowed()
 		return want, false
 	}
 	if !current.known.IsSettled(want.request) {
 		// Stop polling a server that the Function may no longer name.
-		r.poller.Forget(children.KeyOf(fn))
+		r.polls.Forget(children.KeyOf(fn))
 		return want.withCommit(commitToBuild(fn, want)), false
 	}
 	branch := poll.Branch{
@@ -47,8 +47,8 @@ func (r *Reconciler) poll(ctx context.Context, fn *v1alpha1.Function, want plan,
 		Namespace: fn.Namespace, Secret: fn.Spec.Git.SecretName,
 		Built: commitBuilt(fn), Interval: interval,
 	}
-	r.poller.Poll(children.KeyOf(fn), branch)
-	found, ok := r.poller.Found(children.KeyOf(fn), branch)
+	r.polls.Ask(children.KeyOf(fn), branch)
+	found, ok := r.polls.Answer(children.KeyOf(fn), branch, true)
 	name := "Revision " + branch.Revision
 	if branch.Revision == "" {
 		name = "The default branch"

@@ -22,11 +22,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	clientgotesting "k8s.io/client-go/testing"
 	rtesting "knative.dev/pkg/reconciler/testing"
 
@@ -34,7 +34,6 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds"
 	"github.com/kiln-dev/kiln/pkg/builds/tekton"
-	"github.com/kiln-dev/kiln/pkg/children"
 	"github.com/kiln-dev/kiln/pkg/sources/poll"
 )
 
@@ -281,22 +280,7 @@ func TestReconcileFollow(t *testing.T) {
 	}}.Test(t, factory())
 }
 
-// recordingPoller remembers what is followed.
-type recordingPoller struct {
-	branches map[types.NamespacedName]poll.Branch
-}
-
-func (r recordingPoller) Poll(key types.NamespacedName, branch poll.Branch) {
-	r.branches[key] = branch
-}
-func (r recordingPoller) Forget(key types.NamespacedName)           { delete(r.branches, key) }
-func (r recordingPoller) ForgetAll(func(types.NamespacedName) bool) { clear(r.branches) }
-func (r recordingPoller) Found(types.NamespacedName, poll.Branch) (poll.Found, bool) {
-	return poll.Found{}, false
-}
-
-// TestFollowed checks that what is followed is what was built last, and that nothing is
-// where there is nothing to follow.
+// TestFollowed checks that the branch of the last build is polled, and nothing else.
 func TestFollowed(t *testing.T) {
 	first := commitRun("", builds.ReasonFirstBuild, 1, taskRunSucceeded(digestA), fetching(commit1))
 	runs := func(options ...functionOption) *v1alpha1.Function {
@@ -321,14 +305,13 @@ func TestFollowed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx := config.ToContext(context.Background(), testConfig(func(cfg *config.Config) { cfg.Build.FollowInterval = tc.interval }))
-			followed := recordingPoller{map[types.NamespacedName]poll.Branch{}}
-			r := &Reconciler{poller: followed}
+			polls := &recorder[poll.Branch, poll.Found]{asked: &poll.Branch{}}
+			r := &Reconciler{polls: polls}
 			if _, moved := r.poll(ctx, tc.fn, planOf(tc.fn), gather(tc.fn, nil)); moved {
 				t.Error("it has moved")
 			}
-			got, ok := followed.branches[children.KeyOf(tc.fn)]
-			if ok != (tc.want != nil) || ok && got != *tc.want {
-				t.Errorf("followed is %+v, %t, want %+v", got, ok, tc.want)
+			if diff := cmp.Diff(tc.want, polls.asked); diff != "" {
+				t.Errorf("the polled branch (-want, +got):\n%s", diff)
 			}
 		})
 	}

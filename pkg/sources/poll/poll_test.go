@@ -28,6 +28,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kiln-dev/kiln/pkg/background"
 )
 
 const interval = 10 * time.Minute
@@ -75,13 +77,22 @@ func (s *server) count() (asked, woken int) {
 	return asked, woken
 }
 
-// run runs the test with a Poller, on a fake clock.
-func run(t *testing.T, test func(*testing.T, *server, *Poller)) {
+// poller is a Worker whose Functions await the results.
+type poller struct {
+	*background.Worker[Branch, Found]
+}
+
+func (p *poller) found(key types.NamespacedName, branch Branch) (Found, bool) {
+	return p.Answer(key, branch, true)
+}
+
+// run runs the test with a poller, on a fake clock.
+func run(t *testing.T, test func(*testing.T, *server, *poller)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		s := &server{commit: "a", start: time.Now()}
-		p := New(s.resolve, s.wake)
+		p := &poller{New(s.resolve, s.wake)}
 		p.Start(ctx)
 		test(t, s, p)
 		cancel()
@@ -98,10 +109,10 @@ func pass(d time.Duration) {
 // TestPace checks that each interval has one poll, and that a known result wakes no
 // Function.
 func TestPace(t *testing.T) {
-	run(t, func(t *testing.T, s *server, p *Poller) {
+	run(t, func(t *testing.T, s *server, p *poller) {
 		branch := Branch{URL: "https://example.com/a", Revision: "main", Interval: interval}
-		p.Poll(keyOf(0), branch)
-		if _, ok := p.Found(keyOf(0), branch); ok {
+		p.Ask(keyOf(0), branch)
+		if _, ok := p.found(keyOf(0), branch); ok {
 			t.Error("something is found before it was asked for")
 		}
 		pass(interval)
@@ -109,7 +120,7 @@ func TestPace(t *testing.T) {
 			t.Errorf("within the first interval: asked %d times, woken %d times, want 1 and 1", asked, woken)
 		}
 		// The same branch again changes nothing.
-		p.Poll(keyOf(0), branch)
+		p.Ask(keyOf(0), branch)
 		pass(22 * interval)
 		if asked, woken := s.count(); asked < 19 || asked > 22 || woken != 0 {
 			t.Errorf("within 22 intervals: asked %d times, woken %d times, want 20 to 22, and 0", asked, woken)
@@ -119,15 +130,15 @@ func TestPace(t *testing.T) {
 		if _, woken := s.count(); woken != 1 {
 			t.Errorf("when the branch has moved: woken %d times, want 1", woken)
 		}
-		if found, ok := p.Found(keyOf(0), branch); !ok || found.Commit != "b" {
-			t.Errorf("Found() = %v, %t", found, ok)
+		if found, ok := p.found(keyOf(0), branch); !ok || found.Commit != "b" {
+			t.Errorf("the result is %v, %t", found, ok)
 		}
 		p.Forget(keyOf(0))
 		pass(5 * interval)
 		if asked, _ := s.count(); asked != 0 {
 			t.Errorf("when it is forgotten: asked %d times", asked)
 		}
-		if _, ok := p.Found(keyOf(0), branch); ok {
+		if _, ok := p.found(keyOf(0), branch); ok {
 			t.Error("something is found of what is forgotten")
 		}
 	})
@@ -136,14 +147,14 @@ func TestPace(t *testing.T) {
 // TestEdited checks that a result is only valid for its branch, and that edits add no
 // polls.
 func TestEdited(t *testing.T) {
-	run(t, func(t *testing.T, s *server, p *Poller) {
+	run(t, func(t *testing.T, s *server, p *poller) {
 		built := Branch{Revision: "main", Built: "a", Interval: interval}
-		p.Poll(keyOf(0), built)
+		p.Ask(keyOf(0), built)
 		pass(interval)
 		s.count()
 		for i := range 100 {
-			p.Poll(keyOf(0), Branch{Revision: fmt.Sprint(i), Interval: interval})
-			if _, ok := p.Found(keyOf(0), built); ok {
+			p.Ask(keyOf(0), Branch{Revision: fmt.Sprint(i), Interval: interval})
+			if _, ok := p.found(keyOf(0), built); ok {
 				t.Fatal("what was found before is found of another branch")
 			}
 			pass(interval / 10)
@@ -157,9 +168,9 @@ func TestEdited(t *testing.T) {
 // TestSpread checks that the polls of many Functions that start together, as after a
 // restart, are spread over the interval.
 func TestSpread(t *testing.T) {
-	run(t, func(t *testing.T, s *server, p *Poller) {
+	run(t, func(t *testing.T, s *server, p *poller) {
 		for i := range 1000 {
-			p.Poll(keyOf(i), Branch{Interval: interval})
+			p.Ask(keyOf(i), Branch{Interval: interval})
 		}
 		for minute := range 10 {
 			pass(time.Minute)
@@ -173,14 +184,15 @@ func TestSpread(t *testing.T) {
 // TestFailures checks that failures slow the polls down and wake the Function once, and
 // that a success restores the pace.
 func TestFailures(t *testing.T) {
-	run(t, func(t *testing.T, s *server, p *Poller) {
+	run(t, func(t *testing.T, s *server, p *poller) {
 		branch := Branch{Interval: interval}
 		s.answer("", errors.New("its server was not reached: read tcp 10.0.0.1:4242->10.0.0.2:443: connection reset"))
-		p.Poll(keyOf(0), branch)
+		p.Ask(keyOf(0), branch)
+		p.found(keyOf(0), branch)
 		pass(interval)
 		want := Found{Failure: "its server was not reached: connection reset"}
-		if found, ok := p.Found(keyOf(0), branch); !ok || found != want {
-			t.Errorf("Found() = %v, %t, want %v", found, ok, want)
+		if found, ok := p.found(keyOf(0), branch); !ok || found != want {
+			t.Errorf("the result is %v, %t, want %v", found, ok, want)
 		}
 		s.answer("", errors.New("its server was not reached: read tcp 10.0.0.1:4343->10.0.0.2:443: connection reset"))
 		pass(24 * time.Hour)
@@ -198,9 +210,9 @@ func TestFailures(t *testing.T) {
 }
 
 func TestForgetAll(t *testing.T) {
-	run(t, func(t *testing.T, s *server, p *Poller) {
-		p.Poll(keyOf(0), Branch{Interval: interval})
-		p.Poll(keyOf(1), Branch{Interval: interval})
+	run(t, func(t *testing.T, s *server, p *poller) {
+		p.Ask(keyOf(0), Branch{Interval: interval})
+		p.Ask(keyOf(1), Branch{Interval: interval})
 		p.ForgetAll(func(key types.NamespacedName) bool { return key == keyOf(0) })
 		pass(interval)
 		if asked, _ := s.count(); asked != 1 {
@@ -215,19 +227,19 @@ func TestForgottenMeanwhile(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		woken := 0
 		proceed := make(chan struct{})
-		p := New(func(context.Context, Branch) (string, error) { <-proceed; return "a", nil }, func(types.NamespacedName) { woken++ })
+		p := &poller{New(func(context.Context, Branch) (string, error) { <-proceed; return "a", nil }, func(types.NamespacedName) { woken++ })}
 		p.Start(ctx)
-		p.Poll(keyOf(0), Branch{Interval: interval})
-		p.Poll(keyOf(1), Branch{Interval: interval})
+		p.Ask(keyOf(0), Branch{Interval: interval})
+		p.Ask(keyOf(1), Branch{Interval: interval})
 		pass(interval)
 		p.Forget(keyOf(0))
 		another := Branch{Revision: "another", Interval: interval}
-		p.Poll(keyOf(1), another)
+		p.Ask(keyOf(1), another)
 		proceed <- struct{}{}
 		proceed <- struct{}{}
 		synctest.Wait()
-		if _, ok := p.Found(keyOf(1), another); ok || woken != 0 {
-			t.Errorf("Found() = %t, woken %d times", ok, woken)
+		if _, ok := p.found(keyOf(1), another); ok || woken != 0 {
+			t.Errorf("the result is %t, woken %d times", ok, woken)
 		}
 		close(proceed)
 		cancel()
@@ -235,22 +247,8 @@ func TestForgottenMeanwhile(t *testing.T) {
 	})
 }
 
-func TestPause(t *testing.T) {
-	for _, tc := range []struct {
-		interval    time.Duration
-		failures    int
-		least, most time.Duration
-	}{
-		{time.Minute, 0, time.Minute, 66 * time.Second},
-		{time.Minute, 1, time.Minute, 66 * time.Second},
-		{time.Minute, 2, 2 * time.Minute, 132 * time.Second},
-		{time.Minute, 1000, time.Hour, time.Hour},
-		{24 * time.Hour, 1000, 24 * time.Hour, 27 * time.Hour},
-	} {
-		if got := pause(tc.interval, tc.failures); got < tc.least || got > tc.most {
-			t.Errorf("pause(%s, %d) = %s, want %s to %s", tc.interval, tc.failures, got, tc.least, tc.most)
-		}
-	}
+// TestSteady checks that an error that differs only in times and ports stays the same.
+func TestSteady(t *testing.T) {
 	expired := "x509: certificate has expired or is not yet valid"
 	if diff := cmp.Diff(expired, steady(expired+": current time 2026-11-22T07:44:27Z is after 2026-11-01T00:00:00Z")); diff != "" {
 		t.Errorf("a certificate that has expired (-want, +got):\n%s", diff)

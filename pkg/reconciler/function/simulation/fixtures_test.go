@@ -82,13 +82,15 @@ func (s fixedStore) ToContext(ctx context.Context) context.Context {
 	return config.ToContext(ctx, s.Config)
 }
 
-// noPoller finds no branch.
-type noPoller struct{}
+// noPolls finds no branch.
+type noPolls struct{}
 
-func (noPoller) Poll(types.NamespacedName, poll.Branch)                              {}
-func (noPoller) Forget(types.NamespacedName)                                         {}
-func (noPoller) ForgetAll(func(types.NamespacedName) bool)                           {}
-func (noPoller) Found(types.NamespacedName, poll.Branch) (found poll.Found, ok bool) { return }
+func (noPolls) Ask(types.NamespacedName, poll.Branch)     {}
+func (noPolls) Acknowledge(types.NamespacedName)          {}
+func (noPolls) Forget(types.NamespacedName)               {}
+func (noPolls) ForgetAll(func(types.NamespacedName) bool) {}
+
+func (noPolls) Answer(types.NamespacedName, poll.Branch, bool) (found poll.Found, ok bool) { return }
 
 type functionOption func(*v1alpha1.Function)
 

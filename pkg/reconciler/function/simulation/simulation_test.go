@@ -306,7 +306,7 @@ func (s *simulation) connect(p *process) {
 		Secrets:  simulatedSecrets{p.caches},
 		Lookups:  p.lookups,
 		Taggings: p.taggings,
-		Poller:   noPoller{},
+		Polls:    noPolls{},
 		Queue:    p.queue,
 	})
 	generated := functionreconciler.NewReconciler(unlogged, zap.NewNop().Sugar(), clients.Kiln, p.caches.FunctionLister(),
