@@ -22,6 +22,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -51,10 +52,15 @@ func main() {
 		}
 		return
 	}
-	if err := parsePush(os.Args[1:]).Run(ctx, remote.WithAuthFromKeychain(authn.DefaultKeychain)); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+	err := parsePush(os.Args[1:]).Run(ctx, remote.WithAuthFromKeychain(authn.DefaultKeychain))
+	if err == nil {
+		return
 	}
+	fmt.Fprintln(os.Stderr, err)
+	if errors.Is(err, compose.ErrNotInstalled) {
+		os.Exit(sources.ExitNotInstalled)
+	}
+	os.Exit(1)
 }
 
 // fetchSource runs the step that makes the build context.
@@ -80,7 +86,7 @@ func parsePush(args []string) *compose.PushStep {
 		return nil
 	})
 	flags.StringVar(&s.ContextFolder, "context", "", "the folder with the files of the function")
-	flags.StringVar(&s.Layers, "layers", "", "a folder with layers, *.tar.gz, to add before the files, in the order of their names")
+	flags.StringVar(&s.Layers, "layers", "", "a folder in which a sidecar writes layers, *.tar.gz, to add before the files, in the order of their names")
 	flags.StringVar(&s.Layout, "layout", "", "a JSON file with the paths of the files in the image and its start command")
 	flags.StringVar(&s.Config, "config", "", "instead of a layout, a JSON file with the image configuration of the layers")
 	flags.Func("label", "a label of the image, name=value; may be repeated", func(label string) error {

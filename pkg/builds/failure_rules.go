@@ -83,6 +83,7 @@ var failureRules = []failureRule{
 	{name: "own Dockerfile: its registry cannot be trusted", cause: StepFailed, steps: ownInstallStep, in: inLastLine, pattern: base, also: insecure, verdict: ownBaseMissing},
 	{name: "own Dockerfile: its registry is down", cause: StepFailed, steps: ownInstallStep, in: inLastLine, pattern: base, also: unavailable, verdict: ownBaseUnavailable},
 	{name: "own Dockerfile: its base image was not found", cause: StepFailed, steps: ownInstallStep, in: inLastLine, pattern: base, verdict: ownBaseMissing},
+	{name: "the base image moved during the build", cause: StepFailed, steps: pushStep, in: inLastLine, pattern: moved, verdict: baseMoved},
 	{name: "the base image's registry cannot be trusted", cause: StepFailed, steps: runtimeInstallStep | pushStep, in: inLastLine, pattern: base, also: insecure, verdict: baseMissing},
 	{name: "the base image's registry is down", cause: StepFailed, steps: runtimeInstallStep | pushStep, in: inLastLine, pattern: base, also: unavailable, verdict: baseUnavailable},
 	{name: "the base image was not found", cause: StepFailed, steps: runtimeInstallStep | pushStep, in: inLastLine, pattern: base, verdict: baseMissing},
@@ -103,6 +104,7 @@ var (
 	heapFull         = regexp.MustCompile(`JavaScript heap out of memory`)
 	base             = regexp.MustCompile(`failed to pull base image|\b(GET|HEAD) \S+/v2/\S+|\bGet "https?://|MANIFEST_UNKNOWN|NAME_UNKNOWN`)
 	pullDependencies = regexp.MustCompile(`failed to pull dependencies image`)
+	moved            = regexp.MustCompile(`failed to pull base image .*: it moved during the build`)
 	push             = regexp.MustCompile(`failed to push`)
 	refused          = regexp.MustCompile(`UNAUTHORIZED|DENIED|401 Unauthorized|403 Forbidden`)
 	insecure         = regexp.MustCompile(`x509: |server gave HTTP response to HTTPS client`)
@@ -169,6 +171,8 @@ var (
 		"The runtime's base image could not be pulled. Check baseImage in config-runtimes, and that builds can reach its registry.", false}
 	baseUnavailable = verdict{v1alpha1.ReasonImagePullFailed,
 		"The registry of the runtime's base image could not be reached, or failed. Check that builds can reach it.", true}
+	baseMoved = verdict{v1alpha1.ReasonImagePullFailed,
+		"The tag of the runtime's base image moved during the build.", true}
 	ownBaseMissing = verdict{v1alpha1.ReasonImagePullFailed,
 		"A base image in the Dockerfile could not be pulled. Correct its FROM line; builds pull without credentials.", false}
 	ownBaseUnavailable = verdict{v1alpha1.ReasonImagePullFailed,

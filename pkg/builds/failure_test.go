@@ -267,6 +267,10 @@ func failureCases() map[string]failureCase {
 			push("failed to pull base image r.example.com/node:99: GET https://r.example.com/v2/node/blobs/sha256:0: unexpected status code 502 Bad Gateway\n"),
 			v1alpha1.ReasonImagePullFailed, true, []string{"base image could not be reached", "r.example.com/node:99"},
 		},
+		"push step: base image that moved": {
+			push("failed to pull base image r.example.com/node:99: it moved during the build: the dependencies were installed on sha256:0\n"),
+			v1alpha1.ReasonImagePullFailed, true, []string{"moved during the build", "r.example.com/node:99"},
+		},
 		"deleted dependencies image": {
 			push("failed to pull dependencies image r.example.com/x@sha256:0: GET https://r.example.com/v2/x/manifests/sha256:0: MANIFEST_UNKNOWN: manifest unknown\n"),
 			v1alpha1.ReasonImagePullFailed, true, []string{"dependencies", "MANIFEST_UNKNOWN"},

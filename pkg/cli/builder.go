@@ -96,17 +96,26 @@ func followTaskRun(ctx context.Context, clients *Clients, namespace, name string
 	})
 }
 
-// stepContainerPrefix is Tekton's prefix of the name of a step's container.
-const stepContainerPrefix = "step-"
+// Tekton's prefixes of the names of containers.
+const (
+	stepContainerPrefix    = "step-"
+	sidecarContainerPrefix = "sidecar-"
+)
 
-// buildObjectOf reads the steps from the spec, because the status has no names of
-// steps at first.
+// buildObjectOf reads the containers from the spec, because the status has no names at
+// first. The last step waits for the sidecar that installs dependencies.
 func buildObjectOf(taskRun *pipelinev1.TaskRun) *buildObject {
 	object := &buildObject{namespace: taskRun.Namespace, pod: taskRun.Status.PodName, ended: taskRun.IsDone()}
 	if taskRun.Spec.TaskSpec == nil {
 		return object
 	}
-	for _, step := range taskRun.Spec.TaskSpec.Steps {
+	spec := taskRun.Spec.TaskSpec
+	for i, step := range spec.Steps {
+		if i == len(spec.Steps)-1 {
+			for _, sidecar := range spec.Sidecars {
+				object.containers = append(object.containers, sidecarContainerPrefix+sidecar.Name)
+			}
+		}
 		object.containers = append(object.containers, stepContainerPrefix+step.Name)
 	}
 	return object

@@ -40,7 +40,8 @@ import (
 func TestBuildOf(t *testing.T) {
 	done := taskRun()
 	done.Status.SetCondition(&apis.Condition{Type: apis.ConditionSucceeded, Status: corev1.ConditionTrue})
-	done.Spec.TaskSpec.Steps = []pipelinev1.Step{{Name: "fetch"}, {Name: "install"}, {Name: "push"}}
+	done.Spec.TaskSpec.Steps = []pipelinev1.Step{{Name: "fetch"}, {Name: "push"}}
+	done.Spec.TaskSpec.Sidecars = []pipelinev1.Sidecar{{Name: "install"}}
 	tests := map[string]struct {
 		fn      *v1alpha1.Function
 		taskRun *pipelinev1.TaskRun
@@ -58,7 +59,7 @@ func TestBuildOf(t *testing.T) {
 		},
 		"ended": {
 			fn: newFunction("fn", built), taskRun: done,
-			want: &buildObject{namespace: namespace, pod: "fn-1-pod", containers: []string{"step-fetch", "step-install", "step-push"}, ended: true},
+			want: &buildObject{namespace: namespace, pod: "fn-1-pod", containers: []string{"step-fetch", "sidecar-install", "step-push"}, ended: true},
 		},
 	}
 	for name, tc := range tests {

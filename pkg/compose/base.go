@@ -173,24 +173,28 @@ func (s *PushStep) pullBase(options []remote.Option) (*baseImage, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, byTag := ref.(name.Tag); byTag && s.Layers != "" {
-		// The tag may have moved after the layers were made.
-		if ref, err = s.baseOfLayers(ref); err != nil {
-			return nil, err
-		}
-	}
-	return pull(s.Log, "base image", ref, options)
-}
-
-// baseOfLayers returns the base image that the layers were made on. The untrusted
-// step reports its digest. A wrong digest does no harm: it selects another image
-// of the same repository, which the layers could also hide.
-func (s *PushStep) baseOfLayers(base name.Reference) (name.Reference, error) {
-	digest := v1.Hash{}
-	if err := readJSON(filepath.Join(s.Layers, baseDigestFile), &digest); err != nil {
+	base, err := pull(s.Log, "base image", ref, options)
+	if err != nil {
 		return nil, err
 	}
-	return base.Context().Digest(digest.String()), nil
+	if _, byTag := ref.(name.Tag); byTag && s.Layers != "" {
+		return base, s.checkBaseOfLayers(base)
+	}
+	return base, nil
+}
+
+// checkBaseOfLayers returns an error unless the layers were made on that base image. The
+// tag may have moved meanwhile. The untrusted sidecar reports its base image, so it must
+// not choose the one that is used.
+func (s *PushStep) checkBaseOfLayers(base *baseImage) error {
+	digest := v1.Hash{}
+	if err := readJSON(filepath.Join(s.Layers, baseDigestFile), &digest); err != nil {
+		return err
+	}
+	if digest != base.digest {
+		return base.failed(fmt.Errorf("it moved during the build: the dependencies were installed on %s", digest))
+	}
+	return nil
 }
 
 // baseIdentity names a base image. It is empty if the base image is unknown.

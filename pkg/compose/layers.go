@@ -42,8 +42,8 @@ import (
 // configurations are smaller.
 const maxJSON = 1 << 20
 
-// readLayers returns the layers that an earlier step made, and their packages,
-// which are never nil. That step runs untrusted code, which can leave anything in
+// readLayers returns the layers that the sidecar made, and their packages, which are
+// never nil. The sidecar runs untrusted code, which can leave anything in
 // the folder. Only regular files of the folder itself are read.
 func (s *PushStep) readLayers(mediaType types.MediaType) ([]v1.Layer, []sbom.Package, error) {
 	packages := []sbom.Package{}
@@ -124,9 +124,9 @@ func readJSON(name string, into any) error {
 	return nil
 }
 
-// hiddenFolders are those of Tekton and of the step that runs Dockerfiles. Files
-// that a Dockerfile writes there do not get into layers.
-var hiddenFolders = []string{"/workspace", "/tekton", "/kaniko", "/ko-app"}
+// hiddenFolders are those of the sidecar that runs Dockerfiles. Files that a Dockerfile
+// writes there do not get into layers.
+var hiddenFolders = []string{"/kaniko", "/ko-app"}
 
 func isHidden(folder string) bool {
 	return slices.ContainsFunc(hiddenFolders, func(h string) bool { return strings.HasPrefix(path.Clean(folder)+"/", h+"/") })

@@ -59,8 +59,8 @@ type PushStep struct {
 	// ContextFolder has the files of the build context.
 	ContextFolder string
 
-	// Layers is a folder with layers, *.tar.gz, in the order of their names. An
-	// earlier step wrote it and may have run untrusted code.
+	// Layers is a folder with layers, *.tar.gz, in the order of their names. A sidecar
+	// writes it, and runs untrusted code. The step waits for its end.
 	Layers string
 
 	// Layout is a file with a runtimes.Layout in JSON. If it is empty, Config is
@@ -93,6 +93,11 @@ func (s *PushStep) Run(ctx context.Context, options ...remote.Option) error {
 	destination, err := s.reference(s.Destination)
 	if err != nil {
 		return err
+	}
+	if s.Layers != "" {
+		if err := s.awaitLayers(ctx); err != nil {
+			return err
+		}
 	}
 	base, err := s.pullBase(options)
 	if err != nil {

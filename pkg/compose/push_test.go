@@ -108,6 +108,9 @@ func newWorkshop(t *testing.T) *workshop {
 	}
 	w.base, w.digest = base, digest.String()
 	writeFile(t, filepath.Join(w.layers, "base.json"), encode(t, digest))
+	// The sidecar has ended.
+	writeFile(t, filepath.Join(w.layers, lockFile), nil)
+	writeFile(t, filepath.Join(w.layers, doneFile), nil)
 	w.write(t, w.host+"/base:1", base)
 	writeFile(t, filepath.Join(w.context, "handler.js"), []byte("x"))
 	layout := runtimes.Layout{Files: map[string]string{"handler.js": "/function/handler.js"}, Entrypoint: []string{"node"}}
@@ -280,7 +283,7 @@ func TestPush(t *testing.T) {
 	}
 	digest := readFile(t, step.ImageDigestFile)
 	w.config(t, "/ns/fn@"+digest)
-	wantLog := "Building on base image " + w.host + "/base@" + w.digest + "\nPushing dependencies image " + step.Keep +
+	wantLog := "Building on base image " + step.Base + "\nPushing dependencies image " + step.Keep +
 		"\nPushing image " + step.Destination + "\nPushed " + w.host + "/ns/fn@" + digest + "\n"
 	if diff := cmp.Diff(wantLog, log.String()); diff != "" {
 		t.Errorf("log (-want, +got):\n%s", diff)
@@ -386,9 +389,9 @@ func TestCheckStart(t *testing.T) {
 		"by name":                     {v1.Config{User: "node", Entrypoint: start}, `the image runs as user "node", and Kubernetes cannot verify that this is not root: end the Dockerfile with a numeric user`},
 		"below root":                  {v1.Config{User: "-1", Entrypoint: start}, `the image runs as user "-1"`},
 		"beyond a number":             {v1.Config{User: "2147483648", Entrypoint: start}, `the image runs as user "2147483648"`},
-		"in the builder's":            {v1.Config{User: "1000", Entrypoint: start, WorkingDir: "/workspace/app"}, "the image starts in /workspace/app, and builds keep no files of that folder"},
-		"in the builder's, not clean": {v1.Config{User: "1000", Entrypoint: start, WorkingDir: "//workspace"}, "the image starts in //workspace, and builds keep no files of that folder"},
-		"like the builder's":          {v1.Config{User: "1000", Entrypoint: start, WorkingDir: "/workspaces"}, ""},
+		"in the builder's":            {v1.Config{User: "1000", Entrypoint: start, WorkingDir: "/kaniko/app"}, "the image starts in /kaniko/app, and builds keep no files of that folder"},
+		"in the builder's, not clean": {v1.Config{User: "1000", Entrypoint: start, WorkingDir: "//kaniko"}, "the image starts in //kaniko, and builds keep no files of that folder"},
+		"like the builder's":          {v1.Config{User: "1000", Entrypoint: start, WorkingDir: "/kanikos"}, ""},
 		"nothing to run":              {v1.Config{User: "1000"}, "the image has no start command: add an ENTRYPOINT"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -401,26 +404,20 @@ func TestCheckStart(t *testing.T) {
 	}
 }
 
-// TestBase checks how images name their base image, and that layers stay on the base
-// image that they were made on.
+// TestBase checks how images name their base image.
 func TestBase(t *testing.T) {
 	for name, tc := range map[string]struct {
 		// DIGEST is replaced by the digest of the base image.
 		base, wantName string
 		layers         bool
 	}{
-		"by tag":                  {base: "/base:1", wantName: "/base:1"},
-		"by tag and digest":       {base: "/base:1@DIGEST", wantName: "/base:1"},
-		"by digest":               {base: "/base@DIGEST", wantName: "/base@DIGEST"},
-		"by a tag that has moved": {base: "/base:moved", layers: true, wantName: "/base:moved"},
+		"by tag":            {base: "/base:1", wantName: "/base:1"},
+		"by tag, of layers": {base: "/base:1", layers: true, wantName: "/base:1"},
+		"by tag and digest": {base: "/base:1@DIGEST", wantName: "/base:1"},
+		"by digest":         {base: "/base@DIGEST", wantName: "/base@DIGEST"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorkshop(t)
-			moved, err := random.Image(64, 1)
-			if err != nil {
-				t.Fatal(err)
-			}
-			w.write(t, w.host+"/base:moved", moved)
 			step := w.step()
 			step.Base = w.host + strings.ReplaceAll(tc.base, "DIGEST", w.digest)
 			if tc.layers {
@@ -514,7 +511,7 @@ func TestPushErrors(t *testing.T) {
 	}
 }
 
-// TestPushChecksLayers checks the files of the earlier step, which is untrusted.
+// TestPushChecksLayers checks the files of the sidecar, which is untrusted.
 func TestPushChecksLayers(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*workshop, *PushStep)
@@ -529,6 +526,23 @@ func TestPushChecksLayers(t *testing.T) {
 			secret := filepath.Join(t.TempDir(), "config.json")
 			writeFile(t, secret, []byte(`{"auths": {}}`))
 			link(t, secret, filepath.Join(w.layers, "9999.tar.gz"))
+		}, "not a regular file"},
+		"layers on another base image": {func(w *workshop, step *PushStep) {
+			step.Layers = w.layers
+			writeFile(t, filepath.Join(w.layers, "base.json"), []byte(`"sha256:`+strings.Repeat("a", 64)+`"`))
+		}, "it moved during the build"},
+		"sidecar that failed": {func(w *workshop, step *PushStep) {
+			step.Layers = w.layers
+			if err := os.Remove(filepath.Join(w.layers, doneFile)); err != nil {
+				t.Fatal(err)
+			}
+		}, ErrNotInstalled.Error()},
+		"lock that is a link": {func(w *workshop, step *PushStep) {
+			step.Layers = w.layers
+			if err := os.Remove(filepath.Join(w.layers, lockFile)); err != nil {
+				t.Fatal(err)
+			}
+			link(t, filepath.Join(w.layers, doneFile), filepath.Join(w.layers, lockFile))
 		}, "not a regular file"},
 		"layer that is not an archive": {func(w *workshop, step *PushStep) {
 			step.Layers = w.layers
@@ -578,6 +592,9 @@ func TestMediaTypes(t *testing.T) {
 			t.Fatal(err)
 		}
 		writeFile(t, filepath.Join(w.layers, "base.json"), encode(t, digest))
+		// The sidecar has ended.
+		writeFile(t, filepath.Join(w.layers, lockFile), nil)
+		writeFile(t, filepath.Join(w.layers, doneFile), nil)
 		step := w.step()
 		step.Layers = w.layers
 		if err := step.Run(t.Context()); err != nil {

@@ -27,12 +27,14 @@ import (
 // OCIScheme begins the URL of an artifact in a registry.
 const OCIScheme = "oci://"
 
-// The exit codes of the step that fetches the source classify its failures. They are
-// those of sysexits.h.
+// The exit codes of the steps classify their failures. They are those of sysexits.h.
 const (
-	// ExitRefused says that it is the Function's author: the source is not there, is
-	// not what it was said to be, or is more than is allowed.
+	// ExitRefused means that the author must correct the source: it is missing, differs
+	// from its description, or exceeds a limit.
 	ExitRefused = 65
+	// ExitNotInstalled is the exit code of the push step if the sidecar that installs
+	// dependencies has failed. The log of the sidecar says why.
+	ExitNotInstalled = 69
 	// ExitUnreachable means that the network or the server of the source failed. A retry
 	// may succeed.
 	ExitUnreachable = 75

@@ -47,6 +47,7 @@ import (
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/builds/tekton"
+	"github.com/kiln-dev/kiln/pkg/sources"
 	"github.com/kiln-dev/kiln/test"
 )
 
@@ -239,14 +240,17 @@ func (s *StandIn) succeed(ctx context.Context, tr *pipelinev1.TaskRun) error {
 	return nil
 }
 
-// fail ends a TaskRun as Tekton does when a step has failed.
+// fail ends a TaskRun as Tekton does when the sidecar that installs dependencies has failed.
 func (s *StandIn) fail(ctx context.Context, tr *pipelinev1.TaskRun, reason pipelinev1.TaskRunReason) error {
 	now := metav1.Now()
 	tr.Status.StartTime, tr.Status.CompletionTime = &now, &now
-	name := tekton.InstallStepName
 	tr.Status.Steps = []pipelinev1.StepState{{
+		ContainerState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: sources.ExitNotInstalled}},
+		Name:           tekton.PushStepName, Container: tekton.StepContainerPrefix + tekton.PushStepName,
+	}}
+	tr.Status.Sidecars = []pipelinev1.SidecarState{{
 		ContainerState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}},
-		Name:           name, Container: tekton.StepContainerPrefix + name,
+		Name:           tekton.InstallName, Container: tekton.SidecarContainerPrefix + tekton.InstallName,
 	}}
 	tr.Status.SetCondition(&apis.Condition{
 		Type: apis.ConditionSucceeded, Status: corev1.ConditionFalse, Reason: string(reason), Message: "a step has failed",

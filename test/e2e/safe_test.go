@@ -23,7 +23,11 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -291,13 +295,20 @@ func TestInstallationSeesNoCredentials(t *testing.T) {
 func (e *env) wantNotLogged(text string) {
 	e.Helper()
 	build := e.onlyBuild()
+	var containers []string
 	for _, step := range build.Status.Steps {
-		log, err := clients.Kube.CoreV1().Pods(e.namespace).GetLogs(build.Status.PodName, &corev1.PodLogOptions{Container: step.Container}).DoRaw(e.ctx)
+		containers = append(containers, step.Container)
+	}
+	for _, sidecar := range build.Status.Sidecars {
+		containers = append(containers, sidecar.Container)
+	}
+	for _, container := range containers {
+		log, err := clients.Kube.CoreV1().Pods(e.namespace).GetLogs(build.Status.PodName, &corev1.PodLogOptions{Container: container}).DoRaw(e.ctx)
 		if err != nil {
 			e.Fatal(err)
 		}
 		if len(log) == 0 || bytes.Contains(log, []byte(text)) {
-			e.Errorf("the log of %s is empty, or has %q:\n%s", step.Container, text, log)
+			e.Errorf("the log of %s is empty, or has %q:\n%s", container, text, log)
 		}
 	}
 }
@@ -324,6 +335,67 @@ func (e *env) wantCredentialsOnlyIn(want string) {
 	}
 	if diff := cmp.Diff([]string{want}, got); diff != "" {
 		e.Errorf("containers with the credentials (-want, +got):\n%s", diff)
+	}
+}
+
+// forger is a script that writes results of the build wherever it can, and a termination
+// message with results as Tekton encodes them.
+const forger = `
+mkdir -p /tekton/results
+for name in X_IMAGE_URL X_IMAGE_DIGEST IMAGE_URL IMAGE_DIGEST BASE_IMAGE_ARTIFACT_INPUTS SOURCE_ARTIFACT_INPUTS; do
+  for folder in /tekton/results /tekton/steps/*/results /tekton/run/*/status/results; do
+    echo forged-7c1f > "$folder/$name"
+  done
+done
+message='[{"key":"X_IMAGE_URL","value":"forged-7c1f","type":1},{"key":"IMAGE_DIGEST","value":"forged-7c1f","type":1}]'
+for file in /tekton/termination /dev/termination-log; do echo "$message" > "$file"; done
+for file in /kiln-work/source.json /kiln-work/context/forged; do echo forged-7c1f > "$file"; done
+true`
+
+// TestForgedResults checks that code of the author changes no result of the build: neither
+// a script of a package manager nor a Dockerfile.
+func TestForgedResults(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	encoded := base64.StdEncoding.EncodeToString([]byte(forger))
+	script := "echo " + encoded + " | base64 -d | sh"
+	installs := function(answering("hi"))
+	installs.Name = "installs"
+	installs.Spec.Deps = `{"dependencies": {"ms": "2.1.3"}, "scripts": {"postinstall": "` + script + `"}}`
+	e.create(installs)
+	term := newTerminal(e)
+	term.startOf(e.baseOfNode())
+	text, err := os.ReadFile(filepath.Join(term.dir, "Dockerfile"))
+	if err != nil {
+		e.Fatal(err)
+	}
+	term.write("Dockerfile", strings.Replace(string(text), "WORKDIR", "RUN "+script+"\nWORKDIR", 1))
+	term.run([]string{"own created"}, "create", "own", "--runtime="+dockerfileRuntime, "--dir=.")
+	own := &v1alpha1.Function{ObjectMeta: metav1.ObjectMeta{Name: "own"}}
+	for _, fn := range []*v1alpha1.Function{installs, own} {
+		fn = e.until(fn, test.Ready)
+		build, err := clients.Pipeline.TektonV1().TaskRuns(e.namespace).Get(e.ctx, fn.Status.Build.BuildName(), metav1.GetOptions{})
+		if err != nil {
+			e.Fatal(err)
+		}
+		results := map[string]string{}
+		for _, result := range build.Status.Results {
+			text, err := json.Marshal(result.Value)
+			if err != nil {
+				e.Fatal(err)
+			}
+			results[result.Name] = string(text)
+		}
+		want := []string{"BASE_IMAGE_ARTIFACT_INPUTS", "IMAGE_DIGEST", "IMAGE_URL"}
+		if fn.Name == own.Name {
+			want = []string{"IMAGE_DIGEST", "IMAGE_URL", "SOURCE_ARTIFACT_INPUTS"}
+		}
+		if diff := cmp.Diff(want, slices.Sorted(maps.Keys(results))); diff != "" {
+			e.Errorf("%s: results of the TaskRun (-want, +got):\n%s", fn.Name, diff)
+		}
+		if status := fmt.Sprint(build.Status, fn.Status); strings.Contains(status, "forged-7c1f") {
+			e.Errorf("%s: a forged value is in the status: %s", fn.Name, status)
+		}
 	}
 }
 

@@ -51,7 +51,7 @@ import (
 	"github.com/moby/buildkit/frontend/dockerfile/parser"
 )
 
-// maxContainerAge is the maximum age of the container when Kaniko starts. Files that were made
+// maxContainerAge is the maximum age of the container when this program starts. Files that were made
 // for the container, such as mount points, count as new.
 const maxContainerAge = time.Minute
 
@@ -61,19 +61,37 @@ func main() {
 	context := flag.String("context", "", "the build context")
 	dockerfile := flag.String("dockerfile", "", "the Dockerfile")
 	layers := flag.String("layers", "", "the folder to write the layers to")
+	awaited := flag.String("wait-for", "", "a file to wait for before the build; if empty, the build starts at once")
 	flag.Func("insecure-registry", "a host to access by plain HTTP; may be repeated", func(host string) error {
 		insecure = append(insecure, host)
 		return nil
 	})
 	flag.Parse()
-	if err := run(*base, *context, *dockerfile, *layers, insecure); err != nil {
+	since := time.Now().Add(-maxContainerAge)
+	first, err := lock(*layers)
+	if err == nil && !first {
+		// A restarted container must not run the Dockerfile twice.
+		awaitSignal()
+		return
+	}
+	if err == nil {
+		err = awaitFile(*awaited)
+	}
+	if err == nil {
+		err = run(*base, *context, *dockerfile, *layers, insecure, since)
+	}
+	if err == nil {
+		err = markDone(*layers)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "error building image:", err)
 		os.Exit(1)
 	}
 }
 
-// run builds the image and keeps its layers above the base image.
-func run(base, context, dockerfile, layers string, insecure []string) error {
+// run builds the image and keeps its layers above the base image. Files that changed
+// since then lose their time.
+func run(base, context, dockerfile, layers string, insecure []string, since time.Time) error {
 	if err := logging.Configure(logging.DefaultLevel, logging.FormatColor, logging.DefaultLogTimestamp); err != nil {
 		return fmt.Errorf("failed to configure log: %w", err)
 	}
@@ -100,13 +118,12 @@ func run(base, context, dockerfile, layers string, insecure []string) error {
 		}
 		dockerfile = pinned
 	}
-	began := time.Now()
 	image, err := executor.DoBuild(options(context, dockerfile, insecure))
 	if err != nil {
 		return err
 	}
 	// Some times have whole seconds only.
-	return keep(image, resolved, layers, began.Add(-maxContainerAge).Truncate(time.Second))
+	return keep(image, resolved, layers, since.Truncate(time.Second))
 }
 
 // check returns an error for heredocs, which Kaniko ignores without an error.

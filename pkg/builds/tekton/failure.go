@@ -28,16 +28,20 @@ import (
 
 	"github.com/kiln-dev/kiln/pkg/builds"
 	"github.com/kiln-dev/kiln/pkg/observe"
+	"github.com/kiln-dev/kiln/pkg/sources"
 )
 
-// The containers of the steps that run no code of the author's.
 const (
-	pushContainer  = StepContainerPrefix + PushStepName
-	fetchContainer = StepContainerPrefix + FetchStepName
+	pushContainer    = StepContainerPrefix + PushStepName
+	fetchContainer   = StepContainerPrefix + FetchStepName
+	installContainer = SidecarContainerPrefix + InstallName
+
+	// oomKilled is the kubelet's reason of a container that exceeded its memory limit.
+	oomKilled = "OOMKilled"
 )
 
-// causes maps Tekton's reasons to causes. A failure of Tekton's own containers, or of
-// injected ones, is not a failure of the build.
+// causes maps Tekton's reasons to causes. A failure of Tekton's own containers is not a
+// failure of the build.
 var causes = map[pipelinev1.TaskRunReason]builds.Cause{
 	pipelinev1.TaskRunReasonFailed:                     builds.StepFailed,
 	pipelinev1.TaskRunReasonStepFailed:                 builds.StepFailed,
@@ -50,8 +54,8 @@ var causes = map[pipelinev1.TaskRunReason]builds.Cause{
 	pipelinev1.TaskRunReasonCreateContainerConfigError: builds.NotRun,
 	pipelinev1.TaskRunReasonInitContainerFailed:        builds.NotRun,
 	pipelinev1.TaskRunReasonInitContainerOOM:           builds.NotRun,
-	pipelinev1.TaskRunReasonSidecarFailed:              builds.NotRun,
-	pipelinev1.TaskRunReasonSidecarOOM:                 builds.NotRun,
+	pipelinev1.TaskRunReasonSidecarFailed:              builds.StepFailed,
+	pipelinev1.TaskRunReasonSidecarOOM:                 builds.OutOfMemory,
 	pipelinev1.TaskRunReasonStopSidecarFailed:          builds.NotRun,
 }
 
@@ -83,6 +87,15 @@ func (b *Builder) Failure(ctx context.Context, run builds.Run) (builds.Failure, 
 		return failure, nil
 	}
 	var err error
+	if container == installContainer && failure.Cause == builds.StepFailed {
+		killed, err := isInstallOOMKilled(tr)
+		if err != nil {
+			return failure, err
+		}
+		if killed {
+			failure.Cause = builds.OutOfMemory
+		}
+	}
 	failure.Log, err = b.Logs.Tail(ctx, tr.Namespace, tr.Status.PodName, container)
 	b.detectLoss(&failure, tr, err)
 	return failure, err
@@ -106,22 +119,43 @@ func (b *Builder) detectLoss(failure *builds.Failure, tr *pipelinev1.TaskRun, lo
 	}
 }
 
-// failedContainer returns the first container that failed, and its exit code.
+// failedContainer returns the first container that failed, and its exit code. The push
+// step reports a failed sidecar with an exit code of its own.
 func failedContainer(tr *pipelinev1.TaskRun) (string, int32) {
 	for _, step := range tr.Status.Steps {
-		if step.Terminated != nil && step.Terminated.ExitCode != 0 {
+		switch {
+		case step.Terminated == nil, step.Terminated.ExitCode == 0:
+		case step.Container == pushContainer && step.Terminated.ExitCode == sources.ExitNotInstalled:
+			return installContainer, step.Terminated.ExitCode
+		default:
 			return step.Container, step.Terminated.ExitCode
 		}
 	}
 	return "", 0
 }
 
-// InstallLog returns the end of the log of the step that installs dependencies, or ""
-// if the build has no such step.
+// isInstallOOMKilled reports whether the sidecar exceeded its memory limit. The push step
+// fails at the same moment as the sidecar, so Tekton may report the sidecar later.
+func isInstallOOMKilled(tr *pipelinev1.TaskRun) (bool, error) {
+	for _, sidecar := range tr.Status.Sidecars {
+		if sidecar.Name == InstallName && sidecar.Terminated != nil {
+			return sidecar.Terminated.Reason == oomKilled, nil
+		}
+	}
+	return false, fmt.Errorf("TaskRun %s does not report yet how its sidecar %s ended", tr.Name, InstallName)
+}
+
+// InstallLog returns the end of the log of the installation of dependencies, or "" if
+// the build has none.
 func (b *Builder) InstallLog(ctx context.Context, run builds.Run) (string, error) {
 	tr := taskRunOf(run)
+	for _, sidecar := range tr.Status.Sidecars {
+		if sidecar.Name == InstallName {
+			return b.Logs.Tail(ctx, tr.Namespace, tr.Status.PodName, sidecar.Container)
+		}
+	}
 	for _, step := range tr.Status.Steps {
-		if step.Name == InstallStepName {
+		if step.Name == InstallName {
 			return b.Logs.Tail(ctx, tr.Namespace, tr.Status.PodName, step.Container)
 		}
 	}

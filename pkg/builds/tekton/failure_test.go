@@ -29,6 +29,7 @@ import (
 	"knative.dev/pkg/apis"
 
 	"github.com/kiln-dev/kiln/pkg/builds"
+	"github.com/kiln-dev/kiln/pkg/sources"
 )
 
 func TestFailure(t *testing.T) {
@@ -38,31 +39,49 @@ func TestFailure(t *testing.T) {
 			ContainerState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}},
 		}
 	}
+	install := func(code int32, reason string) *pipelinev1.SidecarState {
+		return &pipelinev1.SidecarState{
+			Name: "install", Container: "sidecar-install",
+			ContainerState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Reason: reason}},
+		}
+	}
+	notInstalled := []pipelinev1.StepState{step("push", sources.ExitNotInstalled)}
+	running := &pipelinev1.SidecarState{Name: "install", Container: "sidecar-install"}
 	for name, tc := range map[string]struct {
-		reason string
-		steps  []pipelinev1.StepState
-		want   builds.Failure
+		reason  string
+		steps   []pipelinev1.StepState
+		sidecar *pipelinev1.SidecarState
+		want    builds.Failure
 	}{
-		"installing":                       {"StepFailed", []pipelinev1.StepState{step("install", 1), step("push", 1)}, builds.Failure{Cause: builds.StepFailed, Log: "log of step-install"}},
-		"pushing":                          {"StepFailed", []pipelinev1.StepState{step("install", 0), step("push", 1)}, builds.Failure{Cause: builds.StepFailed, Pushing: true, Log: "log of step-push"}},
-		"installing, as earlier Tektons":   {"Failed", []pipelinev1.StepState{step("install", 1)}, builds.Failure{Cause: builds.StepFailed, Log: "log of step-install"}},
-		"a node that shuts down":           {"Failed", nil, builds.Failure{Cause: builds.NotRun}},
-		"a pod that could not be created":  {"PodCreationFailed", nil, builds.Failure{Cause: builds.NotRun}},
-		"a pod that is not admitted":       {"PodAdmissionFailed", nil, builds.Failure{}},
-		"a TaskRun that is not valid":      {"TaskRunValidationFailed", nil, builds.Failure{}},
-		"out of memory while it installs":  {"StepOOM", []pipelinev1.StepState{step("install", 137), step("push", 1)}, builds.Failure{Cause: builds.OutOfMemory, Log: "log of step-install"}},
-		"out of memory while it pushes":    {"StepOOM", []pipelinev1.StepState{step("install", 0), step("push", 137)}, builds.Failure{Cause: builds.OutOfMemory, Pushing: true, Log: "log of step-push"}},
-		"Tekton's container out of memory": {"InitContainerOOM", nil, builds.Failure{Cause: builds.NotRun}},
-		"evicted":                          {"PodEvicted", nil, builds.Failure{Cause: builds.Evicted}},
-		"cancelled":                        {"TaskRunCancelled", nil, builds.Failure{Cause: builds.Cancelled}},
-		"too long":                         {"TaskRunTimeout", []pipelinev1.StepState{step("install", 0)}, builds.Failure{Cause: builds.TimedOut}},
-		"too long without a node":          {"TaskRunTimeout", nil, builds.Failure{Cause: builds.TimedOut, Unscheduled: true}},
-		"no image":                         {"TaskRunImagePullFailed", nil, builds.Failure{Cause: builds.ImagePull}},
+		"installing":                          {"SidecarFailed", notInstalled, install(1, "Error"), builds.Failure{Cause: builds.StepFailed, Log: "log of sidecar-install"}},
+		"installing, as earlier Tektons":      {"Failed", notInstalled, install(1, "Error"), builds.Failure{Cause: builds.StepFailed, Log: "log of sidecar-install"}},
+		"installing, as earlier Kilns":        {"StepFailed", []pipelinev1.StepState{step("install", 1), step("push", 1)}, nil, builds.Failure{Cause: builds.StepFailed, Log: "log of step-install"}},
+		"pushing":                             {"StepFailed", []pipelinev1.StepState{step("push", 1)}, install(0, "Completed"), builds.Failure{Cause: builds.StepFailed, Pushing: true, Log: "log of step-push"}},
+		"pushing without an installation":     {"StepFailed", []pipelinev1.StepState{step("push", 1)}, nil, builds.Failure{Cause: builds.StepFailed, Pushing: true, Log: "log of step-push"}},
+		"fetching":                            {"StepFailed", []pipelinev1.StepState{step("fetch", 65), step("push", 1)}, running, builds.Failure{Cause: builds.StepFailed, Fetching: 65, Log: "log of step-fetch"}},
+		"a node that shuts down":              {"Failed", nil, nil, builds.Failure{Cause: builds.NotRun}},
+		"a pod that could not be created":     {"PodCreationFailed", nil, nil, builds.Failure{Cause: builds.NotRun}},
+		"a pod that is not admitted":          {"PodAdmissionFailed", nil, nil, builds.Failure{}},
+		"a TaskRun that is not valid":         {"TaskRunValidationFailed", nil, nil, builds.Failure{}},
+		"out of memory while it installs":     {"SidecarOOM", notInstalled, install(137, "OOMKilled"), builds.Failure{Cause: builds.OutOfMemory, Log: "log of sidecar-install"}},
+		"out of memory, as the pod was first": {"StepFailed", notInstalled, install(137, "OOMKilled"), builds.Failure{Cause: builds.OutOfMemory, Log: "log of sidecar-install"}},
+		"out of memory, as earlier Kilns":     {"StepOOM", []pipelinev1.StepState{step("install", 137), step("push", 1)}, nil, builds.Failure{Cause: builds.OutOfMemory, Log: "log of step-install"}},
+		"out of memory while it pushes":       {"StepOOM", []pipelinev1.StepState{step("push", 137)}, install(0, "Completed"), builds.Failure{Cause: builds.OutOfMemory, Pushing: true, Log: "log of step-push"}},
+		"Tekton's container out of memory":    {"InitContainerOOM", nil, nil, builds.Failure{Cause: builds.NotRun}},
+		"a sidecar alone failed":              {"SidecarFailed", nil, install(1, "Error"), builds.Failure{Cause: builds.NotRun}},
+		"evicted":                             {"PodEvicted", nil, nil, builds.Failure{Cause: builds.Evicted}},
+		"cancelled":                           {"TaskRunCancelled", nil, nil, builds.Failure{Cause: builds.Cancelled}},
+		"too long":                            {"TaskRunTimeout", []pipelinev1.StepState{step("fetch", 0)}, nil, builds.Failure{Cause: builds.TimedOut}},
+		"too long without a node":             {"TaskRunTimeout", nil, nil, builds.Failure{Cause: builds.TimedOut, Unscheduled: true}},
+		"no image":                            {"TaskRunImagePullFailed", nil, nil, builds.Failure{Cause: builds.ImagePull}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tr := &pipelinev1.TaskRun{}
 			tr.Status.SetCondition(&apis.Condition{Type: apis.ConditionSucceeded, Status: corev1.ConditionFalse, Reason: tc.reason, Message: "as Tekton says"})
 			tr.Status.Steps = tc.steps
+			if tc.sidecar != nil {
+				tr.Status.Sidecars = []pipelinev1.SidecarState{*tc.sidecar}
+			}
 			b := &Builder{Logs: namedLogs{}, Pods: corev1listers.NewPodLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}))}
 			got, err := b.Failure(t.Context(), RunOf(tr))
 			if err != nil {
@@ -73,6 +92,23 @@ func TestFailure(t *testing.T) {
 				t.Errorf("Failure() (-want, +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestFailureBeforeSidecarEnded checks that the cause is not decided before Tekton reports
+// how the sidecar ended.
+func TestFailureBeforeSidecarEnded(t *testing.T) {
+	tr := &pipelinev1.TaskRun{}
+	tr.Status.SetCondition(&apis.Condition{Type: apis.ConditionSucceeded, Status: corev1.ConditionFalse, Reason: "StepFailed"})
+	tr.Status.Steps = []pipelinev1.StepState{{
+		Name: "push", Container: "step-push",
+		ContainerState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: sources.ExitNotInstalled}},
+	}}
+	tr.Status.Sidecars = []pipelinev1.SidecarState{{
+		Name: "install", Container: "sidecar-install", ContainerState: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+	}}
+	if failure, err := (&Builder{Logs: namedLogs{}}).Failure(t.Context(), RunOf(tr)); err == nil || failure.Cause != builds.StepFailed {
+		t.Errorf("Failure() = %+v, %v, want an error", failure, err)
 	}
 }
 

@@ -70,7 +70,7 @@ func TestFetchStep(t *testing.T) {
 			{Name: "work", MountPath: "/kiln-work"},
 			{Name: "source-credentials", MountPath: "/kiln-source-credentials", ReadOnly: true},
 		},
-		ComputeResources: spec.Steps[2].ComputeResources, // Like those of the step that pushes.
+		ComputeResources: spec.Steps[1].ComputeResources, // Like those of the step that pushes.
 		SecurityContext:  children.Restricted(),
 	}
 	if diff := cmp.Diff(want, spec.Steps[0]); diff != "" {
@@ -81,18 +81,18 @@ func TestFetchStep(t *testing.T) {
 	}
 }
 
-// TestFetchedSource checks that nobody but the step that fetches the source can
-// write it, or sees its credentials, and that they see it at all.
+// TestFetchedSource checks that only the fetch step can write the source and read its
+// credentials, and that the others can read the source.
 func TestFetchedSource(t *testing.T) {
 	spec := fetching(t, "")
 	mounted := map[string][]string{}
-	for _, step := range spec.Steps {
-		for _, mount := range step.VolumeMounts {
+	for container, mounts := range mountsOf(spec) {
+		for _, mount := range mounts {
 			name := mount.Name
 			if !mount.ReadOnly {
 				name += ", to write"
 			}
-			mounted[step.Name] = append(mounted[step.Name], name)
+			mounted[container] = append(mounted[container], name)
 		}
 	}
 	want := map[string][]string{
@@ -113,21 +113,33 @@ func TestFetchedSource(t *testing.T) {
 	if diff := cmp.Diff([]string{"context", "work", "source-credentials", "credentials", "kaniko", "layers", "packages"}, volumes); diff != "" {
 		t.Errorf("volumes (-want, +got):\n%s", diff)
 	}
-	for _, arg := range []string{"--context=/kiln-work/context", "--dockerfile=/kiln-work/context/Dockerfile"} {
-		if !slices.Contains(spec.Steps[1].Args, arg) {
-			t.Errorf("the step that installs has no %s: %v", arg, spec.Steps[1].Args)
+	for _, arg := range []string{"--context=/kiln-work/context", "--dockerfile=/kiln-work/context/Dockerfile", "--wait-for=/kiln-work/source.json"} {
+		if !slices.Contains(spec.Sidecars[0].Args, arg) {
+			t.Errorf("the sidecar that installs has no %s: %v", arg, spec.Sidecars[0].Args)
 		}
 	}
 	for _, arg := range []string{"--context=/kiln-work/context", "--layout=/kiln-work/context/layout.json", "--source=/kiln-work/source.json"} {
-		if !slices.Contains(spec.Steps[2].Args, arg) {
-			t.Errorf("the step that pushes has no %s: %v", arg, spec.Steps[2].Args)
+		if !slices.Contains(spec.Steps[1].Args, arg) {
+			t.Errorf("the step that pushes has no %s: %v", arg, spec.Steps[1].Args)
 		}
 	}
-	for _, arg := range spec.Steps[2].Args {
+	for _, arg := range spec.Steps[1].Args {
 		if strings.Contains(arg, "source-hash") {
 			t.Errorf("the hash of nothing is told: %s", arg)
 		}
 	}
+}
+
+// mountsOf returns the mounts of each step and sidecar.
+func mountsOf(spec *pipelinev1.TaskSpec) map[string][]corev1.VolumeMount {
+	mounts := map[string][]corev1.VolumeMount{}
+	for _, step := range spec.Steps {
+		mounts[step.Name] = step.VolumeMounts
+	}
+	for _, sidecar := range spec.Sidecars {
+		mounts[sidecar.Name] = sidecar.VolumeMounts
+	}
+	return mounts
 }
 
 func TestFetchStepOfGit(t *testing.T) {
@@ -228,15 +240,21 @@ func TestOwnDockerfile(t *testing.T) {
 	args, mounts := map[string][]string{}, map[string][]string{}
 	for _, step := range spec.Steps {
 		args[step.Name] = step.Args
-		if step.Name == InstallStepName && !slices.Contains(step.SecurityContext.Capabilities.Add, "SETFCAP") {
-			t.Errorf("install cannot unpack files with capabilities: it has %v", step.SecurityContext.Capabilities.Add)
+	}
+	for _, sidecar := range spec.Sidecars {
+		args[sidecar.Name] = sidecar.Args
+		if !slices.Contains(sidecar.SecurityContext.Capabilities.Add, "SETFCAP") {
+			t.Errorf("install cannot unpack files with capabilities: it has %v", sidecar.SecurityContext.Capabilities.Add)
 		}
-		for _, mount := range step.VolumeMounts {
-			mounts[step.Name] = append(mounts[step.Name], mount.Name)
+	}
+	for container, mounted := range mountsOf(spec) {
+		for _, mount := range mounted {
+			mounts[container] = append(mounts[container], mount.Name)
 		}
 	}
 	insecure := []string{"--insecure-registry=push.example.com", "--insecure-registry=10.0.0.1:5000"}
 	want := append([]string{"--context=/kiln-work/context", "--dockerfile=/kiln-work/context/Dockerfile", "--layers=/kiln-layers"}, insecure...)
+	want = append(want, "--wait-for=/kiln-work/source.json")
 	if diff := cmp.Diff(want, args["install"]); diff != "" {
 		t.Errorf("args of install (-want, +got):\n%s", diff)
 	}

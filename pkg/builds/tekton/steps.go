@@ -34,22 +34,24 @@ import (
 	"github.com/kiln-dev/kiln/pkg/runtimes"
 )
 
-// buildSteps returns the steps of the build. One step runs the author's code and another
-// pushes the image, so the author's code never sees the registry's credentials.
+// buildSteps returns the steps of the build. They run none of the author's code.
 func buildSteps(fn *v1alpha1.Function, cfg *config.Config, build builds.Spec) []pipelinev1.Step {
-	var steps []pipelinev1.Step
 	if fn.Spec.IsFetched() {
-		steps = append(steps, fetchStep(fn, cfg, build))
+		return []pipelinev1.Step{fetchStep(fn, cfg, build), pushStep(fn, cfg, build)}
 	}
-	if build.Installs() {
-		steps = append(steps, installStep(fn, cfg, build))
-	}
-	return append(steps, pushStep(fn, cfg, build))
+	return []pipelinev1.Step{pushStep(fn, cfg, build)}
 }
 
-// installStep returns the step in which Kaniko unpacks the base image over its
-// own root filesystem and runs the Dockerfile in it.
-func installStep(fn *v1alpha1.Function, cfg *config.Config, build builds.Spec) pipelinev1.Step {
+// buildSidecars returns the sidecar in which Kaniko unpacks the base image over its own
+// root filesystem and runs the Dockerfile in it. It is a sidecar because a step could
+// forge each result of the TaskRun: Tekton mounts the results into all steps, and reads
+// more of them from the termination message of each. A sidecar has neither.
+//
+// The sidecar waits for the fetch step, and the push step waits for the sidecar.
+func buildSidecars(fn *v1alpha1.Function, cfg *config.Config, build builds.Spec) []pipelinev1.Sidecar {
+	if !build.Installs() {
+		return nil
+	}
 	mounts := []corev1.VolumeMount{
 		{Name: kanikoVolumeName, MountPath: kanikoPath},
 		{Name: layersVolumeName, MountPath: layersPath},
@@ -63,12 +65,15 @@ func installStep(fn *v1alpha1.Function, cfg *config.Config, build builds.Spec) p
 	if len(buildEnv(fn, build)) > 0 {
 		mounts = append(mounts, corev1.VolumeMount{Name: envVolumeName, MountPath: path.Dir(runtimes.EnvFilePath), ReadOnly: true})
 	}
-	return pipelinev1.Step{
-		Name:  InstallStepName,
-		Image: cfg.Build.KanikoImage,
-		// With a command Tekton need not ask the registry for the entrypoint.
+	args := append(installArgs(contextPath, build), insecureRegistries(cfg)...)
+	if fn.Spec.IsFetched() {
+		args = append(args, "--wait-for="+fetchedSourcePath)
+	}
+	return []pipelinev1.Sidecar{{
+		Name:             InstallName,
+		Image:            cfg.Build.KanikoImage,
 		Command:          []string{kanikoBinary},
-		Args:             append(installArgs(contextPath, build), insecureRegistries(cfg)...),
+		Args:             args,
 		ComputeResources: buildResources(fn, cfg.Build),
 		VolumeMounts:     mounts,
 		SecurityContext: &corev1.SecurityContext{
@@ -84,7 +89,7 @@ func installStep(fn *v1alpha1.Function, cfg *config.Config, build builds.Spec) p
 			},
 			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
-	}
+	}}
 }
 
 // installCapabilities returns the capabilities for unpacking images and running their
@@ -97,7 +102,7 @@ func installCapabilities(build builds.Spec) []corev1.Capability {
 	return capabilities
 }
 
-// installArgs returns the arguments of the install step. Without a base image the step
+// installArgs returns the arguments of the sidecar. Without a base image the sidecar
 // keeps all layers, not only those on the base image. The push step must not pull an
 // image that the author's Dockerfile names, because it has credentials.
 func installArgs(contextPath string, build builds.Spec) []string {

@@ -39,14 +39,18 @@ const (
 	// FetchStepName is the name of the step that fetches a source from Git or an archive.
 	FetchStepName = "fetch"
 
-	// InstallStepName is the name of the step in which Kaniko runs the Dockerfile.
-	InstallStepName = "install"
+	// InstallName is the name of the sidecar in which Kaniko runs the Dockerfile. In
+	// builds of earlier Kilns it is a step.
+	InstallName = "install"
 
 	// PushStepName is the name of the step that composes the image and pushes it.
 	PushStepName = "push"
 
 	// StepContainerPrefix is Tekton's prefix of the name of a step's container.
 	StepContainerPrefix = "step-"
+
+	// SidecarContainerPrefix is Tekton's prefix of the name of a sidecar's container.
+	SidecarContainerPrefix = "sidecar-"
 
 	// ImageURLResult is the result with the repository of the image. Tekton Chains signs
 	// the image that the results ImageURLResult and ImageDigestResult describe.
@@ -104,9 +108,10 @@ func MakeTaskRun(fn *v1alpha1.Function, cfg *config.Config, build builds.Spec) *
 				},
 			},
 			TaskSpec: &pipelinev1.TaskSpec{
-				Results: buildResults(fn, build),
-				Steps:   buildSteps(fn, cfg, build),
-				Volumes: buildVolumes(fn, cfg, build),
+				Results:  buildResults(fn, build),
+				Steps:    buildSteps(fn, cfg, build),
+				Sidecars: buildSidecars(fn, cfg, build),
+				Volumes:  buildVolumes(fn, cfg, build),
 			},
 		},
 	}
@@ -116,7 +121,7 @@ func MakeTaskRun(fn *v1alpha1.Function, cfg *config.Config, build builds.Spec) *
 		serverless.BuildReasonAnnotationKey:  build.Reason,
 		serverless.BuildInputsAnnotationKey:  build.Fingerprint,
 		serverless.BuildAttemptAnnotationKey: strconv.Itoa(int(build.Attempt)),
-		// A sidecar would keep the pod from ending.
+		// The sidecar of a mesh would keep the pod from ending.
 		"sidecar.istio.io/inject": "false",
 	}
 	if build.Rebuild != "" {
@@ -194,7 +199,7 @@ func buildTimeout(fn *v1alpha1.Function, cfg *config.Build) time.Duration {
 	return min(fn.Spec.Build.Timeout.Duration, cfg.MaxTimeout)
 }
 
-// buildResources returns the resources of the install step: those of the Function up
+// buildResources returns the resources of the installation: those of the Function up
 // to the ceilings, and the configured ones for the rest. Where a request of one is
 // above a limit of the other, the Function's value wins.
 func buildResources(fn *v1alpha1.Function, cfg *config.Build) corev1.ResourceRequirements {
@@ -258,7 +263,7 @@ func buildVolumes(fn *v1alpha1.Function, cfg *config.Config, build builds.Spec) 
 	return volumes
 }
 
-// installVolumes returns the volumes of the install step alone.
+// installVolumes returns the volumes of the installation alone.
 func installVolumes(fn *v1alpha1.Function, cfg *config.Config, build builds.Spec) []corev1.Volume {
 	volumes := []corev1.Volume{
 		{Name: kanikoVolumeName, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},

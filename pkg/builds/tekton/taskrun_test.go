@@ -134,7 +134,8 @@ func TestMakeTaskRun(t *testing.T) {
 						Properties: map[string]pipelinev1.PropertySpec{"uri": {Type: "string"}, "digest": {Type: "string"}},
 					},
 				},
-				Steps: []pipelinev1.Step{{
+				Steps: got.Spec.TaskSpec.Steps, // see TestPushStep
+				Sidecars: []pipelinev1.Sidecar{{
 					Name:    "install",
 					Image:   "registry.example.com/kaniko@sha256:123",
 					Command: []string{"/ko-app/kaniko"},
@@ -166,7 +167,7 @@ func TestMakeTaskRun(t *testing.T) {
 						},
 						SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 					},
-				}, got.Spec.TaskSpec.Steps[1]}, // see TestPushStep
+				}},
 				Volumes: []corev1.Volume{
 					{Name: "context", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
 						LocalObjectReference: corev1.LocalObjectReference{Name: "greeter-0123456789"},
@@ -212,7 +213,7 @@ func TestMakeTaskRunWithSecrets(t *testing.T) {
 	want := MakeTaskRun(function(), testConfig(), testBuild())
 	want.Annotations["serverless.kiln.dev/build-credentials"] = "7"
 	want.Annotations["serverless.kiln.dev/build-env"] = "export A='a'\nexport B='it'\\''s $(B)'\n"
-	install, push := &want.Spec.TaskSpec.Steps[0], &want.Spec.TaskSpec.Steps[1]
+	install, push := &want.Spec.TaskSpec.Sidecars[0], &want.Spec.TaskSpec.Steps[0]
 	install.VolumeMounts = append(install.VolumeMounts,
 		corev1.VolumeMount{Name: "packages", MountPath: "/kiln-packages", ReadOnly: true},
 		corev1.VolumeMount{Name: "env", MountPath: "/kiln-env", ReadOnly: true})
@@ -367,28 +368,26 @@ func TestPushStep(t *testing.T) {
 	for name, tc := range map[string]struct {
 		without      string
 		dependencies builds.Dependencies
-		wantSteps    []string
+		wantSidecars int
 		wantArgs     []string
 	}{
 		"dependencies": {
 			dependencies: builds.Dependencies{Tag: "deps-1"},
-			wantSteps:    []string{"install", "push"},
+			wantSidecars: 1,
 			wantArgs:     []string{"--layers=/kiln-layers", "--keep=push.example.com/fn/default/greeter:deps-1", "--layout=/kiln-build/layout.json"},
 		},
 		"dependencies that are there": {
 			dependencies: builds.Dependencies{Tag: "deps-1", Digest: "sha256:456"},
-			wantSteps:    []string{"push"},
 			wantArgs:     []string{"--dependencies=push.example.com/fn/default/greeter@sha256:456", "--layout=/kiln-build/layout.json"},
 		},
 		"nothing to run": {
-			without:   "Dockerfile",
-			wantSteps: []string{"push"},
-			wantArgs:  []string{"--layout=/kiln-build/layout.json"},
+			without:  "Dockerfile",
+			wantArgs: []string{"--layout=/kiln-build/layout.json"},
 		},
 		"Dockerfile of the administrator": {
-			without:   "layout.json",
-			wantSteps: []string{"install", "push"},
-			wantArgs:  []string{"--layers=/kiln-layers", "--config=/kiln-layers/config.json"},
+			without:      "layout.json",
+			wantSidecars: 1,
+			wantArgs:     []string{"--layers=/kiln-layers", "--config=/kiln-layers/config.json"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -397,14 +396,10 @@ func TestPushStep(t *testing.T) {
 			delete(build.Files, tc.without)
 			build.Dependencies = tc.dependencies
 			spec := MakeTaskRun(function(), testConfig(), build).Spec.TaskSpec
-			var steps []string
-			for _, step := range spec.Steps {
-				steps = append(steps, step.Name)
+			if len(spec.Steps) != 1 || len(spec.Sidecars) != tc.wantSidecars {
+				t.Errorf("there are %d steps and %d sidecars, want 1 and %d", len(spec.Steps), len(spec.Sidecars), tc.wantSidecars)
 			}
-			if diff := cmp.Diff(tc.wantSteps, steps); diff != "" {
-				t.Errorf("steps (-want, +got):\n%s", diff)
-			}
-			push := spec.Steps[len(spec.Steps)-1]
+			push := spec.Steps[0]
 			if diff := cmp.Diff(slices.Concat(common, tc.wantArgs, insecure), push.Args); diff != "" {
 				t.Errorf("args (-want, +got):\n%s", diff)
 			}

@@ -60,6 +60,7 @@ func Slim(obj any) (any, error) {
 		PodName:        tr.Status.PodName,
 		CompletionTime: tr.Status.CompletionTime,
 		Steps:          slimSteps(tr),
+		Sidecars:       slimSidecars(tr.Status.Sidecars),
 		Results:        slimResults(tr.Status.Results),
 	}
 	return tr, nil
@@ -71,12 +72,28 @@ func isKept(key string) bool {
 	return strings.HasPrefix(key, serverless.GroupName+"/") && key != serverless.BuildEnvAnnotationKey
 }
 
+// slimSidecars keeps how each sidecar ended. Tekton lists its own sidecars, and no
+// injected ones.
+func slimSidecars(sidecars []pipelinev1.SidecarState) []pipelinev1.SidecarState {
+	var kept []pipelinev1.SidecarState
+	for _, sidecar := range sidecars {
+		slim.Share(&sidecar.Name, &sidecar.Container)
+		state := pipelinev1.SidecarState{Name: sidecar.Name, Container: sidecar.Container}
+		if end := sidecar.Terminated; end != nil {
+			slim.Share(&end.Reason)
+			state.Terminated = &corev1.ContainerStateTerminated{ExitCode: end.ExitCode, Reason: end.Reason}
+		}
+		kept = append(kept, state)
+	}
+	return kept
+}
+
 // slimSteps keeps the exit codes of failed steps, and the steps whose logs are read.
-// Of a build that has succeeded that is the install step.
+// Of a build that has succeeded that is the install step of earlier Kilns.
 func slimSteps(tr *pipelinev1.TaskRun) []pipelinev1.StepState {
 	var kept []pipelinev1.StepState
 	for _, step := range tr.Status.Steps {
-		if stateOf(tr) == builds.Succeeded && step.Name != InstallStepName {
+		if stateOf(tr) == builds.Succeeded && step.Name != InstallName {
 			continue
 		}
 		slim.Share(&step.Name, &step.Container)

@@ -171,7 +171,7 @@ func TestSlimTaskRunSteps(t *testing.T) {
 func TestSlimTaskRunEnded(t *testing.T) {
 	live := endedTaskRun(function(withBuildEnv("TOKEN", "x")))
 	live.Annotations[serverless.BuildEnvAnnotationKey] = "TOKEN=x"
-	live.Status.Steps = []pipelinev1.StepState{{Name: tekton.InstallStepName, Container: "step-install"}, {Name: tekton.PushStepName}}
+	live.Status.Steps = []pipelinev1.StepState{{Name: tekton.InstallName, Container: "step-install"}, {Name: tekton.PushStepName}}
 	kept := cached(live, tekton.Slim)
 	if diff := cmp.Diff(cached(kept, tekton.Slim), kept); diff != "" {
 		t.Errorf("what is kept changes when it is kept again (-want, +got): %s", diff)

@@ -348,7 +348,7 @@ func TestReconcileRetries(t *testing.T) {
 	failedRun := func(n int32, ago time.Duration) *pipelinev1.TaskRun {
 		return attempt(function(), builds.ReasonFirstBuild, n, taskRunFailed("StepFailed", `"step-push" exited with code 1`), ended(ago), func(tr *pipelinev1.TaskRun) {
 			withFailedStep(tr)
-			tr.Status.Steps[0].Name, tr.Status.Steps[0].Container = "push", "step-push"
+			tr.Status.Steps[0].Terminated.ExitCode = 1
 		})
 	}
 	// The delays after the first attempt and the third are 10 and 40 seconds.
@@ -486,7 +486,8 @@ func TestReconcileInstallationLog(t *testing.T) {
 		return function(append([]functionOption{withBuildEnv("NPM_TOKEN", "swordfish")}, options...)...)
 	}
 	installed := taskRun(secretive(), builds.ReasonFirstBuild, taskRunSucceeded(digestA), func(tr *pipelinev1.TaskRun) {
-		tr.Status.Steps = []pipelinev1.StepState{{Name: "install", Container: "step-install"}, {Name: "push", Container: "step-push"}}
+		tr.Status.Steps = []pipelinev1.StepState{{Name: "push", Container: "step-push"}}
+		tr.Status.Sidecars = []pipelinev1.SidecarState{{Name: "install", Container: "sidecar-install"}}
 	})
 	building := secretive(observed(configured, buildCreated(installed), func(fn *v1alpha1.Function) { fn.Status.Build.CompletionTime = nil }))
 	done := func(log string, options ...functionOption) *v1alpha1.Function {

@@ -52,6 +52,7 @@ import (
 	ktesting "github.com/kiln-dev/kiln/pkg/reconciler/testing"
 	"github.com/kiln-dev/kiln/pkg/serve/knative"
 	"github.com/kiln-dev/kiln/pkg/slim"
+	"github.com/kiln-dev/kiln/pkg/sources"
 	"github.com/kiln-dev/kiln/pkg/sources/poll"
 )
 
@@ -539,11 +540,17 @@ func taskRunFailed(reason, message string) taskRunOption {
 	}
 }
 
+// withFailedStep reports that the sidecar that installs dependencies has failed.
 func withFailedStep(tr *pipelinev1.TaskRun) {
 	tr.Status.Steps = []pipelinev1.StepState{{
+		ContainerState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: sources.ExitNotInstalled}},
+		Name:           tekton.PushStepName,
+		Container:      tekton.StepContainerPrefix + tekton.PushStepName,
+	}}
+	tr.Status.Sidecars = []pipelinev1.SidecarState{{
 		ContainerState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}},
-		Name:           "install",
-		Container:      "step-install",
+		Name:           tekton.InstallName,
+		Container:      tekton.SidecarContainerPrefix + tekton.InstallName,
 	}}
 }
 

@@ -187,7 +187,7 @@ func (s *stage) readLog(ctx context.Context, name string) (times buildLog, err e
 			return times, fmt.Errorf("failed to read the log of pod %s: %w", name, err)
 		}
 		read := times.readPush
-		if container.Name == tekton.StepContainerPrefix+tekton.InstallStepName {
+		if container.Name == tekton.SidecarContainerPrefix+tekton.InstallName {
 			read = times.readInstall
 		}
 		if err := errors.Join(read(log), log.Close()); err != nil {

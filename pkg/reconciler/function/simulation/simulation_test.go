@@ -661,7 +661,7 @@ func (s *simulation) endBuild(tr *pipelinev1.TaskRun, verdict verdict) {
 	case isRefused:
 		s.updateTaskRun(tr, taskRunFailed("Failed", "exit code 1"), func(tr *pipelinev1.TaskRun) {
 			withFailedStep(tr)
-			tr.Status.Steps[0].Name, tr.Status.Steps[0].Container = tekton.PushStepName, "step-"+tekton.PushStepName
+			tr.Status.Steps[0].Terminated.ExitCode = 1
 		})
 		return
 	}
