@@ -47,6 +47,8 @@ func TestControllerIsHeld(t *testing.T) {
 	owned := metav1.ObjectMeta{Name: "policy", OwnerReferences: []metav1.OwnerReference{*kmeta.NewControllerRef(fn)}}
 	loose := metav1.ObjectMeta{Name: "policy"}
 	copied := metav1.ObjectMeta{Name: "policy", Labels: map[string]string{"app.kubernetes.io/managed-by": "kiln", serverless.CredentialsLabelKey: "copy"}}
+	token := *copied.DeepCopy()
+	token.Annotations = map[string]string{corev1.ServiceAccountNameKey: "default"}
 	create := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 	createConfigMap := func(meta metav1.ObjectMeta) error {
 		_, err := controller.Kube.CoreV1().ConfigMaps(e.namespace).Create(e.ctx, &corev1.ConfigMap{ObjectMeta: meta}, create)
@@ -95,7 +97,7 @@ func TestControllerIsHeld(t *testing.T) {
 		},
 		"create a Secret that is no copy":     func() error { return createSecret(e.namespace, loose, registry, key) },
 		"create a Secret of another type":     func() error { return createSecret(e.namespace, copied, corev1.SecretTypeOpaque, key) },
-		"create a token":                      func() error { return createSecret(e.namespace, copied, corev1.SecretTypeServiceAccountToken, key) },
+		"create a token":                      func() error { return createSecret(e.namespace, token, corev1.SecretTypeServiceAccountToken, key) },
 		"create a Secret in Kiln's namespace": func() error { return createSecret(test.SystemNamespace, copied, registry, key) },
 	} {
 		if err := try(); !apierrs.IsInvalid(err) && !apierrs.IsForbidden(err) || !strings.Contains(err.Error(), "Kiln's controller may") {

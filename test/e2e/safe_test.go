@@ -393,7 +393,13 @@ func TestForgedResults(t *testing.T) {
 		if diff := cmp.Diff(want, slices.Sorted(maps.Keys(results))); diff != "" {
 			e.Errorf("%s: results of the TaskRun (-want, +got):\n%s", fn.Name, diff)
 		}
-		if status := fmt.Sprint(build.Status, fn.Status); strings.Contains(status, "forged-7c1f") {
+		// Nothing reads the termination message of the sidecar itself.
+		build.Status.Sidecars = nil
+		status, err := json.Marshal([]any{build.Status, fn.Status})
+		if err != nil {
+			e.Fatal(err)
+		}
+		if bytes.Contains(status, []byte("forged-7c1f")) {
 			e.Errorf("%s: a forged value is in the status: %s", fn.Name, status)
 		}
 	}
