@@ -56,6 +56,20 @@ type Registry struct {
 	Credentials string
 }
 
+// DefaultCredentials is the name of the Secret with registry credentials that Kiln's role
+// covers.
+const DefaultCredentials = "kiln-registry-credentials"
+
+// ReservedSecrets returns the names of Secrets that no Function may name.
+// DefaultCredentials is one of them also while no credentials are configured: a
+// reference could wait for the Secret to appear.
+func (r *Registry) ReservedSecrets() []string {
+	if r.Credentials == "" || r.Credentials == DefaultCredentials {
+		return []string{DefaultCredentials}
+	}
+	return []string{DefaultCredentials, r.Credentials}
+}
+
 // Configured reports whether there is a registry to push to.
 func (r *Registry) Configured() bool {
 	return r.Push != ""

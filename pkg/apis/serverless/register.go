@@ -77,6 +77,10 @@ const (
 	// of registries that Kiln makes in the namespaces of Functions.
 	CredentialsLabelKey = GroupName + "/credentials"
 
+	// DeleteAfterAnnotationKey is on the copies of registry credentials that have lost
+	// their source. Its value is the time, in RFC 3339, after which Kiln deletes the copy.
+	DeleteAfterAnnotationKey = GroupName + "/delete-after"
+
 	// BuildCredentialsAnnotationKey is put on build objects; its value is the
 	// version of the Secret with the credentials of registries that the build was
 	// started with.

@@ -32,6 +32,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds"
 	"github.com/kiln-dev/kiln/pkg/children"
+	"github.com/kiln-dev/kiln/pkg/pods"
 	"github.com/kiln-dev/kiln/pkg/runtimes"
 )
 
@@ -75,7 +76,7 @@ const (
 	kanikoBinary      = "/ko-app/kaniko"
 	composeBinary     = "/ko-app/compose"
 
-	credentialsVolumeName = "credentials"
+	credentialsVolumeName = pods.CredentialsVolume
 	credentialsPath       = "/kiln-credentials"
 	packagesVolumeName    = "packages"
 	envVolumeName         = "env"

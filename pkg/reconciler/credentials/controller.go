@@ -19,6 +19,7 @@ package credentials
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -49,6 +50,7 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 		secrets:        Get(ctx),
 		functionLister: functions.Lister(),
 		recorder:       newRecorder(ctx),
+		now:            time.Now,
 	}
 	impl := controller.NewContext(ctx, r, controller.ControllerOptions{WorkQueueName: controllerName, Logger: logger})
 	r.PromoteFunc = func(bucket pkgreconciler.Bucket, enqueue func(pkgreconciler.Bucket, types.NamespacedName)) error {

@@ -33,6 +33,7 @@ import (
 	fakekubeclient "knative.dev/pkg/client/injection/kube/client/fake"
 	"knative.dev/pkg/configmap"
 	"knative.dev/pkg/controller"
+	pkgreconciler "knative.dev/pkg/reconciler"
 	rtesting "knative.dev/pkg/reconciler/testing"
 	"knative.dev/pkg/system"
 
@@ -162,4 +163,23 @@ func TestForbidden(t *testing.T) {
 	}); err != nil {
 		t.Error("Ensure goes on to fail:", err)
 	}
+}
+
+// TestFindsFormerCopies checks that a controller that starts without credentials finds the
+// copies of an earlier configuration.
+func TestFindsFormerCopies(t *testing.T) {
+	ctx, impl, watcher := startController(t)
+	if err := impl.Reconciler.(pkgreconciler.LeaderAware).Promote(pkgreconciler.UniversalBucket(), impl.MaybeEnqueueBucketKey); err != nil {
+		t.Fatal(err)
+	}
+	setName(watcher, "")
+	former := duplicate(passwordA)
+	former.Namespace = "left"
+	if _, err := fakekubeclient.Get(ctx).CoreV1().Secrets(former.Namespace).Create(ctx, former, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := impl.Reconciler.Reconcile(ctx, system.Namespace()); err != nil {
+		t.Fatal(err)
+	}
+	drain(ctx, t, impl, former.Namespace)
 }

@@ -23,6 +23,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -33,17 +35,31 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"knative.dev/pkg/controller"
+	"knative.dev/pkg/kmap"
 	pkgreconciler "knative.dev/pkg/reconciler"
 	"knative.dev/pkg/system"
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
+	"github.com/kiln-dev/kiln/pkg/children"
 	listers "github.com/kiln-dev/kiln/pkg/client/listers/serverless/v1alpha1"
 )
 
-// reasonIgnored is the reason of the event of a Secret in Kiln's namespace that
-// cannot be used.
-const reasonIgnored = "CredentialsIgnored"
+// The reasons of events.
+const (
+	// reasonIgnored: the Secret in Kiln's namespace cannot be used.
+	reasonIgnored = "CredentialsIgnored"
+
+	// reasonMissing: a copy has lost its source. Kiln deletes it after the grace period.
+	reasonMissing = "CredentialsMissing"
+
+	// reasonReferenced: an object names the Secret, so its namespace gets no copy.
+	reasonReferenced = "CredentialsReferenced"
+)
+
+// gracePeriod is how long a copy outlives its source. Nodes that pull images need it, so
+// an administrator's mistake must not delete all copies at once.
+const gracePeriod = time.Hour
 
 // copyLabels mark Kiln's copies. A user adopts a copy by removing one of them.
 var copyLabels = map[string]string{
@@ -60,6 +76,7 @@ type Reconciler struct {
 	functionLister listers.FunctionLister
 	store          pkgreconciler.ConfigStore
 	recorder       record.EventRecorder
+	now            func() time.Time
 
 	// told is what was said last of the Secret in Kiln's namespace: it is told once.
 	// Only the reconcile of that namespace, of which there is one at a time, uses it.
@@ -80,6 +97,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, key string) error {
 	ctx, cancel := context.WithTimeout(r.store.ToContext(ctx), pkgreconciler.DefaultTimeout)
 	defer cancel()
 
+	// Copies may exist although no credentials are configured any more. Their events enqueue
+	// their namespaces.
+	r.secrets.watch(config.DefaultCredentials)
 	current := config.FromContextOrDefaults(ctx).Registry.Credentials
 	if namespace == system.Namespace() {
 		return r.checkSource(ctx, current)
@@ -89,12 +109,29 @@ func (r *Reconciler) Reconcile(ctx context.Context, key string) error {
 		return fmt.Errorf("failed to list Functions: %w", err)
 	}
 	errs := []error{r.reconcileCopy(ctx, current, namespace, len(fns) > 0)}
-	for _, name := range r.secrets.names() {
+	for _, name := range r.secrets.Names() {
 		if name != current {
-			errs = append(errs, r.reconcileCopy(ctx, name, namespace, false))
+			errs = append(errs, r.reconcileFormer(ctx, name, namespace, len(fns) > 0))
 		}
 	}
-	return errors.Join(errs...)
+	return first(errs)
+}
+
+// first returns the error that retries the namespace the soonest.
+func first(errs []error) error {
+	var soonest error
+	var least time.Duration
+	failed := slices.DeleteFunc(slices.Clone(errs), func(err error) bool {
+		requeue, after := controller.IsRequeueKey(err)
+		if requeue && (soonest == nil || after < least) {
+			soonest, least = err, after
+		}
+		return requeue
+	})
+	if err := errors.Join(failed...); err != nil {
+		return err
+	}
+	return soonest
 }
 
 // checkSource emits an event if the Secret in Kiln's namespace is invalid.
@@ -128,31 +165,104 @@ func (r *Reconciler) reconcileCopy(ctx context.Context, name, namespace string, 
 	if err != nil {
 		return err
 	}
-	client := r.secrets.kube.CoreV1().Secrets(namespace)
 	switch {
 	case existing == nil && (!wanted || source == nil):
 		return nil
-	case !wanted || source == nil:
-		err := client.Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(existing.UID))})
-		// A conflict means that another Secret has the name now.
-		if err != nil && !apierrs.IsNotFound(err) && !apierrs.IsConflict(err) {
-			return fmt.Errorf("failed to delete Secret: %w", err)
-		}
-		return nil
+	case !wanted:
+		return r.delete(ctx, existing)
+	case source == nil:
+		return r.expire(ctx, existing, fmt.Sprintf("Secret %s/%s does not exist any more.", system.Namespace(), name))
 	case Check(source) != nil:
 		return nil
 	case existing == nil:
 		_, err := r.secrets.create(ctx, makeCopy(source, namespace))
-		return ignoreLeaving(err)
-	case equality.Semantic.DeepEqual(existing.Data, source.Data):
+		return r.reportReference(ignoreLeaving(err))
+	}
+	return r.reportReference(r.refresh(ctx, existing, source))
+}
+
+// reconcileFormer deletes the copy of a name that is not configured any more. The
+// default name is reserved for ever, so its copy can wait. Any other name is free for
+// Functions at once.
+func (r *Reconciler) reconcileFormer(ctx context.Context, name, namespace string, inUse bool) error {
+	existing, err := r.secrets.get(ctx, name, namespace)
+	if err != nil || existing == nil || !isCopy(existing) {
+		return err
+	}
+	if inUse && name == config.DefaultCredentials {
+		return r.expire(ctx, existing, "The ConfigMap "+config.RegistryConfigName+" does not name this Secret any more.")
+	}
+	return r.delete(ctx, existing)
+}
+
+// refresh gives the copy the content of the source. New credentials do not get into a
+// namespace where code of an author could read them.
+func (r *Reconciler) refresh(ctx context.Context, existing, source *corev1.Secret) error {
+	changed := !equality.Semantic.DeepEqual(existing.Data, source.Data)
+	if !changed && existing.Annotations[serverless.DeleteAfterAnnotationKey] == "" {
 		return nil
+	}
+	if changed {
+		if err := r.secrets.checkReferences(ctx, existing.Name, existing.Namespace); err != nil {
+			return err
+		}
 	}
 	refreshed := existing.DeepCopy()
 	refreshed.Data = source.Data
-	if _, err := client.Update(ctx, refreshed, metav1.UpdateOptions{}); err != nil {
+	delete(refreshed.Annotations, serverless.DeleteAfterAnnotationKey)
+	return r.update(ctx, refreshed)
+}
+
+// expire deletes the copy once the grace period is over. An annotation of the copy
+// remembers the end, also across restarts.
+func (r *Reconciler) expire(ctx context.Context, existing *corev1.Secret, why string) error {
+	now := r.now()
+	end, err := time.Parse(time.RFC3339, existing.Annotations[serverless.DeleteAfterAnnotationKey])
+	if left := end.Sub(now); err == nil && left <= gracePeriod {
+		if left > 0 {
+			return controller.NewRequeueAfter(left)
+		}
+		return r.delete(ctx, existing)
+	}
+	end = now.Add(gracePeriod)
+	marked := existing.DeepCopy()
+	marked.Annotations = kmap.Union(existing.Annotations, map[string]string{
+		serverless.DeleteAfterAnnotationKey: end.UTC().Format(time.RFC3339),
+	})
+	if err := r.update(ctx, marked); err != nil {
+		return err
+	}
+	r.recorder.Eventf(existing, corev1.EventTypeWarning, reasonMissing,
+		"%s Kiln deletes this copy at %s. Builds cannot push, and nodes may be unable to pull, from then on.", why, end.UTC().Format(time.RFC3339))
+	return controller.NewRequeueAfter(gracePeriod)
+}
+
+func (r *Reconciler) update(ctx context.Context, secret *corev1.Secret) error {
+	if _, err := r.secrets.kube.CoreV1().Secrets(secret.Namespace).Update(ctx, secret, metav1.UpdateOptions{}); err != nil {
 		return fmt.Errorf("failed to update Secret: %w", err)
 	}
 	return nil
+}
+
+// delete deletes a copy, unless somebody has changed it meanwhile.
+func (r *Reconciler) delete(ctx context.Context, existing *corev1.Secret) error {
+	conditions := metav1.NewUIDPreconditions(string(existing.UID))
+	conditions.ResourceVersion = &existing.ResourceVersion
+	err := r.secrets.kube.CoreV1().Secrets(existing.Namespace).Delete(ctx, existing.Name, metav1.DeleteOptions{Preconditions: conditions})
+	if err != nil && !children.IsGone(err) {
+		return fmt.Errorf("failed to delete Secret: %w", err)
+	}
+	return nil
+}
+
+// reportReference emits an event on the object that names the Secret.
+func (r *Reconciler) reportReference(err error) error {
+	referenced := IsReferenced(err)
+	if referenced == nil {
+		return err
+	}
+	r.recorder.Event(&referenced.By, corev1.EventTypeWarning, reasonReferenced, referenced.Error())
+	return controller.NewRequeueAfter(RecheckPeriod)
 }
 
 // ignoreLeaving drops the error of a namespace that is being deleted, with all

@@ -21,6 +21,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -30,6 +31,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	fakekubeclientset "k8s.io/client-go/kubernetes/fake"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	clientgotesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
@@ -40,7 +42,9 @@ import (
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/builds/tekton"
 	ktesting "github.com/kiln-dev/kiln/pkg/reconciler/testing"
+	"github.com/kiln-dev/kiln/pkg/serve/knative"
 )
 
 const (
@@ -92,6 +96,19 @@ func unlabelled(s *corev1.Secret) {
 
 func function() *v1alpha1.Function {
 	return &v1alpha1.Function{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "greeter"}}
+}
+
+// noon is when the rows take place.
+var noon = time.Date(2026, time.November, 24, 12, 0, 0, 0, time.UTC)
+
+// until marks a copy that Kiln deletes at that time.
+func until(end string) func(*corev1.Secret) {
+	return func(s *corev1.Secret) { s.Annotations = map[string]string{"serverless.kiln.dev/delete-after": end} }
+}
+
+func missing(why string) []string {
+	return []string{rtesting.Eventf("Warning", "CredentialsMissing", why+
+		" Kiln deletes this copy at 2026-11-24T13:00:00Z. Builds cannot push, and nodes may be unable to pull, from then on.")}
 }
 
 func updated(s *corev1.Secret) []clientgotesting.UpdateActionImpl {
@@ -149,8 +166,48 @@ func TestReconcile(t *testing.T) {
 		Objects:     []runtime.Object{source(passwordA), duplicate(passwordA)},
 		WantDeletes: deleted(secretName),
 	}, {
-		Name:        "so does the source",
+		Name:        "the copy outlives its source by a grace period",
 		Objects:     []runtime.Object{function(), duplicate(passwordA)},
+		WantUpdates: updated(duplicate(passwordA, until("2026-11-24T13:00:00Z"))),
+		WantEvents:  missing("Secret " + system.Namespace() + "/" + secretName + " does not exist any more."),
+		WantErr:     true, // It is requeued.
+	}, {
+		Name:    "steady state: the copy waits, also after a restart",
+		Objects: []runtime.Object{function(), duplicate(passwordA, until("2026-11-24T12:00:01Z"))},
+		WantErr: true,
+	}, {
+		Name:         "a crash before the end is remembered",
+		Objects:      []runtime.Object{function(), duplicate(passwordA)},
+		WantUpdates:  updated(duplicate(passwordA, until("2026-11-24T13:00:00Z"))),
+		WithReactors: refusing("update", errServer),
+		WantErr:      true,
+	}, {
+		Name:        "the grace period is over",
+		Objects:     []runtime.Object{function(), duplicate(passwordA, until("2026-11-24T12:00:00Z"))},
+		WantDeletes: deleted(secretName),
+	}, {
+		Name:        "the source is back in time",
+		Objects:     []runtime.Object{source(passwordA), function(), duplicate(passwordA, until("2026-11-24T12:00:01Z"))},
+		WantUpdates: updated(duplicate(passwordA, until(""), func(s *corev1.Secret) { delete(s.Annotations, "serverless.kiln.dev/delete-after") })),
+	}, {
+		Name:        "the source is back in time with another password, although the end has passed",
+		Objects:     []runtime.Object{source(passwordB), function(), duplicate(passwordA, until("2026-11-24T11:00:00Z"))},
+		WantUpdates: updated(duplicate(passwordB, until(""), func(s *corev1.Secret) { delete(s.Annotations, "serverless.kiln.dev/delete-after") })),
+	}, {
+		Name:        "somebody has broken the annotation",
+		Objects:     []runtime.Object{function(), duplicate(passwordA, until("tomorrow"))},
+		WantUpdates: updated(duplicate(passwordA, until("2026-11-24T13:00:00Z"))),
+		WantEvents:  missing("Secret " + system.Namespace() + "/" + secretName + " does not exist any more."),
+		WantErr:     true,
+	}, {
+		Name:        "nobody can keep the copy for longer",
+		Objects:     []runtime.Object{function(), duplicate(passwordA, until("2027-11-24T13:00:00Z"))},
+		WantUpdates: updated(duplicate(passwordA, until("2026-11-24T13:00:00Z"))),
+		WantEvents:  missing("Secret " + system.Namespace() + "/" + secretName + " does not exist any more."),
+		WantErr:     true,
+	}, {
+		Name:        "without a Function nobody needs the copy",
+		Objects:     []runtime.Object{duplicate(passwordA, until("2026-11-24T12:30:00Z"))},
 		WantDeletes: deleted(secretName),
 	}, {
 		Name:    "no Secret, no copy",
@@ -179,16 +236,20 @@ func TestReconcile(t *testing.T) {
 		},
 		WithReactors: refusing("create", errExists),
 	}, {
-		Name:          "copies of an earlier name go",
+		Name:          "copies of an earlier name wait, too",
 		Objects:       []runtime.Object{source(passwordA), source(passwordA, renamed), function(), duplicate(passwordA)},
 		OtherTestData: map[string]any{nameKey: "another"},
 		WantCreates:   []runtime.Object{duplicate(passwordA, renamed, unsaved)},
-		WantDeletes:   deleted(secretName),
+		WantUpdates:   updated(duplicate(passwordA, until("2026-11-24T13:00:00Z"))),
+		WantEvents:    missing("The ConfigMap config-registry does not name this Secret any more."),
+		WantErr:       true,
 	}, {
-		Name:          "without a name they go, too",
+		Name:          "so do they without a name",
 		Objects:       []runtime.Object{source(passwordA), function(), duplicate(passwordA)},
 		OtherTestData: map[string]any{nameKey: ""},
-		WantDeletes:   deleted(secretName),
+		WantUpdates:   updated(duplicate(passwordA, until("2026-11-24T13:00:00Z"))),
+		WantEvents:    missing("The ConfigMap config-registry does not name this Secret any more."),
+		WantErr:       true,
 	}, {
 		Name:    "what is no credentials is not copied",
 		Objects: []runtime.Object{source(passwordA, opaque), function()},
@@ -255,8 +316,29 @@ func TestReconcile(t *testing.T) {
 			functionLister: w.FunctionLister,
 			store:          fixedStore(configuredName(w.Row)),
 			recorder:       w.Recorder,
+			now:            func() time.Time { return noon },
 		}
 	}))
+}
+
+// TestFormerName checks that the copy of a name that is not reserved any more goes at once:
+// a Function may name it. The shipped role does not cover such a name.
+func TestFormerName(t *testing.T) {
+	former := duplicate(passwordA, renamed)
+	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	for _, secret := range []*corev1.Secret{former, source(passwordA, renamed)} {
+		if err := indexer.Add(secret); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kube := fakekubeclientset.NewSimpleClientset(former)
+	r := &Reconciler{secrets: secretsOf(kube, corev1listers.NewSecretLister(indexer), nil)}
+	if err := r.reconcileFormer(t.Context(), former.Name, namespace, true); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kube.CoreV1().Secrets(namespace).Get(t.Context(), former.Name, metav1.GetOptions{}); !apierrs.IsNotFound(err) {
+		t.Errorf("the copy is still there: %v", err)
+	}
 }
 
 // controllerRoles are those of the shipped manifests.
@@ -286,11 +368,15 @@ func configuredName(row *rtesting.TableRow) string {
 // fakeSecrets shows what the row holds.
 func fakeSecrets(w *ktesting.World) *Secrets {
 	err, _ := w.Row.OtherTestData[errorKey].(error)
-	return secretsOf(w.Kube, w.SecretLister, err)
+	s := secretsOf(w.Kube, w.SecretLister, err)
+	s.kiln = w.Kiln
+	s.AddFind((&knative.Server{Client: w.Serving}).FindSecret)
+	s.AddFind((&tekton.Builder{Client: w.Tekton}).FindSecret)
+	return s
 }
 
 func secretsOf(kube kubernetes.Interface, lister corev1listers.SecretLister, err error) *Secrets {
-	s := &Secrets{kube: kube, watches: map[string]*watch{}, seen: map[types.NamespacedName]*corev1.Secret{}}
+	s := &Secrets{kube: kube, watches: map[string]*watch{}, seen: map[types.NamespacedName]*corev1.Secret{}, referenced: map[types.NamespacedName]reference{}}
 	for _, name := range []string{secretName, "another"} {
 		s.watches[name] = &watch{lister: lister, hasSynced: func() bool { return err == nil }, err: err}
 	}

@@ -28,10 +28,10 @@ import (
 )
 
 // Keychain returns the credentials of the builds of a namespace: those of the Secret of
-// that name. Without the Secret it is anonymous.
+// that name. Without the Secret, or where the namespace must not have it, it is anonymous.
 func (s *Secrets) Keychain(ctx context.Context, secretName, namespace string) (authn.Keychain, error) {
 	secret, err := s.Ensure(ctx, secretName, namespace)
-	if err != nil {
+	if err != nil && IsReferenced(err) == nil {
 		return nil, err
 	}
 	if secret == nil {

@@ -40,6 +40,9 @@ import (
 	"knative.dev/pkg/kmeta"
 	"knative.dev/pkg/logging"
 	"knative.dev/pkg/system"
+
+	clientset "github.com/kiln-dev/kiln/pkg/client/clientset/versioned"
+	kilnclient "github.com/kiln-dev/kiln/pkg/client/injection/client"
 )
 
 func init() {
@@ -53,8 +56,11 @@ func withSecrets(ctx context.Context) context.Context {
 	return context.WithValue(ctx, secretsKey{}, &Secrets{
 		ctx:     ctx,
 		kube:    kubeclient.Get(ctx),
+		kiln:    kilnclient.Get(ctx),
 		watches: map[string]*watch{},
 		seen:    map[types.NamespacedName]*corev1.Secret{},
+
+		referenced: map[types.NamespacedName]reference{},
 	})
 }
 
@@ -74,6 +80,7 @@ type Secrets struct {
 	// ctx ends the watches.
 	ctx  context.Context
 	kube kubernetes.Interface
+	kiln clientset.Interface
 
 	mu        sync.Mutex
 	watches   map[string]*watch
@@ -82,6 +89,10 @@ type Secrets struct {
 	// seen are the Secrets that Version was asked for, as they were when they first
 	// held what they hold.
 	seen map[types.NamespacedName]*corev1.Secret
+
+	// finds find objects that name a Secret, and referenced is what they have found.
+	finds      []Find
+	referenced map[types.NamespacedName]reference
 }
 
 // OnChange has f called with each Secret that was added, changed or deleted, or
@@ -95,7 +106,7 @@ func (s *Secrets) OnChange(f func(obj any)) {
 // Ensure returns the Secret of the name that the builds and the pods of a
 // namespace use: its own, or else a copy of the one in Kiln's namespace, which it
 // creates if need be. It returns nil where there is neither, or where there is no
-// name.
+// name. It returns a ReferencedError where the namespace must not have a copy.
 func (s *Secrets) Ensure(ctx context.Context, name, namespace string) (*corev1.Secret, error) {
 	secret, err := s.get(ctx, name, namespace)
 	if secret != nil || err != nil {
@@ -138,6 +149,9 @@ func (s *Secrets) forget(key types.NamespacedName) {
 // create creates a copy, unless a Secret of its name exists, and returns the one
 // there is.
 func (s *Secrets) create(ctx context.Context, desired *corev1.Secret) (*corev1.Secret, error) {
+	if err := s.checkReferences(ctx, desired.Name, desired.Namespace); err != nil {
+		return nil, err
+	}
 	client := s.kube.CoreV1().Secrets(desired.Namespace)
 	secret, err := client.Create(ctx, desired, metav1.CreateOptions{})
 	if err == nil {
@@ -172,9 +186,9 @@ func (s *Secrets) get(ctx context.Context, name, namespace string) (*corev1.Secr
 	return secret, nil
 }
 
-// names returns each name whose Secrets are known: there may be copies that have
+// Names returns each name whose Secrets are known: there may be copies that have
 // it, though it is not the configured one any more.
-func (s *Secrets) names() []string {
+func (s *Secrets) Names() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(s.watches)), func(name string) bool {

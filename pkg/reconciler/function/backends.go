@@ -78,11 +78,16 @@ type Server interface {
 // Secrets copies registry credentials to namespaces.
 type Secrets interface {
 	// Ensure returns the Secret of that name in the namespace, or nil where no
-	// credentials are configured.
+	// credentials are configured. It returns a credentials.ReferencedError where an
+	// object of the namespace could read them.
 	Ensure(ctx context.Context, name, namespace string) (*corev1.Secret, error)
 
 	// Version returns a text that differs for each content of a Secret.
 	Version(*corev1.Secret) string
+
+	// Names returns the names of Secrets of which namespaces may have copies, also
+	// after the configured name has changed.
+	Names() []string
 }
 
 // Background handles requests of Functions in the background. See background.Worker.

@@ -52,6 +52,9 @@ func decide(ctx context.Context, want plan, current gathered) decided {
 // build builds the Function's image once, unless the registry holds it already.
 func (r *Reconciler) build(ctx context.Context, fn *v1alpha1.Function, want plan, current gathered) error {
 	decision := decide(ctx, want, current)
+	if decision.Action == builds.Start && want.withheld != nil {
+		return markWithheld(fn, want.withheld)
+	}
 	var found images.Found
 	answered := false
 	if decision.Action == builds.Start {

@@ -74,6 +74,8 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 	taskRuns := tekton.NewBuilder(ctx, podLister, mountEvents)
 	services := knative.NewServer(ctx, podLister, mountEvents, r.checkCurrent)
 	r.builder, r.server = taskRuns, services
+	secrets.AddFind(services.FindSecret)
+	secrets.AddFind(taskRuns.FindSecret)
 
 	var fair *fairqueue.Queue
 	impl := functionreconciler.NewImpl(ctx, r, func(impl *controller.Impl) controller.Options {

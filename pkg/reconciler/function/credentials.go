@@ -19,16 +19,39 @@ package function
 import (
 	"context"
 
+	"knative.dev/pkg/controller"
+
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/children"
+	"github.com/kiln-dev/kiln/pkg/reconciler/credentials"
 )
 
+// acceptSecrets reports whether the Function names no Secret with registry credentials.
+// Its generation may have been accepted before the name was reserved, so it loses its
+// acceptance.
+func (r *Reconciler) acceptSecrets(ctx context.Context, fn *v1alpha1.Function) bool {
+	reserved := append(r.secrets.Names(), config.FromContextOrDefaults(ctx).Registry.ReservedSecrets()...)
+	err := fn.Spec.ValidateSecrets(reserved)
+	if err == nil {
+		return true
+	}
+	fn.Status.AcceptedGeneration = 0
+	fn.Status.MarkConfigurationFailed(v1alpha1.ReasonInvalidSpec, "%s", err.ViaField("spec").Error())
+	return false
+}
+
 // provideCredentials copies the registry credentials to the namespace, before a build or
-// a pod needs them. It returns the plan with them.
+// a pod needs them. It returns the plan with them. Where the namespace must not have
+// them, no build starts, but the Function is served: a new revision may replace the one
+// that names the Secret.
 func (r *Reconciler) provideCredentials(ctx context.Context, fn *v1alpha1.Function, want plan) (plan, error) {
 	name := config.FromContextOrDefaults(ctx).Registry.Credentials
 	secret, err := r.secrets.Ensure(ctx, name, fn.Namespace)
+	if referenced := credentials.IsReferenced(err); referenced != nil {
+		want.withheld = referenced
+		return want, nil
+	}
 	if err != nil && children.IsRejected(err) && !fn.Status.GetCondition(v1alpha1.FunctionConditionBuildReady).IsTrue() {
 		fn.Status.MarkBuildFailed(v1alpha1.ReasonCredentialsFailed,
 			"The registry credentials cannot be copied to Secret %s of the namespace: %v", name, err)
@@ -37,4 +60,10 @@ func (r *Reconciler) provideCredentials(ctx context.Context, fn *v1alpha1.Functi
 		return want, children.RetryError(err)
 	}
 	return want.withCredentials(secret, r.secrets.Version(secret)), children.RetryError(err)
+}
+
+// markWithheld reports that a build needs credentials that the namespace must not have.
+func markWithheld(fn *v1alpha1.Function, withheld error) error {
+	fn.Status.MarkBuildFailed(v1alpha1.ReasonCredentialsFailed, "%v", withheld)
+	return controller.NewRequeueAfter(credentials.RecheckPeriod)
 }

@@ -35,6 +35,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds"
 	"github.com/kiln-dev/kiln/pkg/builds/tekton"
+	"github.com/kiln-dev/kiln/pkg/reconciler/credentials"
 	"github.com/kiln-dev/kiln/pkg/serve/knative"
 )
 
@@ -215,5 +216,86 @@ func TestReconcileCredentials(t *testing.T) {
 		WantCreates:       []runtime.Object{second},
 		WantStatusUpdates: statusUpdate(function(observed(configured, buildCreated(second)))),
 		WantEvents:        []string{"Normal TaskRunCreated TaskRun " + second.Name + " is about to run."},
+	}}.Test(t, factory())
+}
+
+// TestReconcileReservedSecret checks that a Function cannot use a Secret with registry
+// credentials, whatever was accepted before.
+func TestReconcileReservedSecret(t *testing.T) {
+	naming := func(secret string) functionOption {
+		return func(fn *v1alpha1.Function) {
+			fn.Spec.EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{
+				LocalObjectReference: corev1.LocalObjectReference{Name: secret}, Optional: new(true),
+			}}}
+		}
+	}
+	refusal := func(secret string) string {
+		return "no Function may have Secret " + secret + ", which has the credentials of the image registry: use another: spec.envFrom[0].secretRef.name"
+	}
+	accepted := func(secret string) *v1alpha1.Function {
+		fn := running1.DeepCopy()
+		naming(secret)(fn)
+		return fn
+	}
+	refused := func(secret string) *v1alpha1.Function {
+		fn := accepted(secret)
+		fn.Status.AcceptedGeneration = 0
+		fn.Status.MarkConfigurationFailed(v1alpha1.ReasonInvalidSpec, "%s", refusal(secret))
+		fn.Status.UpdatePhase()
+		return fn
+	}
+	const reserved, former = config.DefaultCredentials, "former-credentials"
+	withheld := &credentials.ReferencedError{Secret: reserved, By: corev1.ObjectReference{Kind: "Revision", Name: "greeter-00001"}}
+	noCopy := map[string]any{secretKey: withheld}
+	envEdited := edited(withEnv("A", "1"))
+
+	rtesting.TableTest{{
+		Name:              "a Function accepted earlier is refused, and its revision keeps running",
+		Key:               key,
+		Objects:           []runtime.Object{accepted(reserved), configMap(running1), tr1, svc1},
+		WantStatusUpdates: statusUpdate(refused(reserved)),
+		WantEvents:        []string{"Warning InvalidSpec " + refusal(reserved)},
+	}, {
+		Name:    "steady state",
+		Key:     key,
+		Objects: []runtime.Object{refused(reserved), configMap(running1), tr1, svc1},
+	}, {
+		Name:              "so is one with the Secret of an earlier configuration",
+		Key:               key,
+		Objects:           []runtime.Object{accepted(former), configMap(running1), tr1, svc1},
+		WantStatusUpdates: statusUpdate(refused(former)),
+		WantEvents:        []string{"Warning InvalidSpec " + refusal(former)},
+	}, {
+		Name:              "no Service with the reference is written",
+		Key:               key,
+		Objects:           []runtime.Object{accepted(reserved), configMap(running1), tr1},
+		WantStatusUpdates: statusUpdate(refused(reserved)),
+		WantEvents:        []string{"Warning InvalidSpec " + refusal(reserved)},
+	}, {
+		Name:          "no build starts in a namespace that must not have the credentials",
+		Key:           key,
+		Objects:       []runtime.Object{function(), configMap(function())},
+		OtherTestData: noCopy,
+		WantErr:       true, // It is requeued.
+		WantStatusUpdates: statusUpdate(function(observed(configured, marked(func(fs *v1alpha1.FunctionStatus) {
+			fs.MarkBuildFailed(v1alpha1.ReasonCredentialsFailed, "%v", withheld)
+		})))),
+		WantEvents: []string{
+			"Normal ConfigMapCreated ConfigMap " + configMap(function()).Name + " holds the build context.",
+			"Warning CredentialsFailed " + withheld.Error(),
+		},
+	}, {
+		Name:          "a running Function stays as it is there",
+		Key:           key,
+		Objects:       []runtime.Object{running1, configMap(running1), tr1, svc1},
+		OtherTestData: noCopy,
+	}, {
+		Name:              "and a new revision can replace the one with the reference",
+		Key:               key,
+		Objects:           []runtime.Object{envEdited, configMap(running1), tr1, svc1},
+		OtherTestData:     noCopy,
+		WantUpdates:       update(merged(envEdited, svc1)),
+		WantStatusUpdates: statusUpdate(edited(withEnv("A", "1"), observed(configured, built(tr1, digestA), serviceUpdated))),
+		WantEvents:        []string{"Normal ServiceUpdated Service greeter was updated."},
 	}}.Test(t, factory())
 }

@@ -169,6 +169,9 @@ func (s fakeSecrets) Ensure(_ context.Context, name, inNamespace string) (*corev
 
 func (fakeSecrets) Version(secret *corev1.Secret) string { return secret.ResourceVersion }
 
+// Names returns the name of an earlier configuration.
+func (fakeSecrets) Names() []string { return []string{"former-credentials"} }
+
 // fakePolls returns the same result for each branch.
 type fakePolls struct{ what any }
 

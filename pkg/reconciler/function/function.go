@@ -117,6 +117,10 @@ func (r *Reconciler) reconcile(ctx context.Context, fn *v1alpha1.Function) error
 
 // prepare makes the image available. BuildReady is True once it is.
 func (r *Reconciler) prepare(ctx context.Context, fn *v1alpha1.Function, before *v1alpha1.FunctionStatus) error {
+	if !r.acceptSecrets(ctx, fn) {
+		r.polls.Forget(children.KeyOf(fn))
+		return nil
+	}
 	want, ok := makePlan(ctx, fn)
 	if !ok {
 		r.polls.Forget(children.KeyOf(fn))

@@ -50,6 +50,9 @@ type plan struct {
 
 	// credentials is the Secret with the namespace's registry credentials, or nil.
 	credentials *corev1.Secret
+
+	// withheld says why the namespace must not have registry credentials, or is nil.
+	withheld error
 }
 
 // withCommit returns a copy of the plan for one commit of the branch.

@@ -19,12 +19,14 @@ package function
 import (
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgotesting "k8s.io/client-go/testing"
 	"knative.dev/pkg/apis"
 	rtesting "knative.dev/pkg/reconciler/testing"
 	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
 
+	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds"
 	ktesting "github.com/kiln-dev/kiln/pkg/reconciler/testing"
@@ -55,6 +57,12 @@ func TestReconcileTraffic(t *testing.T) {
 	splitting.Status.MarkRunning()
 	missing := "spec.traffic names revisions that the Function does not have: greeter-00009; it has greeter-00001. " +
 		"Name one of these, or set latestRevision: true. The previous traffic stays in effect."
+	hostile := rev1.DeepCopy()
+	hostile.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{
+		LocalObjectReference: corev1.LocalObjectReference{Name: config.DefaultCredentials}, Optional: new(true),
+	}}}
+	reserved := "spec.traffic names revision greeter-00001, which uses Secret kiln-registry-credentials. It has the credentials of the image registry, " +
+		"which no Function may have. Name another revision. The previous traffic stays in effect."
 	none := "spec.traffic names revisions that the Function does not have: greeter-00009; it has none yet, and gets none until spec.traffic is corrected. " +
 		"Remove spec.traffic, or set latestRevision: true."
 	isMissing := func(message string) functionOption {
@@ -96,6 +104,13 @@ func TestReconcileTraffic(t *testing.T) {
 		OtherTestData:     revisions,
 		WantStatusUpdates: statusUpdate(edited(withTraffic(typo), withEnv("A", "1"), observed(configured, built(tr1, digestA), stillServing, isMissing(missing)))),
 		WantEvents:        []string{"Warning RevisionMissing " + missing},
+	}, {
+		Name:              "traffic names a revision that uses the registry credentials",
+		Key:               key,
+		Objects:           []runtime.Object{edited(withTraffic(old)), configMap(running1), tr1, svc1},
+		OtherTestData:     map[string]any{ktesting.Unlisted: []runtime.Object{hostile}},
+		WantStatusUpdates: statusUpdate(edited(withTraffic(old), observed(configured, built(tr1, digestA), stillServing, isMissing(reserved)))),
+		WantEvents:        []string{"Warning RevisionMissing " + reserved},
 	}, {
 		Name:          "traffic still names a missing revision: nothing to write",
 		Key:           key,

@@ -45,8 +45,8 @@ func namedRevisions(svc *servingv1.Service) []string {
 	return names
 }
 
-// missingRevisions returns which revisions of the desired traffic do not exist, or "".
-// It looks only when the traffic is about to change. Serving reports it afterwards.
+// missingRevisions returns which revisions of the desired traffic do not exist or may not
+// be used, or "". It looks only when the traffic is about to change. Serving reports it afterwards.
 func (s *Server) missingRevisions(ctx context.Context, fn *v1alpha1.Function, desired *servingv1.Service) (string, error) {
 	wanted := namedRevisions(desired)
 	if len(wanted) == 0 {
@@ -75,6 +75,9 @@ func (s *Server) missingRevisions(ctx context.Context, fn *v1alpha1.Function, de
 			names = append(names, list.Items[i].Name)
 		}
 	}
+	if message := describeReserved(ctx, wanted, list.Items); message != "" {
+		return message, nil
+	}
 	return describeMissing(wanted, names), nil
 }
 
@@ -93,7 +96,7 @@ func describeMissing(wanted, names []string) string {
 }
 
 // restoreTemplate gives the Service the last deployed revision template, if a revision
-// still has it. It reports whether it did.
+// still has it and may be used. It reports whether it did.
 func (s *Server) restoreTemplate(ctx context.Context, fn *v1alpha1.Function, svc *servingv1.Service) (bool, error) {
 	if fn.Status.TemplateHash == "" {
 		return false, nil
@@ -102,7 +105,8 @@ func (s *Server) restoreTemplate(ctx context.Context, fn *v1alpha1.Function, svc
 	if err != nil {
 		return false, fmt.Errorf("failed to list Revisions: %w", err)
 	}
-	return RestoreTemplate(svc, list.Items, fn.Status.TemplateHash), nil
+	allowed := slices.DeleteFunc(list.Items, func(revision servingv1.Revision) bool { return reservedSecretOf(ctx, &revision) != "" })
+	return RestoreTemplate(svc, allowed, fn.Status.TemplateHash), nil
 }
 
 // revisionFailed is the reason of a Configuration whose newest revision has failed.

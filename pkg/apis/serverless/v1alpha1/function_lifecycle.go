@@ -141,7 +141,8 @@ const (
 	// it wants; the message says how many, and what the others wait for.
 	ReasonMinimumReplicasUnavailable = "MinimumReplicasUnavailable"
 	// ReasonRevisionMissing (False): spec.traffic names a revision that the
-	// function does not have; traffic stays as it was.
+	// function does not have, or that uses the registry credentials; traffic stays
+	// as it was.
 	ReasonRevisionMissing = "RevisionMissing"
 	// ReasonServiceFailed (False): the service reports a failure; the message
 	// holds its words.

@@ -77,7 +77,7 @@ func (fs *FunctionSpec) Validate(ctx context.Context) *apis.FieldError {
 		Also(validateEnv(fs.Env).ViaField("env")).
 		Also(validateEnvFrom(fs.EnvFrom).ViaField("envFrom")).
 		Also(validateSecretMounts(fs.SecretMounts).ViaField("secretMounts")).
-		Also(fs.validateSecrets(cfg.Registry.Credentials)).
+		Also(fs.ValidateSecrets(cfg.Registry.ReservedSecrets())).
 		Also(validateObjectName(fs.ServiceAccountName, "serviceAccountName")).
 		Also(scheduling.ValidateNodeSelector(fs.NodeSelector).ViaField("nodeSelector")).
 		Also(scheduling.ValidateTolerations(fs.Tolerations).ViaField("tolerations")).

@@ -17,18 +17,17 @@ limitations under the License.
 package v1alpha1
 
 import (
+	"slices"
+
 	"knative.dev/pkg/apis"
 )
 
-// validateSecrets rejects references to the Secret of that name, which has the registry
+// ValidateSecrets rejects references to the reserved Secrets, which have the registry
 // credentials. All namespaces may share them, and users who can edit Functions may not be
 // allowed to read Secrets.
-func (fs *FunctionSpec) validateSecrets(credentials string) (errs *apis.FieldError) {
-	if credentials == "" {
-		return nil
-	}
+func (fs *FunctionSpec) ValidateSecrets(reserved []string) (errs *apis.FieldError) {
 	check := func(name, field string) *apis.FieldError {
-		if name != credentials {
+		if !slices.Contains(reserved, name) {
 			return nil
 		}
 		return apis.ErrGeneric("no Function may have Secret "+name+", which has the credentials of the image registry: use another", field)

@@ -569,6 +569,8 @@ func (c simulatedSecrets) Ensure(_ context.Context, name, namespace string) (*co
 
 func (simulatedSecrets) Version(secret *corev1.Secret) string { return secret.ResourceVersion }
 
+func (simulatedSecrets) Names() []string { return nil }
+
 // The stand-ins. Each takes one step at a time, and reports whether there was any
 // to take.
 

@@ -1,0 +1,77 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package knative
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/pager"
+	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
+
+	"github.com/kiln-dev/kiln/pkg/apis/config"
+	"github.com/kiln-dev/kiln/pkg/children"
+	"github.com/kiln-dev/kiln/pkg/pods"
+)
+
+// FindSecret returns a Service or a Revision of a Function in the namespace that gives the
+// Secret to its pods, or nil. It reads past the cache. Serving may not have made the
+// Revision of a Service yet.
+func (s *Server) FindSecret(ctx context.Context, secret, namespace string) (*corev1.ObjectReference, error) {
+	services := pager.SimplePageFunc(func(opts metav1.ListOptions) (runtime.Object, error) {
+		return s.Client.ServingV1().Services(namespace).List(ctx, opts)
+	})
+	found, err := children.FindLive(ctx, services, "Service", children.LabelSelector, func(svc *servingv1.Service) bool {
+		return pods.NamesSecret(&svc.Spec.Template.Spec.PodSpec, secret)
+	})
+	if found != nil || err != nil {
+		return found, err
+	}
+	revisions := pager.SimplePageFunc(func(opts metav1.ListOptions) (runtime.Object, error) {
+		return s.Client.ServingV1().Revisions(namespace).List(ctx, opts)
+	})
+	return children.FindLive(ctx, revisions, "Revision", children.LabelSelector, func(revision *servingv1.Revision) bool {
+		return pods.NamesSecret(&revision.Spec.PodSpec, secret)
+	})
+}
+
+// reservedSecretOf returns the Secret with registry credentials that the revision names, or
+// "".
+func reservedSecretOf(ctx context.Context, revision *servingv1.Revision) string {
+	for _, name := range config.FromContextOrDefaults(ctx).Registry.ReservedSecrets() {
+		if pods.NamesSecret(&revision.Spec.PodSpec, name) {
+			return name
+		}
+	}
+	return ""
+}
+
+// describeReserved returns a message about the wanted revisions that name the Secret with
+// registry credentials, or "".
+func describeReserved(ctx context.Context, wanted []string, revisions []servingv1.Revision) string {
+	for i := range revisions {
+		if secret := reservedSecretOf(ctx, &revisions[i]); secret != "" && slices.Contains(wanted, revisions[i].Name) {
+			return fmt.Sprintf("spec.traffic names revision %s, which uses Secret %s. It has the credentials of the image registry, "+
+				"which no Function may have. Name another revision. The previous traffic stays in effect.", revisions[i].Name, secret)
+		}
+	}
+	return ""
+}
