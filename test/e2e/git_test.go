@@ -198,6 +198,14 @@ func TestFollow(t *testing.T) {
 	e.setToken(server, "second-t0ken")
 	edit(e, clients.Kube.CoreV1().Secrets(e.namespace), "git", func(secret *corev1.Secret) { secret.Data = map[string][]byte{"token": []byte("second-t0ken")} })
 	e.letKilnRead("git")
+	// The Git server is in the cluster. No Function may make the controller connect to it.
+	_, condition = e.untilCondition(public, apis.Condition{
+		Type: v1alpha1.FunctionConditionSourceFollowed, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonSourceNotFollowed,
+	})
+	wantWords(t, condition.Message, "is an internal address: an administrator can allow it with follow-allowed-addresses")
+	edit(e, clients.Kube.CoreV1().ConfigMaps(test.SystemNamespace), config.BuildConfigName, func(cm *corev1.ConfigMap) {
+		cm.Data["follow-allowed-addresses"] = "0.0.0.0/0,::/0"
+	})
 	first := private.Status.Source.Commit
 	for _, fn := range []*v1alpha1.Function{public, private} {
 		_, condition := e.untilCondition(fn, apis.Condition{

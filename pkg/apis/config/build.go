@@ -22,6 +22,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	cm "knative.dev/pkg/configmap/parser"
 
 	"github.com/kiln-dev/kiln/pkg/apis/scheduling"
 	"github.com/kiln-dev/kiln/pkg/sources"
@@ -96,6 +97,10 @@ type Build struct {
 	// built of. 0 is never.
 	FollowInterval time.Duration
 
+	// FollowAllowedAddresses has the internal addresses at which the controller may ask
+	// Git servers.
+	FollowAllowedAddresses sources.Addresses
+
 	// PriorityClassName is the priority class of builds' pods. Where it is "", they
 	// have the cluster's default.
 	PriorityClassName string
@@ -159,6 +164,7 @@ func NewBuildFromMap(data map[string]string) (*Build, error) {
 		asCount(sources.MaxUnpackedFilesKey, &b.Sources.Files, mostSourceFiles),
 		asCount(sources.MaxUnpackedRatioKey, &b.Sources.Ratio, mostSourceRatio),
 		asInterval("follow-interval", &b.FollowInterval, LeastFollowInterval, mostFollowInterval),
+		cm.AsFunc(sources.FollowAllowedAddressesKey, &b.FollowAllowedAddresses, sources.ParseAddresses),
 		asObjectName("priority-class-name", "PriorityClass", &b.PriorityClassName),
 		asYAML("node-selector", &b.NodeSelector, scheduling.ValidateNodeSelector),
 		asYAML("tolerations", &b.Tolerations, scheduling.ValidateTolerations),

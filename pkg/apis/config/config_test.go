@@ -149,7 +149,8 @@ func TestBuildFromMap(t *testing.T) {
 		"kaniko-image": kanikoImage, "compose-image": composeImage, "timeout": "1h30m", "memory-limit": "", "cpu-limit": "2",
 		"max-cpu": "1", "max-memory": "", "package-registry-secret": "",
 		"max-concurrent-builds": "20", "max-concurrent-builds-per-namespace": " ", "history-limit": "0", "follow-interval": "90s",
-		"priority-class-name": "builds", "node-selector": "pool: builds\n\"kubernetes.io/arch\": amd64\n",
+		"follow-allowed-addresses": "10.1.2.3/8, fd00::/8",
+		"priority-class-name":      "builds", "node-selector": "pool: builds\n\"kubernetes.io/arch\": amd64\n",
 		"tolerations": `[{"key": "builds", "operator": "Exists", "effect": "NoSchedule"}]`,
 	})
 	if err != nil {
@@ -165,6 +166,7 @@ func TestBuildFromMap(t *testing.T) {
 	want.PackageRegistrySecret = ""
 	want.MaxConcurrent, want.MaxConcurrentPerNamespace, want.HistoryLimit = 20, 0, 0
 	want.FollowInterval = 90 * time.Second
+	want.FollowAllowedAddresses = "10.0.0.0/8,fd00::/8"
 	want.PriorityClassName = "builds"
 	want.NodeSelector = map[string]string{"pool": "builds", "kubernetes.io/arch": "amd64"}
 	want.Tolerations = []corev1.Toleration{{Key: "builds", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}}
@@ -335,6 +337,7 @@ func TestErrors(t *testing.T) {
 		"in a namespace":  {build, BuildConfigName, "max-concurrent-builds-per-namespace", "few", nil, []string{`"few"`, "whole number"}},
 		"history":         {build, BuildConfigName, "history-limit", "101", nil, []string{`"101"`, "0 and 100"}},
 		"hot interval":    {build, BuildConfigName, "follow-interval", "59s", nil, []string{`"59s"`, "1m0s"}},
+		"no address":      {build, BuildConfigName, "follow-allowed-addresses", "git.local", nil, []string{`"git.local"`, "CIDR"}},
 		"bad interval":    {build, BuildConfigName, "follow-interval", "often", nil, []string{`"often"`, "duration"}},
 		"priority class":  {build, BuildConfigName, "priority-class-name", "Very High", nil, []string{`"Very High"`, "PriorityClass"}},
 		"node selector":   {build, BuildConfigName, "node-selector", "{pool: 'a b'}", nil, []string{`a b`}},

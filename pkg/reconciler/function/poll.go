@@ -31,7 +31,8 @@ import (
 // the status, and starts once that is written, so that a crash cannot lose it. The first
 // build needs no poll, so it also works where only the build can reach the Git server.
 func (r *Reconciler) poll(ctx context.Context, fn *v1alpha1.Function, want plan, current gathered) (_ plan, moved bool) {
-	interval := config.FromContextOrDefaults(ctx).Build.FollowInterval
+	build := config.FromContextOrDefaults(ctx).Build
+	interval := build.FollowInterval
 	if fn.Spec.Git == nil || isPinned(fn) || interval == 0 {
 		r.polls.Forget(children.KeyOf(fn))
 		fn.Status.ClearSourceFollowed()
@@ -45,7 +46,8 @@ func (r *Reconciler) poll(ctx context.Context, fn *v1alpha1.Function, want plan,
 	branch := poll.Branch{
 		URL: fn.Spec.Git.URL, Revision: fn.Spec.Git.Revision,
 		Namespace: fn.Namespace, Secret: fn.Spec.Git.SecretName,
-		Built: commitBuilt(fn), Interval: interval,
+		Allowed: build.FollowAllowedAddresses,
+		Built:   commitBuilt(fn), Interval: interval,
 	}
 	r.polls.Ask(children.KeyOf(fn), branch)
 	found, ok := r.polls.Answer(children.KeyOf(fn), branch, true)

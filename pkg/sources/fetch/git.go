@@ -23,6 +23,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -79,6 +80,10 @@ type Git struct {
 
 	// Credentials are for its server.
 	Credentials Credentials
+
+	// Guard returns an error for addresses that Resolve must not connect to. nil
+	// accepts all. Fetch does not use it.
+	Guard func(netip.Addr) error
 }
 
 // Fetch writes the files of the revision to the tree, and returns the hash of its

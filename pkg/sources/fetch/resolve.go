@@ -21,7 +21,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -61,7 +60,7 @@ func (g Git) Resolve(ctx context.Context) (string, error) {
 	}
 	list := g.listByHTTP
 	if endpoint.Protocol == "ssh" {
-		list = listBySSH
+		list = g.listBySSH
 	}
 	told, err := list(ctx, endpoint, auth)
 	if err != nil {
@@ -113,7 +112,7 @@ func (g Git) listByHTTP(ctx context.Context, endpoint *transport.Endpoint, auth 
 	if basic, ok := auth.(*githttp.BasicAuth); ok {
 		basic.SetAuth(request)
 	}
-	client, err := g.Credentials.client()
+	client, err := g.client()
 	if err != nil {
 		return nil, err
 	}
@@ -128,6 +127,20 @@ func (g Git) listByHTTP(ctx context.Context, endpoint *transport.Endpoint, auth 
 		return nil, err
 	}
 	return answer, nil
+}
+
+// client returns a client that connects only to the addresses that Guard accepts.
+func (g Git) client() (*http.Client, error) {
+	client, err := g.Credentials.client()
+	if err != nil {
+		return nil, err
+	}
+	guarded, ok := client.Transport.(*http.Transport)
+	if !ok {
+		return nil, errors.New("failed to guard the transport of HTTP")
+	}
+	g.guard(guarded)
+	return client, nil
 }
 
 // judgeAnswer returns the error for a response.
@@ -164,7 +177,7 @@ func (a *answer) Close() error {
 }
 
 // listBySSH asks a server by SSH.
-func listBySSH(ctx context.Context, endpoint *transport.Endpoint, auth transport.AuthMethod) (references, error) {
+func (g Git) listBySSH(ctx context.Context, endpoint *transport.Endpoint, auth transport.AuthMethod) (references, error) {
 	method, ok := auth.(gitssh.AuthMethod)
 	if !ok {
 		return nil, sources.Refuse("by SSH it takes a key")
@@ -174,7 +187,7 @@ func listBySSH(ctx context.Context, endpoint *transport.Endpoint, auth transport
 		return nil, fmt.Errorf("failed to configure SSH: %w", err)
 	}
 	address := sshAddress(endpoint)
-	connection, err := (&net.Dialer{Timeout: patience}).DialContext(ctx, "tcp", address)
+	connection, err := g.dialer().DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil, unreached(err)
 	}

@@ -26,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kiln-dev/kiln/pkg/background"
+	"github.com/kiln-dev/kiln/pkg/sources"
 )
 
 const (
@@ -44,6 +45,9 @@ type Branch struct {
 	// Secret is the name of the Secret with credentials for the server, in the
 	// Function's namespace. It may be empty.
 	Namespace, Secret string
+
+	// Allowed has the internal addresses that the server may have.
+	Allowed sources.Addresses
 
 	// Built is the commit that was built last. A new build makes older results void.
 	Built string

@@ -35,7 +35,7 @@ import (
 // Kiln's own roles do not allow that: the user must create a Role.
 func NewResolver(secrets corev1client.SecretsGetter) Resolve {
 	return func(ctx context.Context, branch Branch) (string, error) {
-		git := fetch.Git{URL: branch.URL, Revision: branch.Revision}
+		git := fetch.Git{URL: branch.URL, Revision: branch.Revision, Guard: branch.Allowed.Check}
 		if branch.Secret == "" {
 			return git.Resolve(ctx)
 		}

@@ -58,7 +58,7 @@ func TestResolver(t *testing.T) {
 	})
 	resolve := NewResolver(kube.CoreV1())
 	ask := func(path, secretName string) (string, error) {
-		return resolve(t.Context(), Branch{URL: server.URL + path, Revision: "main", Namespace: "default", Secret: secretName})
+		return resolve(t.Context(), Branch{URL: server.URL + path, Revision: "main", Namespace: "default", Secret: secretName, Allowed: "127.0.0.0/8"})
 	}
 
 	if got, err := ask("/public/a", ""); got != commit || err != nil {
@@ -83,5 +83,32 @@ func TestResolver(t *testing.T) {
 	}
 	if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// TestResolverRefusesInternalAddresses checks that the controller sends nothing to a server
+// at an internal address, unless an administrator allows it.
+func TestResolverRefusesInternalAddresses(t *testing.T) {
+	commit := strings.Repeat("a", 40)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
+		_, _ = io.WriteString(w, "003d"+commit+" refs/heads/main\n0000")
+	}))
+	t.Cleanup(server.Close)
+	resolve := NewResolver(fake.NewSimpleClientset().CoreV1())
+	for _, tc := range []struct {
+		allowed sources.Addresses
+		want    string
+		refused bool
+	}{
+		{"", "", true},
+		{"10.0.0.0/8", "", true},
+		{"127.0.0.1/32", commit, false},
+	} {
+		got, err := resolve(t.Context(), Branch{URL: server.URL + "/code", Revision: "main", Namespace: "default", Allowed: tc.allowed})
+		refused := err != nil && strings.Contains(err.Error(), "127.0.0.1 is an internal address: an administrator can allow it with follow-allowed-addresses in the ConfigMap config-build")
+		if got != tc.want || refused != tc.refused {
+			t.Errorf("with allowed %q: %q, %v; want %q", tc.allowed, got, err, tc.want)
+		}
 	}
 }
