@@ -88,7 +88,7 @@ func NewBuilder(ctx context.Context, podLister corev1listers.PodLister, mountEve
 		TaskRuns:    Lister{TaskRunLister: informer.Lister(), Indexer: slim.Indexed(ctx, informer.Informer())},
 		Pods:        podLister,
 		MountEvents: mountEvents,
-		Logs:        pods.Logs{Client: kubeclient.Get(ctx)},
+		Logs:        &pods.Background{Reader: pods.Logs{Client: kubeclient.Get(ctx)}},
 	}
 }
 

@@ -19,6 +19,7 @@ package function
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -31,6 +32,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/builds"
 	"github.com/kiln-dev/kiln/pkg/children"
 	"github.com/kiln-dev/kiln/pkg/images"
+	"github.com/kiln-dev/kiln/pkg/pods"
 )
 
 // decided is the decision about a Function's build.
@@ -221,7 +223,11 @@ func (r *Reconciler) followBuild(ctx context.Context, fn *v1alpha1.Function, wan
 	switch run.State {
 	case builds.Succeeded:
 		if !reported {
-			fn.Status.Build.Log = r.installLog(ctx, fn, run)
+			log, err := r.installLog(ctx, fn, run)
+			if err != nil {
+				return r.awaitLog(fn, run, "succeeded")
+			}
+			fn.Status.Build.Log = log
 		}
 		setImage(ctx, fn, want.request.Tag, run.Digest)
 		fn.Status.Source = sourceOf(fn, run.Source)
@@ -253,13 +259,16 @@ func (r *Reconciler) markProgress(fn *v1alpha1.Function, run builds.Run) error {
 }
 
 // installLog returns the end of the log of the installed dependencies, or "". It is read
-// once: the image does not wait for its log.
-func (r *Reconciler) installLog(ctx context.Context, fn *v1alpha1.Function, run builds.Run) string {
+// once: the image does not wait for a log that cannot be read. The error is ErrReading.
+func (r *Reconciler) installLog(ctx context.Context, fn *v1alpha1.Function, run builds.Run) (string, error) {
 	log, err := r.builder.InstallLog(ctx, run)
+	if errors.Is(err, pods.ErrReading) {
+		return "", err
+	}
 	if err != nil {
 		logging.FromContext(ctx).Infow("Failed to read the log of a build", "build", run.Ref.Name, "error", err)
 	}
-	return builds.Excerpt(log, secretsOf(fn)...)
+	return builds.Excerpt(log, secretsOf(fn)...), nil
 }
 
 // markBuilt reports that the build in the status has made the image.

@@ -18,6 +18,7 @@ package function
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path"
 	"time"
@@ -29,6 +30,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds"
+	"github.com/kiln-dev/kiln/pkg/pods"
 	"github.com/kiln-dev/kiln/pkg/runtimes"
 )
 
@@ -48,17 +50,22 @@ func (r *Reconciler) followFailure(ctx context.Context, fn *v1alpha1.Function, w
 	failure, err := r.builder.Failure(ctx, run)
 	if err != nil {
 		logging.FromContext(ctx).Infow("Failed to read the log of a failed build", "build", run.Ref.Name, "error", err)
-		if failure.Cause == builds.StepFailed && mayHaveLog(err, run) {
-			// Until the cause is known, the status does not say that the build has ended.
-			fn.Status.Build.CompletionTime = nil
-			fn.Status.MarkBuildUnknown(r.builder.Reasons().Running, "%s %s has failed. Its log cannot be read yet.", r.builder.Kind(), run.Ref.Name)
-			return controller.NewRequeueAfter(logRetry)
+		if errors.Is(err, pods.ErrReading) || failure.Cause == builds.StepFailed && mayHaveLog(err, run) {
+			return r.awaitLog(fn, run, "failed")
 		}
 	}
 	failure.Secrets, failure.DependencyFile = secretsOf(fn), fetchedDependencies(fn, want.runtime)
 	failure.OwnDockerfile = want.runtime.IsOwnDockerfile()
 	fn.Status.Build.Failure = failure.Describe(r.builder.Reasons().Failed, want.runtime.ExplainBuildFailure)
 	return markBuildFailed(fn)
+}
+
+// awaitLog reports that the build has ended, but that its log is not there yet. Until
+// then, the status does not say how it ended, so the next process reads the log too.
+func (r *Reconciler) awaitLog(fn *v1alpha1.Function, run builds.Run, how string) error {
+	fn.Status.Build.CompletionTime = nil
+	fn.Status.MarkBuildUnknown(r.builder.Reasons().Running, "%s %s has %s. Its log cannot be read yet.", r.builder.Kind(), run.Ref.Name, how)
+	return controller.NewRequeueAfter(logRetry)
 }
 
 // fetchedDependencies names the file of a fetched source that lists the dependencies. It

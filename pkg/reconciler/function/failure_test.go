@@ -147,6 +147,20 @@ func TestReconcileFailure(t *testing.T) {
 		WantStatusUpdates: statusUpdate(unexplained),
 		WantEvents:        []string{"Normal TaskRunRunning TaskRun " + justNow.Name + " has failed. Its log cannot be read yet."},
 	}, {
+		Name:              "the log is being read in the background: the status waits for it",
+		Key:               key,
+		Objects:           []runtime.Object{building, configMap(building), justNow},
+		OtherTestData:     map[string]any{logKey: "reading:"},
+		WantErr:           true,
+		WantStatusUpdates: statusUpdate(unexplained),
+		WantEvents:        []string{"Normal TaskRunRunning TaskRun " + justNow.Name + " has failed. Its log cannot be read yet."},
+	}, {
+		Name:          "the log is still being read: nothing to write",
+		Key:           key,
+		Objects:       []runtime.Object{unexplained, configMap(building), justNow},
+		OtherTestData: map[string]any{logKey: "reading:"},
+		WantErr:       true,
+	}, {
 		Name:          "the log still cannot be read: nothing to write",
 		Key:           key,
 		Objects:       []runtime.Object{unexplained, configMap(building), justNow},
@@ -493,6 +507,11 @@ func TestReconcileInstallationLog(t *testing.T) {
 	done := func(log string, options ...functionOption) *v1alpha1.Function {
 		return secretive(observed(append([]functionOption{configured, built(installed, digestA), func(fn *v1alpha1.Function) { fn.Status.Build.Log = log }}, options...)...))
 	}
+	reading := secretive(observed(configured, buildCreated(installed), func(fn *v1alpha1.Function) {
+		fn.Status.Build = buildStatus(fn, installed)
+		fn.Status.Build.CompletionTime = nil
+		fn.Status.MarkBuildUnknown(v1alpha1.ReasonTaskRunRunning, "TaskRun %s has succeeded. Its log cannot be read yet.", installed.Name)
+	}))
 	const log = "added 1 package with [redacted]"
 	told, unread := done(log, serviceCreated), done("", serviceCreated)
 	steady := done(log, running, func(fn *v1alpha1.Function) { fn.Status.VersionTag = "g1" })
@@ -516,6 +535,28 @@ func TestReconcileInstallationLog(t *testing.T) {
 		OtherTestData:     map[string]any{logKey: "error:connection refused"},
 		WantCreates:       []runtime.Object{svc},
 		WantStatusUpdates: statusUpdate(unread),
+		WantEvents:        events,
+	}, {
+		Name:              "the log is being read in the background",
+		Key:               key,
+		Objects:           []runtime.Object{building, configMap(building), installed},
+		OtherTestData:     map[string]any{logKey: "reading:"},
+		WantErr:           true,
+		WantStatusUpdates: statusUpdate(reading),
+		WantEvents:        []string{"Normal TaskRunRunning TaskRun " + installed.Name + " has succeeded. Its log cannot be read yet."},
+	}, {
+		Name:          "the log is still being read: nothing to write",
+		Key:           key,
+		Objects:       []runtime.Object{reading, configMap(building), installed},
+		OtherTestData: map[string]any{logKey: "reading:"},
+		WantErr:       true,
+	}, {
+		Name:              "the log was being read and is there",
+		Key:               key,
+		Objects:           []runtime.Object{reading, configMap(building), installed},
+		OtherTestData:     map[string]any{logKey: "added 1 package with swordfish\n"},
+		WantCreates:       []runtime.Object{svc},
+		WantStatusUpdates: statusUpdate(told),
 		WantEvents:        events,
 	}, {
 		Name:    "the log was read: nothing to read, nothing to write",

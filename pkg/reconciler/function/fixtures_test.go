@@ -145,6 +145,9 @@ func (l fakeLogs) Tail(_ context.Context, _, pod, container string) (string, err
 	if reason, ok := strings.CutPrefix(string(l), "error:"); ok {
 		return "", errors.New(reason)
 	}
+	if l == "reading:" {
+		return "", pods.ErrReading
+	}
 	if l == "gone:" {
 		return "", apierrs.NewNotFound(corev1.Resource("pods"), pod)
 	}
