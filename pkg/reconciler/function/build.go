@@ -225,7 +225,7 @@ func (r *Reconciler) followBuild(ctx context.Context, fn *v1alpha1.Function, wan
 		if !reported {
 			log, err := r.installLog(ctx, fn, run)
 			if err != nil {
-				return r.awaitLog(fn, run, "succeeded")
+				return r.awaitLog(fn, run, "succeeded", logPoll)
 			}
 			fn.Status.Build.Log = log
 		}

@@ -39,6 +39,8 @@ const (
 	logTimeout = time.Minute
 	// logRetry is the delay between two tries.
 	logRetry = 2 * time.Second
+	// logPoll is the delay between two looks for a log that is being read.
+	logPoll = 250 * time.Millisecond
 )
 
 // followFailure reports in the status why the build failed. It reads the log once; the
@@ -50,8 +52,11 @@ func (r *Reconciler) followFailure(ctx context.Context, fn *v1alpha1.Function, w
 	failure, err := r.builder.Failure(ctx, run)
 	if err != nil {
 		logging.FromContext(ctx).Infow("Failed to read the log of a failed build", "build", run.Ref.Name, "error", err)
-		if errors.Is(err, pods.ErrReading) || failure.Cause == builds.StepFailed && mayHaveLog(err, run) {
-			return r.awaitLog(fn, run, "failed")
+		switch {
+		case errors.Is(err, pods.ErrReading):
+			return r.awaitLog(fn, run, "failed", logPoll)
+		case failure.Cause == builds.StepFailed && mayHaveLog(err, run):
+			return r.awaitLog(fn, run, "failed", logRetry)
 		}
 	}
 	failure.Secrets, failure.DependencyFile = secretsOf(fn), fetchedDependencies(fn, want.runtime)
@@ -62,10 +67,10 @@ func (r *Reconciler) followFailure(ctx context.Context, fn *v1alpha1.Function, w
 
 // awaitLog reports that the build has ended, but that its log is not there yet. Until
 // then, the status does not say how it ended, so the next process reads the log too.
-func (r *Reconciler) awaitLog(fn *v1alpha1.Function, run builds.Run, how string) error {
+func (r *Reconciler) awaitLog(fn *v1alpha1.Function, run builds.Run, how string, delay time.Duration) error {
 	fn.Status.Build.CompletionTime = nil
 	fn.Status.MarkBuildUnknown(r.builder.Reasons().Running, "%s %s has %s. Its log cannot be read yet.", r.builder.Kind(), run.Ref.Name, how)
-	return controller.NewRequeueAfter(logRetry)
+	return controller.NewRequeueAfter(delay)
 }
 
 // fetchedDependencies names the file of a fetched source that lists the dependencies. It
