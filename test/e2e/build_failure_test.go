@@ -210,9 +210,9 @@ func TestBuildPodForcedAway(t *testing.T) {
 	e.wantBuilds(1)
 }
 
-// isInstalling reports whether the first step is running.
+// isInstalling reports whether the sidecar that installs dependencies is running.
 func isInstalling(tr *pipelinev1.TaskRun) bool {
-	return len(tr.Status.Steps) > 0 && tr.Status.Steps[0].Running != nil
+	return len(tr.Status.Sidecars) > 0 && tr.Status.Sidecars[0].Running != nil
 }
 
 // typedPods is a client for pods.

@@ -232,11 +232,15 @@ func TestDependenciesInstalledOnce(t *testing.T) {
 	e.wantSteps(fn, "install", "push")
 }
 
-// wantSteps checks that the Function's last build had these steps.
+// wantSteps checks that the last build of the Function had these sidecars and steps.
 func (e *env) wantSteps(fn *v1alpha1.Function, want ...string) {
 	e.Helper()
 	var got []string
-	for _, step := range e.onlyBuild().Spec.TaskSpec.Steps {
+	spec := e.onlyBuild().Spec.TaskSpec
+	for _, sidecar := range spec.Sidecars {
+		got = append(got, sidecar.Name)
+	}
+	for _, step := range spec.Steps {
 		got = append(got, step.Name)
 	}
 	if !slices.Equal(got, want) {

@@ -48,6 +48,7 @@ import (
 	"knative.dev/pkg/apis"
 	"knative.dev/serving/pkg/apis/autoscaling"
 
+	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/test"
 )
@@ -229,6 +230,12 @@ func (t *terminal) rebuild(fn *v1alpha1.Function) {
 		t.Fatal(err)
 	}
 	t.run([]string{"fn"}, "rebuild", "fn")
+	// The Function stays Ready until the controller notices the annotation.
+	live, err := clients.Kiln.ServerlessV1alpha1().Functions(t.namespace).Get(t.ctx, fn.Name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.until(fn, answered(live.Annotations[serverless.RebuildAnnotationKey]))
 	t.run(nil, "build-logs", "-f", "fn")
 	t.until(fn, test.Ready)
 	t.wantBuilds(len(before) + 1)
