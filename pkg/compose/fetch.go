@@ -55,8 +55,8 @@ type FetchStep struct {
 	// Files is a folder with the files that the runtime adds to the context.
 	Files string
 
-	// Work is an empty folder. Its folder context becomes the build context, and its
-	// file source.json names what was fetched.
+	// Work is an empty folder. Its folder context becomes the build context. Its file
+	// source.json names what was fetched; it appears when the context is complete.
 	Work string
 
 	// Tree is the folder of the build context for the source. If it is empty, the
@@ -108,7 +108,12 @@ func (s *FetchStep) Run(ctx context.Context) error {
 		return fmt.Errorf("the %s cannot be used: %w", name, err)
 	}
 	fmt.Fprintln(s.Log, "Fetched", found.Digest)
-	return s.report(work, found)
+	text, err := s.report(found)
+	if err != nil {
+		return err
+	}
+	// The install sidecar starts when this file appears.
+	return put(work, originName, text)
 }
 
 // unpack fetches the archive and unpacks it. top is the folder of the source.
@@ -172,7 +177,8 @@ func (s *FetchStep) clone(ctx context.Context, work *os.Root) (found fetched, to
 	if commit != "" {
 		// Git polling must know this commit even if the build fails.
 		found = fetched{URI: "git+" + fetch.GitName(s.Git.URL), Digest: "sha1:" + commit}
-		err = errors.Join(err, s.report(work, found))
+		_, unreported := s.report(found)
+		err = errors.Join(err, unreported)
 	}
 	if err == nil {
 		err = work.RemoveAll(spoolName)
@@ -186,13 +192,13 @@ func (s *FetchStep) clone(ctx context.Context, work *os.Root) (found fetched, to
 	return found, unpackedName, err
 }
 
-// report writes what was fetched as a result, and for PushStep.SourceFile.
-func (s *FetchStep) report(work *os.Root, found fetched) error {
+// report writes what was fetched as a result, and returns its text.
+func (s *FetchStep) report(found fetched) ([]byte, error) {
 	text, err := json.Marshal(found)
 	if err != nil {
-		return fmt.Errorf("failed to encode source: %w", err)
+		return nil, fmt.Errorf("failed to encode source: %w", err)
 	}
-	return errors.Join(put(work, originName, text), writeResult(s.OriginFile, string(text)))
+	return text, writeResult(s.OriginFile, string(text))
 }
 
 // readSourceHash returns the digest of the source from a file that FetchStep wrote:

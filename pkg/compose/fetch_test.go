@@ -19,6 +19,7 @@ package compose
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"io"
 	"io/fs"
 	"net/http"
@@ -234,7 +235,7 @@ func TestPushFetched(t *testing.T) {
 }
 
 // TestFetchReportsCommit fetches a commit that cannot be used. Git polling must know
-// it.
+// it, and no build may start from it.
 func TestFetchReportsCommit(t *testing.T) {
 	repository := t.TempDir()
 	git := func(args ...string) string {
@@ -272,5 +273,9 @@ func TestFetchReportsCommit(t *testing.T) {
 	}
 	if got, want := readFile(t, step.OriginFile), "sha1:"+git("rev-parse", "HEAD"); !strings.Contains(got, want) {
 		t.Errorf("the result is %s, want %s", got, want)
+	}
+	// The install sidecar starts when this file appears.
+	if _, err := os.Stat(filepath.Join(step.Work, "source.json")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("source.json of a context that is not complete: %v", err)
 	}
 }
