@@ -37,6 +37,7 @@ import (
 
 	"knative.dev/pkg/apis"
 
+	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/test"
 )
@@ -181,8 +182,7 @@ func TestBuildPodGone(t *testing.T) {
 			t.Parallel()
 			e := newEnv(t)
 			fn := e.create(installing("setTimeout(() => 0, 8000)"))
-			build := e.untilBuild(fn, isInstalling)
-			if err := row.takeAway(e, build.Status.PodName); err != nil {
+			if err := row.takeAway(e, e.untilInstalling(fn)); err != nil {
 				e.Fatal(err)
 			}
 			fn = e.untilRetrying(fn, 1, row.reason, row.words)
@@ -200,9 +200,9 @@ func TestBuildPodForcedAway(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	fn := e.create(installing("setTimeout(() => 0, 4000)"))
-	build := e.untilBuild(fn, isInstalling)
+	pod := e.untilInstalling(fn)
 	now := metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}
-	if err := clients.Kube.CoreV1().Pods(e.namespace).Delete(e.ctx, build.Status.PodName, now); err != nil {
+	if err := clients.Kube.CoreV1().Pods(e.namespace).Delete(e.ctx, pod, now); err != nil {
 		e.Fatal(err)
 	}
 	fn = e.until(fn, test.Ready)
@@ -210,9 +210,24 @@ func TestBuildPodForcedAway(t *testing.T) {
 	e.wantBuilds(1)
 }
 
-// isInstalling reports whether the sidecar that installs dependencies is running.
-func isInstalling(tr *pipelinev1.TaskRun) bool {
-	return len(tr.Status.Sidecars) > 0 && tr.Status.Sidecars[0].Running != nil
+// untilInstalling waits until a build of the Function installs dependencies, and returns
+// the name of its pod. The status of a TaskRun can miss this on a busy cluster, because
+// Tekton limits its own requests.
+func (e *env) untilInstalling(fn *v1alpha1.Function) (pod string) {
+	e.Helper()
+	untilObjects(e, clients.Kube.CoreV1().Pods(e.namespace), func(found []*corev1.Pod) error {
+		for _, p := range found {
+			for i := range p.Status.ContainerStatuses {
+				container := &p.Status.ContainerStatuses[i]
+				if p.Labels[serverless.FunctionNameLabelKey] == fn.Name && container.Name == "sidecar-install" && container.State.Running != nil {
+					pod = p.Name
+					return nil
+				}
+			}
+		}
+		return fmt.Errorf("no build of Function %s installs dependencies", fn.Name)
+	})
+	return pod
 }
 
 // typedPods is a client for pods.

@@ -427,7 +427,7 @@ func TestKubectlFnWords(t *testing.T) {
 	e.deleteBuildOf(serves)
 	term.wantStatusWords("serves", "not_found", "running", "running")
 
-	e.untilBuild(named("builds", installing(asleep)), isInstalling)
+	e.untilInstalling(named("builds", installing(asleep)))
 	term.wantStatusWords("builds", "in_progress", "waiting")
 	e.forbidPods()
 	e.untilCondition(named("forbidden", function(answering("never"))),
