@@ -99,7 +99,7 @@ func TestCredentialsReferencedBeforehand(t *testing.T) {
 	}
 	fn = e.edit(fn, setTraffic())
 	r.untilCopy(e, "first")
-	fn = e.until(fn, test.Ready)
+	fn = e.until(fn, test.Healed)
 	e.wantAnswerSoon(fn, "no password")
 }
 
