@@ -88,7 +88,6 @@ func (a Addresses) Check(address netip.Addr) error {
 		address, FollowAllowedAddressesKey)
 }
 
-// isInternal reports whether an address is not of the internet.
 func isInternal(address netip.Addr) bool {
 	if !address.IsGlobalUnicast() || address.IsPrivate() {
 		return true

@@ -202,7 +202,6 @@ func tooMany(limits Limits) error {
 	return Refuse("it has more than %d files and folders (%s in config-build)", limits.Files, MaxUnpackedFilesKey)
 }
 
-// failed returns the error of a write to the folder.
 func (t *Tree) failed(err error) error {
 	if err == nil {
 		return nil

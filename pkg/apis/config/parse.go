@@ -42,7 +42,6 @@ func parse(configMap string, data map[string]string, parsers ...cm.ParseFunc) er
 	return nil
 }
 
-// inConfigMap says in which ConfigMap the error is.
 func inConfigMap(configMap string, err error) error {
 	return fmt.Errorf("ConfigMap %s: %w", configMap, err)
 }
@@ -138,7 +137,6 @@ func asInterval(key string, target *time.Duration, least, most time.Duration) cm
 	}
 }
 
-// asSeconds parses a duration of whole seconds that is between least and most.
 func asSeconds(key string, target *time.Duration, least, most time.Duration) cm.ParseFunc {
 	return func(data map[string]string) error {
 		if err := asDuration(key, target, least, most)(data); err != nil {
@@ -197,12 +195,10 @@ func asResources(prefix string, target *corev1.ResourceRequirements) cm.ParseFun
 	}
 }
 
-// asSecretName parses the name of a Secret, which may be blank.
 func asSecretName(key string, target *string) cm.ParseFunc {
 	return asObjectName(key, "Secret", target)
 }
 
-// asObjectName parses the name of an object of that kind, which may be blank.
 func asObjectName(key, kind string, target *string) cm.ParseFunc {
 	return cm.AsFunc(key, target, func(s string) (string, error) {
 		s = strings.TrimSpace(s)

@@ -274,7 +274,6 @@ func ignoreLeaving(err error) error {
 	return err
 }
 
-// makeCopy returns the copy for a namespace.
 func makeCopy(source *corev1.Secret, namespace string) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{

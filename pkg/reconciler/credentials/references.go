@@ -110,7 +110,6 @@ func (s *Secrets) checkReferences(ctx context.Context, name, namespace string) e
 	return &ReferencedError{Secret: name, By: *by}
 }
 
-// findFunction returns a Function that names the Secret.
 func (s *Secrets) findFunction(ctx context.Context, secret, namespace string) (*corev1.ObjectReference, error) {
 	list := pager.SimplePageFunc(func(opts metav1.ListOptions) (runtime.Object, error) {
 		return s.kiln.ServerlessV1alpha1().Functions(namespace).List(ctx, opts)

@@ -166,7 +166,6 @@ func (s *Secrets) create(ctx context.Context, desired *corev1.Secret) (*corev1.S
 	return secret, nil
 }
 
-// get returns a Secret, or nil.
 func (s *Secrets) get(ctx context.Context, name, namespace string) (*corev1.Secret, error) {
 	if name == "" {
 		return nil, nil
@@ -196,7 +195,6 @@ func (s *Secrets) Names() []string {
 	})
 }
 
-// namespaces returns the namespaces with Secrets that are watched.
 func (s *Secrets) namespaces() ([]string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

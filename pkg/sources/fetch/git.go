@@ -190,7 +190,6 @@ func commitOf(store *filesystem.Storage, wanted string) (*object.Commit, error) 
 	return commit, nil
 }
 
-// write writes the files of the commit.
 func (g Git) write(commit *object.Commit, to *sources.Tree) error {
 	tree, err := commit.Tree()
 	if err == nil && g.Folder != "" {
@@ -246,7 +245,6 @@ func writeEntry(tree *object.Tree, name string, entry object.TreeEntry, to *sour
 	return to.Symlink(name, target)
 }
 
-// auth returns the credentials for the server.
 func (g Git) auth() (transport.AuthMethod, error) {
 	endpoint, err := transport.NewEndpoint(g.URL)
 	if err != nil {
@@ -272,7 +270,6 @@ type sshKey struct {
 	algorithms []string
 }
 
-// ClientConfig implements gitssh.AuthMethod.
 func (k *sshKey) ClientConfig() (*ssh.ClientConfig, error) {
 	config, err := k.PublicKeys.ClientConfig()
 	if err != nil {
@@ -306,7 +303,6 @@ func (g Git) authSSH(endpoint *transport.Endpoint) (transport.AuthMethod, error)
 	return &sshKey{PublicKeys: keys, algorithms: db.HostKeyAlgorithms(sshAddress(endpoint))}, nil
 }
 
-// sshAddress returns the address of a server by SSH.
 func sshAddress(endpoint *transport.Endpoint) string {
 	port := endpoint.Port
 	if port <= 0 {
@@ -372,20 +368,16 @@ type quota struct {
 	limits sources.Limits
 }
 
-// Create implements billy.Filesystem.
 func (q *quota) Create(name string) (billy.File, error) { return q.limit(q.Filesystem.Create(name)) }
 
-// OpenFile implements billy.Filesystem.
 func (q *quota) OpenFile(name string, flag int, mode os.FileMode) (billy.File, error) {
 	return q.limit(q.Filesystem.OpenFile(name, flag, mode))
 }
 
-// TempFile implements billy.Filesystem.
 func (q *quota) TempFile(dir, prefix string) (billy.File, error) {
 	return q.limit(q.Filesystem.TempFile(dir, prefix))
 }
 
-// Chroot implements billy.Filesystem.
 func (q *quota) Chroot(name string) (billy.Filesystem, error) {
 	below, err := q.Filesystem.Chroot(name)
 	if err != nil {
@@ -406,7 +398,6 @@ type quotaFile struct {
 	quota *quota
 }
 
-// Write implements io.Writer.
 func (f *quotaFile) Write(p []byte) (int, error) {
 	if f.quota.left.Add(-int64(len(p))) < 0 {
 		return 0, tooLarge(f.quota.limits)

@@ -289,7 +289,6 @@ func tooLarge(limits sources.Limits) error {
 	return sources.Refuse("it is more than %s (%s in config-build)", sources.InWords(limits.Download), sources.MaxDownloadSizeKey)
 }
 
-// judge returns the error for the status of a response.
 func judge(status int, authorized bool) error {
 	return judgeAnswer(status, fmt.Sprintf("%d %s", status, http.StatusText(status)), authorized)
 }

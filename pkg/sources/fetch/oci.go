@@ -112,7 +112,6 @@ func (a Archive) isPlain(registry name.Registry) bool {
 	return slices.Contains(a.Insecure, registry.RegistryStr()) || host == "localhost" || net.ParseIP(host).IsLoopback()
 }
 
-// onlyLayer returns the layer that is the archive.
 func onlyLayer(artifact *remote.Descriptor) (*v1.Descriptor, error) {
 	if artifact.MediaType.IsIndex() {
 		return nil, sources.Refuse("it is an index of artifacts, and not one: say the digest of one of them")
@@ -127,7 +126,6 @@ func onlyLayer(artifact *remote.Descriptor) (*v1.Descriptor, error) {
 	return &manifest.Layers[0], nil
 }
 
-// keychain returns the credentials for the registry.
 func (a Archive) keychain() (authn.Keychain, error) {
 	config, err := a.Credentials.Get(DockerConfigKey)
 	if err != nil {
@@ -160,7 +158,6 @@ func (a Archive) keychain() (authn.Keychain, error) {
 // anywhere are credentials that do not say for which registry they are.
 type anywhere authn.AuthConfig
 
-// Resolve implements authn.Keychain.
 func (a anywhere) Resolve(authn.Resource) (authn.Authenticator, error) {
 	return authn.FromConfig(authn.AuthConfig(a)), nil
 }
@@ -173,7 +170,6 @@ type bounded struct {
 	trusted atomic.Bool
 }
 
-// RoundTrip implements http.RoundTripper.
 func (b *bounded) RoundTrip(request *http.Request) (*http.Response, error) {
 	if b.secure && request.URL.Scheme != "https" {
 		return nil, sources.Refuse("its registry redirects from https to %s", request.URL.Scheme)
@@ -191,7 +187,6 @@ type boundedBody struct {
 	left int
 }
 
-// Read implements io.Reader.
 func (b *boundedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if b.left -= n; b.left < 0 {
@@ -200,7 +195,6 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// judgeRegistry classifies an error of the connection to the registry.
 func (a Archive) judgeRegistry(err error) error {
 	if failed, ok := errors.AsType[*transport.Error](err); ok {
 		if err := judge(failed.StatusCode, a.Credentials != ""); err != nil {

@@ -99,7 +99,6 @@ type references interface {
 	said() string
 }
 
-// listByHTTP asks a server by HTTP.
 func (g Git) listByHTTP(ctx context.Context, endpoint *transport.Endpoint, auth transport.AuthMethod) (references, error) {
 	if endpoint.Protocol != "http" && endpoint.Protocol != "https" {
 		return nil, sources.Refuse("its URL must be of https, ssh or http")
@@ -143,7 +142,6 @@ func (g Git) client() (*http.Client, error) {
 	return client, nil
 }
 
-// judgeAnswer returns the error for a response.
 func (g Git) judgeAnswer(response *http.Response) error {
 	switch response.StatusCode {
 	case http.StatusUnauthorized:
@@ -176,7 +174,6 @@ func (a *answer) Close() error {
 	return a.Body.Close()
 }
 
-// listBySSH asks a server by SSH.
 func (g Git) listBySSH(ctx context.Context, endpoint *transport.Endpoint, auth transport.AuthMethod) (references, error) {
 	method, ok := auth.(gitssh.AuthMethod)
 	if !ok {
@@ -250,7 +247,6 @@ func (c *conversation) Close() error {
 // head keeps the beginning of what is written.
 type head []byte
 
-// Write implements io.Writer.
 func (h *head) Write(p []byte) (int, error) {
 	*h = append(*h, p[:min(len(p), max(0, maxWords-len(*h)))]...)
 	return len(p), nil

@@ -69,7 +69,6 @@ type S3Store struct {
 	PathStyle *bool
 }
 
-// object returns the URL of an object.
 func (s S3Store) object(bucket, key string) (*url.URL, error) {
 	endpoint := cmp.Or(s.Endpoint, "https://s3."+s.region()+".amazonaws.com")
 	u, err := url.Parse(endpoint)
@@ -94,8 +93,6 @@ func (s S3Store) object(bucket, key string) (*url.URL, error) {
 
 func (s S3Store) region() string { return cmp.Or(s.Region, defaultRegion) }
 
-// objectRequest returns the request for an object of a bucket, signed if there are
-// credentials.
 func (a Archive) objectRequest(ctx context.Context) (request *http.Request, signed bool, err error) {
 	bucket, key, ok := strings.Cut(strings.TrimPrefix(a.URL, S3Scheme), "/")
 	if !ok || bucket == "" || key == "" {
@@ -112,7 +109,6 @@ func (a Archive) objectRequest(ctx context.Context) (request *http.Request, sign
 	return request, signed, err
 }
 
-// openObject asks for an object of a bucket.
 func (a Archive) openObject(ctx context.Context) (content io.ReadCloser, size int64, err error) {
 	request, signed, err := a.objectRequest(ctx)
 	if err != nil {
@@ -135,7 +131,6 @@ func (a Archive) openObject(ctx context.Context) (content io.ReadCloser, size in
 	return response.Body, response.ContentLength, nil
 }
 
-// sign signs a request, if there are credentials.
 func (a Archive) sign(request *http.Request) (signed bool, err error) {
 	id, secret, session, err := a.Credentials.three([3]string{AccessKeyIDKey, SecretAccessKeyKey, SessionTokenKey})
 	switch {

@@ -114,7 +114,6 @@ func validateKeyRef(name, key string) (errs *apis.FieldError) {
 	return errs
 }
 
-// requireObjectName checks the name of an object, such as a Secret.
 func requireObjectName(name, field string) *apis.FieldError {
 	if name == "" {
 		return apis.ErrMissingField(field)
