@@ -62,7 +62,7 @@ func Unpack(archive File, size int64, root *os.Root, limits Limits) error {
 	return broken(err)
 }
 
-// broken refuses an archive that is not as it should be, whatever is wrong with it.
+// broken returns the Refusal of an invalid archive.
 func broken(err error) error {
 	if err == nil {
 		return nil
@@ -79,8 +79,8 @@ func broken(err error) error {
 	return Refuse("it is damaged: %w", err)
 }
 
-// The directory at the end of a .zip is read into memory. For each file that there
-// may be, it gets as many bytes as are plenty.
+// The directory at the end of a .zip is read into memory. These bound its size for each
+// allowed file.
 const (
 	directoryEntry = 512
 	directoryFloor = 1 << 20
@@ -107,7 +107,7 @@ func unzip(archive File, size int64, tree *Tree) error {
 	return nil
 }
 
-// budgetReader reads only so much until it is opened.
+// budgetReader limits how much is read until it is opened.
 type budgetReader struct {
 	io.ReaderAt
 	left int64
@@ -160,7 +160,7 @@ func unzipEntry(entry *zip.File, tree *Tree) error {
 	return tree.Symlink(entry.Name, target)
 }
 
-// tarOverhead is what a .tar has, at most, for each file beyond its content.
+// tarOverhead bounds the bytes of a .tar for each file, besides its content.
 const tarOverhead = 4 << 10
 
 func untar(archive io.Reader, tree *Tree) error {
@@ -191,7 +191,7 @@ func untar(archive io.Reader, tree *Tree) error {
 	return err
 }
 
-// countReader refuses to read more than is left.
+// countReader returns an error after its number of bytes.
 type countReader struct {
 	io.Reader
 	left int64
@@ -223,7 +223,7 @@ func untarEntry(header *tar.Header, content io.Reader, tree *Tree) error {
 	}
 }
 
-// InWords returns a number of bytes as people write it, such as 256Mi.
+// InWords formats a number of bytes, such as 256Mi.
 func InWords(bytes int64) string {
 	for _, unit := range []struct {
 		name string

@@ -48,34 +48,33 @@ import (
 	"github.com/kiln-dev/kiln/pkg/sources"
 )
 
-// The keys of the Secret for Git by SSH, as Kubernetes has them in its type for that.
+// The keys of the Secret for Git over SSH. Kubernetes' type for SSH has the same.
 const (
-	// KeyKey has the private key.
+	// KeyKey is the key of the private key.
 	KeyKey = "ssh-privatekey"
-	// KnownHostsKey has the server's public keys, as ssh-keyscan prints them.
+	// KnownHostsKey is the key of the server's public keys, in the format of ssh-keyscan.
 	KnownHostsKey = "known_hosts"
 )
 
 const (
-	// remoteName and fetchedRef are what the repository is called, and what was
-	// fetched of it, while it is here.
+	// remoteName and fetchedRef are the local names of the repository and of the fetched
+	// commit.
 	remoteName = "origin"
 	fetchedRef = plumbing.ReferenceName("refs/kiln/source")
 
-	// streamed is the size from which on files are not read into memory.
+	// streamed is the size from which files are not read into memory.
 	streamed = 1 << 20
 )
 
 // Git is a revision of a Git repository.
 type Git struct {
-	// URL is where the repository is: by https, http or ssh.
+	// URL is the address of the repository: https, http or ssh.
 	URL string
 
-	// Revision is a branch, a tag or the hash of a commit; "" is the branch that
-	// the repository is on.
+	// Revision is a branch, a tag or the hash of a commit. "" is the default branch.
 	Revision string
 
-	// Folder is the folder of it that is wanted; "" is all of it.
+	// Folder is the folder to fetch. "" is the whole repository.
 	Folder string
 
 	// Credentials are for its server.
@@ -86,8 +85,8 @@ type Git struct {
 	Guard func(netip.Addr) error
 }
 
-// Fetch writes the files of the revision to the tree, and returns the hash of its
-// commit. The folder is one to work in: how much is downloaded to it is limited.
+// Fetch writes the files of the revision to the tree, and returns the hash of its commit.
+// It downloads to the folder work, within the limits.
 func (g Git) Fetch(ctx context.Context, work string, tree *sources.Tree, limits sources.Limits) (commit string, err error) {
 	auth, err := g.auth()
 	if err != nil {
@@ -120,7 +119,7 @@ func (g Git) Fetch(ctx context.Context, work string, tree *sources.Tree, limits 
 	}
 	err = remote.FetchContext(ctx, options)
 	if errors.Is(err, git.ErrExactSHA1NotSupported) {
-		// Then it is looked for in all that there is.
+		// The commit may be in any branch or tag.
 		options.Depth, options.RefSpecs = 0, []gitconfig.RefSpec{"+refs/heads/*:refs/kiln/heads/*", "+refs/tags/*:refs/kiln/tags/*"}
 		err = remote.FetchContext(ctx, options)
 	}
@@ -134,8 +133,8 @@ func (g Git) Fetch(ctx context.Context, work string, tree *sources.Tree, limits 
 	return found.Hash.String(), g.write(found, tree)
 }
 
-// find returns the name of the reference that the revision means, or the hash of a
-// commit. A branch wins over a tag of its name.
+// find returns the reference of the revision, or the hash of a commit. A branch takes
+// precedence over a tag of its name.
 func (g Git) find(refs []*plumbing.Reference) (string, error) {
 	known := map[plumbing.ReferenceName]bool{}
 	for _, ref := range refs {
@@ -158,7 +157,7 @@ func (g Git) find(refs []*plumbing.Reference) (string, error) {
 	return "", g.notFound()
 }
 
-// notFound says that the repository does not have the revision.
+// notFound returns the error for a missing revision.
 func (g Git) notFound() error {
 	if g.Revision == "" {
 		return sources.Refuse("it is on no branch: say a revision")
@@ -258,13 +257,13 @@ func (g Git) auth() (transport.AuthMethod, error) {
 		return nil, err
 	}
 	if password = cmp.Or(token, password); username != "" || password != "" {
-		// Servers that take tokens take any name with them.
+		// Servers that accept tokens accept any user name with them.
 		return &githttp.BasicAuth{Username: cmp.Or(username, "git"), Password: password}, nil
 	}
 	return nil, nil //nolint:nilnil // Nothing is what there is to show.
 }
 
-// sshKey is a private key for a server whose own keys are known.
+// sshKey is a private key, with the known keys of the server.
 type sshKey struct {
 	*gitssh.PublicKeys
 	algorithms []string
@@ -351,7 +350,7 @@ func (g Git) judge(err error) error {
 	return sources.Unreachable("its server was not reached, or failed: %w", err)
 }
 
-// GitName returns the URL of a repository as it can be told.
+// GitName returns the URL of a repository without secrets.
 func GitName(address string) string {
 	endpoint, err := transport.NewEndpoint(address)
 	if err != nil {
@@ -361,7 +360,7 @@ func GitName(address string) string {
 	return endpoint.String()
 }
 
-// quota is a file system on which only so much can be written.
+// quota is a file system that limits the written bytes.
 type quota struct {
 	billy.Filesystem
 	left   *atomic.Int64

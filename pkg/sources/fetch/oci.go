@@ -38,14 +38,13 @@ import (
 )
 
 const (
-	// DockerConfigKey has the credentials of registries, as in a Secret of
-	// Kubernetes' type for that.
+	// DockerConfigKey is the key of registry credentials in Secrets of Kubernetes' type.
 	DockerConfigKey = ".dockerconfigjson"
 
-	// dockerConfigName is what docker login calls the same.
+	// dockerConfigName is the file name of docker login.
 	dockerConfigName = "config.json"
 
-	// maxManifest is as much as registries take. It is read into memory.
+	// maxManifest is the usual limit of registries. A manifest is read into memory.
 	maxManifest = 4 << 20
 )
 
@@ -91,7 +90,7 @@ func (a Archive) openArtifact(ctx context.Context) (content io.ReadCloser, size 
 	return content, layer.Size, nil
 }
 
-// reference returns where in a registry the artifact is.
+// reference returns the reference of the artifact.
 func (a Archive) reference() (name.Reference, error) {
 	text := strings.TrimPrefix(a.URL, sources.OCIScheme)
 	ref, err := name.ParseReference(text)
@@ -101,9 +100,8 @@ func (a Archive) reference() (name.Reference, error) {
 	return ref, err
 }
 
-// isPlain reports whether the registry may be spoken to in the open: one that is
-// configured so, or is on this machine. The library does that with all private
-// addresses.
+// isPlain reports whether the registry may be accessed by plain HTTP: if it is configured,
+// or on this machine. The library would allow all private addresses.
 func (a Archive) isPlain(registry name.Registry) bool {
 	host, _, err := net.SplitHostPort(registry.RegistryStr())
 	if err != nil {
@@ -155,15 +153,15 @@ func (a Archive) keychain() (authn.Keychain, error) {
 	return keychain, nil
 }
 
-// anywhere are credentials that do not say for which registry they are.
+// anywhere are credentials that apply to any registry.
 type anywhere authn.AuthConfig
 
 func (a anywhere) Resolve(authn.Resource) (authn.Authenticator, error) {
 	return authn.FromConfig(authn.AuthConfig(a)), nil
 }
 
-// bounded keeps a registry from filling the memory before it comes to the archive,
-// which is written to the disk, and from having secrets sent in the open.
+// bounded limits the responses that are read into memory: all but the archive. It also
+// rejects redirects from https to http.
 type bounded struct {
 	http.RoundTripper
 	secure  bool

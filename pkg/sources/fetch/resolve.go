@@ -40,10 +40,10 @@ const (
 	// maxReferences bounds the list of branches and tags, in bytes.
 	maxReferences = 64 << 20
 
-	// maxWords is how much is quoted of what a server says.
+	// maxWords bounds the quotation of a server's error.
 	maxWords = 200
 
-	// announcement is how servers say that they answer a request for references.
+	// announcement is the media type of a list of references.
 	announcement = "application/x-git-upload-pack-advertisement"
 )
 
@@ -76,7 +76,7 @@ func (g Git) Resolve(ctx context.Context) (string, error) {
 	return commit, g.late(ctx, err)
 }
 
-// errBrokenOff says that a server has stopped before it had told all.
+// errBrokenOff means that the list of a server is incomplete.
 var errBrokenOff = sources.Unreachable("its server broke off before it had told its branches and tags")
 
 // late classifies an error. After the deadline of the context, it is temporary.
@@ -160,7 +160,7 @@ func (g Git) judgeAnswer(response *http.Response) error {
 	return nil
 }
 
-// answer is the answer of a server by HTTP. No connection outlasts it.
+// answer is a response by HTTP. Its connection closes with it.
 type answer struct {
 	Body   io.ReadCloser
 	client *http.Client
@@ -204,7 +204,7 @@ func (g Git) listBySSH(ctx context.Context, endpoint *transport.Endpoint, auth t
 	return conversation, nil
 }
 
-// conversation is what a server by SSH says, until it is closed.
+// conversation reads from a server by SSH until it is closed.
 type conversation struct {
 	io.Reader
 
@@ -229,8 +229,8 @@ func (c *conversation) begin(command string) (err error) {
 	return c.session.Start(command)
 }
 
-// said returns what a program of the server has complained of. It is asked for
-// once there is nothing more to read.
+// said returns the error text of the server's program. It is valid once there is nothing
+// more to read.
 func (c *conversation) said() string {
 	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		return ""
@@ -244,7 +244,7 @@ func (c *conversation) Close() error {
 	return c.client.Close()
 }
 
-// head keeps the beginning of what is written.
+// head keeps the first bytes that are written.
 type head []byte
 
 func (h *head) Write(p []byte) (int, error) {
@@ -252,12 +252,12 @@ func (h *head) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// quote writes a path as one word of a shell.
+// quote quotes a path for a shell.
 func quote(path string) string {
 	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }
 
-// words returns what a server says, as it can be quoted.
+// words shortens a server's text for a message.
 func words(text string) string {
 	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " ")
 	if len(text) > maxWords {

@@ -41,7 +41,7 @@ import (
 // S3Scheme begins the URL of an object in a bucket. Its key is not escaped.
 const S3Scheme = "s3://"
 
-// The keys of the Secret for a store that speaks S3.
+// The keys of the Secret for an S3 store.
 const (
 	AccessKeyIDKey     = "accessKeyId"
 	SecretAccessKeyKey = "secretAccessKey"
@@ -49,23 +49,23 @@ const (
 )
 
 const (
-	// defaultRegion is what stores are that say nothing else.
+	// defaultRegion is the region that most stores use.
 	defaultRegion = "us-east-1"
 
-	// maxComplaint is more than a store says of what is wrong.
+	// maxComplaint bounds the error document of a store.
 	maxComplaint = 64 << 10
 )
 
-// S3Store is a store that speaks S3.
+// S3Store is a store with the API of S3.
 type S3Store struct {
-	// Endpoint is its URL, without a path; "" is Amazon's in the region.
+	// Endpoint is its URL, without a path. "" is Amazon's in the region.
 	Endpoint string
 
-	// Region is the one that requests are signed for; "" is us-east-1.
+	// Region is the region in signatures. "" is us-east-1.
 	Region string
 
 	// PathStyle reports whether the bucket is named in the path, and not in the host. nil
-	// is as most have it: Amazon in the host, and others in the path.
+	// means the host for Amazon, and the path for other stores.
 	PathStyle *bool
 }
 
@@ -75,7 +75,7 @@ func (s S3Store) object(bucket, key string) (*url.URL, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Certificates are not for hosts below hosts.
+	// Wildcard certificates do not cover bucket names with dots.
 	inPath := s.Endpoint != "" || strings.Contains(bucket, ".")
 	if s.PathStyle != nil {
 		inPath = *s.PathStyle
@@ -86,7 +86,7 @@ func (s S3Store) object(bucket, key string) (*url.URL, error) {
 	} else {
 		u.Host = bucket + "." + u.Host
 	}
-	// Signatures are of a path in which all is escaped that can be.
+	// Signatures are of a fully escaped path.
 	u.RawPath = httpbinding.EscapePath(u.Path, false)
 	return u, nil
 }
@@ -155,8 +155,8 @@ func (a Archive) sign(request *http.Request) (signed bool, err error) {
 
 var complaintCode = regexp.MustCompile(`^[A-Za-z0-9]{1,64}$`)
 
-// complaint returns what a store says is wrong: its status, and the code and the
-// message of its answer, if they are such.
+// complaint returns the store's error: its status, with the code and the message if the
+// response has them.
 func complaint(response *http.Response) string {
 	said := fmt.Sprintf("%d %s", response.StatusCode, http.StatusText(response.StatusCode))
 	var answer struct{ Code, Message string }

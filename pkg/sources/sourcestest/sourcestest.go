@@ -14,8 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package sourcestest packs archives for tests: good ones, and such as nobody
-// should unpack.
+// Package sourcestest packs valid and hostile archives for tests.
 package sourcestest
 
 import (
@@ -29,18 +28,17 @@ import (
 	"strings"
 )
 
-// Entry is one file of an archive, or what is in its place.
+// Entry is one entry of an archive.
 type Entry struct {
 	Name, Content string
 
-	// Link is where a symbolic link leads; Hard where one leads that is another name
-	// of a file.
+	// Link is the target of a symbolic link, and Hard that of a hard link.
 	Link, Hard string
 
-	// Mode has the type of the entry, and whether it can be executed.
+	// Mode is the type and mode of the entry.
 	Mode fs.FileMode
 
-	// Zeros is how many zeros there are instead of Content.
+	// Zeros is the number of zeros that replace Content.
 	Zeros int64
 }
 
@@ -61,7 +59,7 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// must is for what fails only if this package is wrong.
+// must panics on errors that only a mistake in this package can cause.
 func must(err error) {
 	if err != nil {
 		panic(err)
@@ -124,19 +122,17 @@ func (e Entry) header() *tar.Header {
 	return header
 }
 
-// Hostile is an archive that nobody should unpack, and the words by which it is
-// refused.
+// Hostile is a hostile archive and the expected error.
 type Hostile struct {
 	Archive []byte
 	Want    string
 }
 
-// handler is what is no reason to refuse an archive.
+// handler is a valid file.
 var handler = File("handler.js", "module.exports = { main: () => 'unpacked' };\n")
 
-// HostileArchives returns archives by name, for limits that are those of config-build
-// as it is shipped, but for so many files. All but what is in the way would be a
-// function.
+// HostileArchives returns hostile archives by name, for the shipped limits with that
+// maximum of files. Apart from one fault, each is a function.
 func HostileArchives(files int) map[string]Hostile {
 	archives := map[string]Hostile{}
 	add := func(name, want string, entries ...Entry) {
@@ -190,7 +186,7 @@ func many(count int) []Entry {
 	return entries
 }
 
-// deep returns few files, each in 61 folders.
+// deep returns files below 61 nested folders.
 func deep(count int) []Entry {
 	entries := make([]Entry, 0, count)
 	for i := range count {
@@ -211,7 +207,7 @@ func noise() Entry {
 
 func cut(archive []byte) []byte { return archive[:len(archive)/2] }
 
-// damage changes what is told of the content at the end, by which it is checked.
+// damage changes the checksum at the end.
 func damage(archive []byte) []byte {
 	archive[len(archive)-8] ^= 0xff
 	return archive
@@ -226,8 +222,8 @@ func gzipped(text string) []byte {
 	return buffer.Bytes()
 }
 
-// Function returns the files of a function in a language. It uses a file of its own,
-// a link to a folder, and a package, and answers with the version and 7200000.
+// Function returns the files of a function in a language. It uses another file, a link to a
+// folder and a package. It answers with the version and 7200000.
 func Function(language, version string) []Entry {
 	return map[string][]Entry{
 		"nodejs": {
@@ -246,15 +242,14 @@ func Function(language, version string) []Entry {
 	}[language]
 }
 
-// Functions returns archives with a Function, by name: its language, a version, and
-// how it is packed.
+// Functions returns archives with a Function, by name: language, version and format.
 func Functions() map[string][]byte {
 	archives := map[string][]byte{}
 	for _, version := range []string{"1", "2"} {
 		for _, language := range []string{"nodejs", "python"} {
 			entries := Function(language, version)
 			archives[language+"-"+version+".zip"] = Zip(entries...)
-			// As they are packed of a repository.
+			// Archives of repositories have such a folder.
 			below := []Entry{{Name: "function-" + version + "/"}}
 			for _, e := range entries {
 				e.Name = "function-" + version + "/" + e.Name

@@ -242,8 +242,8 @@ func isBlank(r rune) bool {
 	return unicode.IsSpace(r) || r == '\ufeff'
 }
 
-// validateInline checks that the runtime can be given what is in the Function. It
-// takes everything where the runtime's language is not known.
+// validateInline checks the source and the deps for the runtime. It accepts all for an
+// unknown language.
 func (fs *FunctionSpec) validateInline(known config.Runtimes) (errs *apis.FieldError) {
 	runtime, ok := known[fs.Runtime].Find()
 	if !ok {
@@ -311,8 +311,7 @@ func (fs *FunctionSpec) validateSize() *apis.FieldError {
 	return nil
 }
 
-// validateTraffic checks the traffic of the function of that name, which may
-// not be known yet.
+// validateTraffic checks the traffic of the function of that name, which may be "".
 func validateTraffic(traffic []TrafficTarget, function string) (errs *apis.FieldError) {
 	if len(traffic) == 0 {
 		return nil
@@ -367,11 +366,11 @@ func (t *TrafficTarget) validate(function string) (errs *apis.FieldError) {
 	return errs
 }
 
-// revisionSuffix is what Serving ends the name of a revision with.
+// revisionSuffix matches the end of Serving's names of revisions.
 var revisionSuffix = regexp.MustCompile(`-[0-9]{5,10}$`)
 
-// isRevisionOf reports whether Serving names a revision of the function so. Where
-// the function's name is not known it can be any.
+// isRevisionOf reports whether the name is that of a revision of the function. Without a
+// function it accepts all names of revisions.
 func isRevisionOf(revision, function string) bool {
 	suffix := revisionSuffix.FindString(revision)
 	if suffix == "" || len(validation.IsDNS1035Label(revision)) > 0 {
@@ -413,7 +412,7 @@ func validateCeiling(list, most corev1.ResourceList) (errs *apis.FieldError) {
 	return errs
 }
 
-// Variables that a build's own tools need as they are.
+// Variables that the build's own tools use.
 var (
 	buildEnv         = []string{"PATH", "HOME", "PWD", "SHELL", "USER", "TMPDIR", "IFS", "ENV", "BASH_ENV", "DOCKER_CONFIG", "SSL_CERT_DIR", "SSL_CERT_FILE"}
 	buildEnvPrefixes = []string{"LD_", "KANIKO_", "TEKTON_"}
@@ -440,7 +439,7 @@ func (v BuildEnvVar) validate() *apis.FieldError {
 	if v.Name == "" {
 		return apis.ErrMissingField("name")
 	}
-	// Unlike containers, shells take no dots and dashes.
+	// Unlike containers, shells allow no dots and dashes.
 	if problems := validation.IsCIdentifier(v.Name); len(problems) > 0 {
 		return apis.ErrInvalidValue(v.Name, "name", problems...)
 	}
