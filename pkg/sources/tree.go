@@ -141,7 +141,7 @@ func clean(name string) (string, error) {
 		return "", Refuse("file %q in it has an absolute path", name)
 	}
 	if strings.Count(name, "/") > maxDepth {
-		return "", Refuse("file %q in it is in more than %d folders, one in the other", name, maxDepth)
+		return "", Refuse("file %q in it is nested in more than %d folders", name, maxDepth)
 	}
 	for part := range strings.SplitSeq(name, "/") {
 		switch {
@@ -170,7 +170,7 @@ func (t *Tree) take(name string, as kind) error {
 				return err
 			}
 		default:
-			return Refuse("it has %q as a file, or a link, and as a folder", above)
+			return Refuse("it has %q both as a folder and as a file or link", above)
 		}
 	}
 	switch was := t.kinds[name]; {
@@ -178,7 +178,7 @@ func (t *Tree) take(name string, as kind) error {
 		t.kinds[name] = folder
 		return nil
 	case was != 0:
-		return Refuse("it has two files of the name %q", name)
+		return Refuse("it has two files named %q", name)
 	}
 	return t.add(name, as)
 }
@@ -297,7 +297,7 @@ func (t *Tree) Symlink(name, target string) error {
 	case name == ".":
 		return Refuse("a link in it has no name")
 	case target == "", strings.ContainsRune(target, 0):
-		return Refuse("link %q in it leads to no name of a file", name)
+		return Refuse("link %q in it has no valid target", name)
 	case len(target) > maxTarget:
 		return Refuse("link %q in it leads to a name of more than %d characters", name, maxTarget)
 	}
@@ -318,7 +318,7 @@ func (t *Tree) Link(name, target string) error {
 		return err
 	}
 	if t.kinds[target] != file {
-		return Refuse("link %q in it leads to %q, which is no file of it", name, target)
+		return Refuse("link %q in it leads to %q, which is not a file in it", name, target)
 	}
 	if name, err = t.takeFile(name); err != nil {
 		return err
@@ -409,7 +409,7 @@ func Has(root *os.Root, required string) error {
 		names = append(names, "…")
 	}
 	if len(names) == 0 {
-		return Refuse("there is nothing in it; it must have %s", required)
+		return Refuse("it is empty; it must have %s", required)
 	}
-	return Refuse("it must have the file %s at its top, where there is: %s", required, strings.Join(names, ", "))
+	return Refuse("it must have the file %s at its top, which has: %s", required, strings.Join(names, ", "))
 }

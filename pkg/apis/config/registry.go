@@ -137,7 +137,7 @@ func parseHost(s string) (string, error) {
 		return "", nil
 	}
 	if strings.Contains(s, "/") {
-		return "", fmt.Errorf("%q is not a host[:port]: leave out the scheme, and say the path in %q", s, "prefix")
+		return "", fmt.Errorf("%q is not a host[:port]: leave out the scheme, and set the path in %q", s, "prefix")
 	}
 	registry, err := name.NewRegistry(s)
 	if err != nil {

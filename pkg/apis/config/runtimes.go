@@ -166,7 +166,7 @@ func KnownLanguages() string {
 // have no effect.
 func (r Runtime) checkBare() error {
 	if r.BaseImage != "" || r.Dockerfile != "" || r.SourceFile != "" || r.DependencyFile != "" || len(r.Files) > 0 {
-		return fmt.Errorf("baseImage, dockerfile, sourceFile, dependencyFile and files are not for language %s: what is built, and upon what, is in the Dockerfiles of its Functions",
+		return fmt.Errorf("baseImage, dockerfile, sourceFile, dependencyFile and files are not allowed for language %s: each Function has its own Dockerfile",
 			runtimes.DockerfileLanguage)
 	}
 	return nil
@@ -177,7 +177,7 @@ func (r Runtime) checkBare() error {
 func (r Runtime) checkLanguage() error {
 	if r.Language == runtimes.CustomLanguage {
 		if strings.TrimSpace(r.Dockerfile) == "" {
-			return fmt.Errorf("dockerfile: it is required, as Kiln has none for language %s", runtimes.CustomLanguage)
+			return fmt.Errorf("dockerfile: it is required for language %s", runtimes.CustomLanguage)
 		}
 		return r.custom().Validate()
 	}
@@ -185,7 +185,7 @@ func (r Runtime) checkLanguage() error {
 		return fmt.Errorf("language: it is required: one of %s", KnownLanguages())
 	}
 	if r.SourceFile != "" || r.DependencyFile != "" || len(r.Files) > 0 {
-		return fmt.Errorf("sourceFile, dependencyFile and files are for language %s only: those of %s are Kiln's",
+		return fmt.Errorf("sourceFile, dependencyFile and files are only allowed for language %s, not for %s",
 			runtimes.CustomLanguage, r.Language)
 	}
 	return nil

@@ -160,9 +160,9 @@ func (g Git) find(refs []*plumbing.Reference) (string, error) {
 // notFound returns the error for a missing revision.
 func (g Git) notFound() error {
 	if g.Revision == "" {
-		return sources.Refuse("it is on no branch: say a revision")
+		return sources.Refuse("it has no default branch: set revision")
 	}
-	return sources.Refuse("it has no branch and no tag %q; a commit is said by all 40 digits of its hash", g.Revision)
+	return sources.Refuse("it has no branch or tag %q; name a commit by all 40 digits of its hash", g.Revision)
 }
 
 // commitOf returns the fetched commit. An annotated tag is a separate object.
@@ -171,14 +171,14 @@ func commitOf(store *filesystem.Storage, wanted string) (*object.Commit, error) 
 	if !sources.IsCommit(wanted) {
 		ref, err := store.Reference(fetchedRef)
 		if err != nil {
-			return nil, sources.Refuse("it does not give %s", wanted)
+			return nil, sources.Refuse("its server did not send %s", wanted)
 		}
 		hash = ref.Hash()
 	}
 	if tag, err := object.GetTag(store, hash); err == nil {
 		commit, err := tag.Commit()
 		if err != nil {
-			return nil, sources.Refuse("its tag is not of a commit")
+			return nil, sources.Refuse("its tag does not name a commit")
 		}
 		return commit, nil
 	}
@@ -223,7 +223,7 @@ func writeEntry(tree *object.Tree, name string, entry object.TreeEntry, to *sour
 		return sources.Refuse("%q in it is a submodule, which is not fetched: put its files into the repository", name)
 	case filemode.Regular, filemode.Deprecated, filemode.Executable, filemode.Symlink:
 	default:
-		return sources.Refuse("%q in it is neither file, folder nor link", name)
+		return sources.Refuse("%q in it is not a file, folder or link", name)
 	}
 	file, err := tree.TreeEntryFile(&entry)
 	if err != nil {
@@ -247,7 +247,7 @@ func writeEntry(tree *object.Tree, name string, entry object.TreeEntry, to *sour
 func (g Git) auth() (transport.AuthMethod, error) {
 	endpoint, err := transport.NewEndpoint(g.URL)
 	if err != nil {
-		return nil, sources.Refuse("its URL is none")
+		return nil, sources.Refuse("its URL is invalid")
 	}
 	if endpoint.Protocol == "ssh" {
 		return g.authSSH(endpoint)
@@ -288,7 +288,7 @@ func (g Git) authSSH(endpoint *transport.Endpoint) (transport.AuthMethod, error)
 		return nil, err
 	}
 	if key == "" || hosts == "" {
-		return nil, sources.Refuse("by SSH it takes a Secret with %s and %s: name it in secretName", KeyKey, KnownHostsKey)
+		return nil, sources.Refuse("SSH needs a Secret with %s and %s: name it in secretName", KeyKey, KnownHostsKey)
 	}
 	keys, err := gitssh.NewPublicKeys(cmp.Or(endpoint.User, "git"), []byte(key+"\n"), "")
 	if err != nil {
@@ -331,11 +331,11 @@ func (g Git) judge(err error) error {
 	switch {
 	case errors.Is(err, transport.ErrAuthenticationRequired), errors.Is(err, transport.ErrAuthorizationFailed):
 		if g.Credentials != "" {
-			return sources.Refuse("its server refuses the credentials: see the Secret with them")
+			return sources.Refuse("its server refuses the credentials: check the Secret with them")
 		}
-		return sources.Refuse("its server wants credentials: name a Secret with them in secretName")
+		return sources.Refuse("its server requires credentials: name a Secret with them in secretName")
 	case errors.Is(err, transport.ErrRepositoryNotFound):
-		return sources.Refuse("its server has no such repository, or shows it to nobody without credentials")
+		return sources.Refuse("its server has no such repository, or requires credentials for it")
 	case errors.Is(err, transport.ErrEmptyRemoteRepository):
 		return sources.Refuse("there is nothing in it")
 	case strings.Contains(err.Error(), "not our ref"):
@@ -343,7 +343,7 @@ func (g Git) judge(err error) error {
 	case unknownHost:
 		return sources.Refuse("its server is not the one that %s of the Secret with its credentials has: %w", KnownHostsKey, err)
 	case strings.Contains(err.Error(), "unable to authenticate"):
-		return sources.Refuse("its server refuses the key: see the Secret with the credentials")
+		return sources.Refuse("its server refuses the key: check the Secret with the credentials")
 	case onDisk:
 		return fmt.Errorf("failed to write repository: %w", err)
 	}

@@ -220,7 +220,7 @@ func (a Archive) Fetch(ctx context.Context, to io.Writer, limits sources.Limits)
 func (a Archive) openFile(ctx context.Context) (content io.ReadCloser, size int64, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, a.URL, nil)
 	if err != nil {
-		return nil, 0, sources.Refuse("its URL is none")
+		return nil, 0, sources.Refuse("its URL is invalid")
 	}
 	if err := a.Credentials.authorize(request); err != nil {
 		return nil, 0, err
@@ -267,7 +267,7 @@ func (a Archive) save(ctx context.Context, to io.Writer, from io.Reader, limits 
 		if _, ok := errors.AsType[*sources.WriteError](err); ok {
 			return Fetched{}, err
 		}
-		return Fetched{}, sources.Unreachable("its server broke off after %d bytes: %w", size, err)
+		return Fetched{}, sources.Unreachable("its server closed the connection after %d bytes: %w", size, err)
 	}
 	fetched := Fetched{SHA256: hex.EncodeToString(hash.Sum(nil)), Size: size}
 	return fetched, a.checkHash(fetched.SHA256)
@@ -296,7 +296,7 @@ func judgeAnswer(status int, said string, authorized bool) error {
 		return nil
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
 		if authorized {
-			return sources.Refuse("its server answered %s: see the Secret with its credentials", said)
+			return sources.Refuse("its server answered %s: check the Secret with its credentials", said)
 		}
 		return sources.Refuse("its server answered %s: name a Secret with credentials for it in secretName", said)
 	case status == http.StatusRequestTimeout, status == http.StatusTooManyRequests, status >= http.StatusInternalServerError:

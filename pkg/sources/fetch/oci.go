@@ -112,7 +112,7 @@ func (a Archive) isPlain(registry name.Registry) bool {
 
 func onlyLayer(artifact *remote.Descriptor) (*v1.Descriptor, error) {
 	if artifact.MediaType.IsIndex() {
-		return nil, sources.Refuse("it is an index of artifacts, and not one: say the digest of one of them")
+		return nil, sources.Refuse("it is an index of artifacts, not one artifact: name one of them by its digest")
 	}
 	manifest, err := v1.ParseManifest(bytes.NewReader(artifact.Manifest))
 	if err != nil {

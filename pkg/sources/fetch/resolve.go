@@ -56,7 +56,7 @@ func (g Git) Resolve(ctx context.Context) (string, error) {
 	}
 	endpoint, err := transport.NewEndpoint(g.URL)
 	if err != nil {
-		return "", sources.Refuse("its URL is none")
+		return "", sources.Refuse("its URL is invalid")
 	}
 	list := g.listByHTTP
 	if endpoint.Protocol == "ssh" {
@@ -77,7 +77,7 @@ func (g Git) Resolve(ctx context.Context) (string, error) {
 }
 
 // errBrokenOff means that the list of a server is incomplete.
-var errBrokenOff = sources.Unreachable("its server broke off before it had told its branches and tags")
+var errBrokenOff = sources.Unreachable("its server closed the connection before the end of its list of branches and tags")
 
 // late classifies an error. After the deadline of the context, it is temporary.
 func (g Git) late(ctx context.Context, err error) error {
@@ -101,12 +101,12 @@ type references interface {
 
 func (g Git) listByHTTP(ctx context.Context, endpoint *transport.Endpoint, auth transport.AuthMethod) (references, error) {
 	if endpoint.Protocol != "http" && endpoint.Protocol != "https" {
-		return nil, sources.Refuse("its URL must be of https, ssh or http")
+		return nil, sources.Refuse("its URL must begin with https, ssh or http")
 	}
 	address := strings.TrimSuffix(g.URL, "/") + "/info/refs?service=" + url.QueryEscape(transport.UploadPackServiceName)
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return nil, sources.Refuse("its URL is none")
+		return nil, sources.Refuse("its URL is invalid")
 	}
 	if basic, ok := auth.(*githttp.BasicAuth); ok {
 		basic.SetAuth(request)
@@ -155,7 +155,7 @@ func (g Git) judgeAnswer(response *http.Response) error {
 		return err
 	}
 	if said := response.Header.Get("Content-Type"); said != announcement {
-		return sources.Refuse("it is no Git repository: its server answers with %s", words(said))
+		return sources.Refuse("it is not a Git repository: its server answered with %s", words(said))
 	}
 	return nil
 }
@@ -177,7 +177,7 @@ func (a *answer) Close() error {
 func (g Git) listBySSH(ctx context.Context, endpoint *transport.Endpoint, auth transport.AuthMethod) (references, error) {
 	method, ok := auth.(gitssh.AuthMethod)
 	if !ok {
-		return nil, sources.Refuse("by SSH it takes a key")
+		return nil, sources.Refuse("SSH needs a private key")
 	}
 	config, err := method.ClientConfig()
 	if err != nil {
@@ -199,7 +199,7 @@ func (g Git) listBySSH(ctx context.Context, endpoint *transport.Endpoint, auth t
 	conversation := &conversation{client: ssh.NewClient(accepted, channels, requests), end: end}
 	if err := conversation.begin(transport.UploadPackServiceName + " " + quote(endpoint.Path)); err != nil {
 		conversation.Close()
-		return nil, sources.Unreachable("its server broke off: %w", err)
+		return nil, sources.Unreachable("its server closed the connection: %w", err)
 	}
 	return conversation, nil
 }
@@ -298,9 +298,9 @@ func (g Git) scan(from io.Reader) (string, error) {
 	case complained:
 		return "", sources.Refuse("its server says: %s", words(complaint.Text))
 	case limited.N <= 0:
-		return "", sources.Refuse("it has too many branches and tags: its server tells more than %s of them", sources.InWords(maxReferences))
+		return "", sources.Refuse("it has too many branches and tags: their list is larger than %s", sources.InWords(maxReferences))
 	case errors.Is(scanner.Err(), pktline.ErrInvalidPktLen):
-		return "", sources.Refuse("its server does not talk as Git servers do")
+		return "", sources.Refuse("its server does not speak the Git protocol")
 	case !ended:
 		return "", errBrokenOff
 	case tagged != "":

@@ -103,7 +103,7 @@ func (a Archive) objectRequest(ctx context.Context) (request *http.Request, sign
 		request, err = http.NewRequestWithContext(ctx, http.MethodGet, address.String(), nil)
 	}
 	if err != nil {
-		return nil, false, sources.Refuse("the endpoint of its store is no URL")
+		return nil, false, sources.Refuse("the endpoint of its store is not a URL")
 	}
 	signed, err = a.sign(request)
 	return request, signed, err

@@ -58,7 +58,7 @@ func ignoredIn(dir string) (ignored, error) {
 	return newGitIgnored(dir)
 }
 
-// dockerIgnored leaves out the files of .dockerignore.
+// dockerIgnored leaves out .git and the files of .dockerignore.
 type dockerIgnored struct{ *patternmatcher.PatternMatcher }
 
 func newDockerIgnored(text []byte) (ignored, error) {

@@ -150,31 +150,31 @@ func HostileArchives(files int) map[string]Hostile {
 	add("link-down-and-out", `link "out" in it leads out of it, to "a/../../etc"`, Entry{Name: "out", Link: "a/../../etc"})
 	add("link-no-name", "a link in it has no name", Entry{Name: ".", Link: "handler.js"})
 	add("link-long", `link "long" in it leads to a name of more than 1024 characters`, Entry{Name: "long", Link: strings.Repeat("./", 2048)})
-	add("through-link", `it has "out" as a file, or a link, and as a folder`, Entry{Name: "out", Link: "/tmp"}, File("out/escaped", "x"))
-	add("duplicate", `it has two files of the name "handler.js"`, File("handler.js", "module.exports = {};"))
-	add("duplicate-spelt", `it has two files of the name "handler.js"`, File("./handler.js", "x"))
-	add("file-and-folder", `it has "a" as a file, or a link, and as a folder`, File("a", "x"), File("a/b", "y"))
+	add("through-link", `it has "out" both as a folder and as a file or link`, Entry{Name: "out", Link: "/tmp"}, File("out/escaped", "x"))
+	add("duplicate", `it has two files named "handler.js"`, File("handler.js", "module.exports = {};"))
+	add("duplicate-spelt", `it has two files named "handler.js"`, File("./handler.js", "x"))
+	add("file-and-folder", `it has "a" both as a folder and as a file or link`, File("a", "x"), File("a/b", "y"))
 	add("ratio", "it unpacks to more than 100 times its", Entry{Name: "zeros", Zeros: 64 << 20})
 	tooMany := fmt.Sprintf("it has more than %d files and folders (max-unpacked-files in config-build)", files)
 	add("count", tooMany, many(files)...)
 	add("folders", tooMany, deep(files/60+1)...)
-	add("depth", "in it is in more than 64 folders, one in the other", File(strings.Repeat("a/", 65)+"x", ""))
+	add("depth", "in it is nested in more than 64 folders", File(strings.Repeat("a/", 65)+"x", ""))
 	for name, mode := range map[string]fs.FileMode{"device": fs.ModeDevice, "character-device": fs.ModeCharDevice, "pipe": fs.ModeNamedPipe} {
-		archives[name+".tar.gz"] = Hostile{TarGz(handler, Entry{Name: "special", Mode: mode}), `"special" in it is neither file, folder nor link`}
+		archives[name+".tar.gz"] = Hostile{TarGz(handler, Entry{Name: "special", Mode: mode}), `"special" in it is not a file, folder or link`}
 	}
-	archives["device.zip"] = Hostile{Zip(handler, Entry{Name: "special", Mode: fs.ModeDevice}), `"special" in it is neither file, folder nor link`}
+	archives["device.zip"] = Hostile{Zip(handler, Entry{Name: "special", Mode: fs.ModeDevice}), `"special" in it is not a file, folder or link`}
 	archives["hard-link-out.tar.gz"] = Hostile{TarGz(handler, Entry{Name: "out", Hard: "../../etc/passwd"}), `file "../../etc/passwd" in it has .. in its path`}
 	archives["hard-link-to-link.tar.gz"] = Hostile{
-		TarGz(handler, Entry{Name: "a", Link: "/etc/passwd"}, Entry{Name: "out", Hard: "a"}), `link "out" in it leads to "a", which is no file of it`,
+		TarGz(handler, Entry{Name: "a", Link: "/etc/passwd"}, Entry{Name: "out", Hard: "a"}), `link "out" in it leads to "a", which is not a file in it`,
 	}
-	archives["page.zip"] = Hostile{[]byte("<!DOCTYPE html><html><body>Please log in</body></html>"), "it is no .zip or .tar.gz: by its first bytes it is text/html"}
+	archives["page.zip"] = Hostile{[]byte("<!DOCTYPE html><html><body>Please log in</body></html>"), "it is not a .zip or .tar.gz: its first bytes are those of text/html"}
 	archives["nothing.zip"] = Hostile{nil, "it is empty"}
-	archives["no-handler.zip"] = Hostile{Zip(File("index.js", ""), File("README.md", "")), `it must have the file handler.js at its top, where there is: "README.md", "index.js"`}
-	archives["no-files.zip"] = Hostile{Zip(), "there is nothing in it; it must have handler.js"}
-	archives["cut.zip"] = Hostile{cut(Zip(handler)), "it is cut off, or damaged"}
-	archives["cut.tar.gz"] = Hostile{cut(TarGz(handler, noise())), "it is cut off"}
+	archives["no-handler.zip"] = Hostile{Zip(File("index.js", ""), File("README.md", "")), `it must have the file handler.js at its top, which has: "README.md", "index.js"`}
+	archives["no-files.zip"] = Hostile{Zip(), "it is empty; it must have handler.js"}
+	archives["cut.zip"] = Hostile{cut(Zip(handler)), "it is truncated or damaged"}
+	archives["cut.tar.gz"] = Hostile{cut(TarGz(handler, noise())), "it is truncated"}
 	archives["damaged.tar.gz"] = Hostile{damage(TarGz(handler)), "it is damaged"}
-	archives["not-tar.tar.gz"] = Hostile{gzipped("this is no archive at all, but it is packed; " + strings.Repeat("x", 1024)), "it is damaged, or what is packed by gzip is no .tar"}
+	archives["not-tar.tar.gz"] = Hostile{gzipped("this is no archive at all, but it is packed; " + strings.Repeat("x", 1024)), "it is damaged, or it is a .gz without a .tar in it"}
 	return archives
 }
 

@@ -171,7 +171,7 @@ func validateSecretMounts(mounts []SecretMount) (errs *apis.FieldError) {
 			case mount.MountPath == other.MountPath:
 				errs = errs.Also(apis.ErrGeneric(fmt.Sprintf("duplicate mountPath %q", mount.MountPath), "mountPath").ViaIndex(i))
 			case overlap(mount.MountPath, other.MountPath):
-				errs = errs.Also(apis.ErrGeneric(fmt.Sprintf("%q and %q, the mountPath of [%d], are one in the other",
+				errs = errs.Also(apis.ErrGeneric(fmt.Sprintf("%q and %q, the mountPath of [%d], must not be nested",
 					mount.MountPath, other.MountPath, j), "mountPath").ViaIndex(i))
 			}
 		}
