@@ -102,7 +102,6 @@ func parsePush(args []string) *compose.PushStep {
 	return s
 }
 
-// parseFetch returns the step that fetches the source.
 func parseFetch(args []string) (*compose.FetchStep, error) {
 	s := &compose.FetchStep{Log: os.Stderr}
 	flags := flag.NewFlagSet(fetchCommand, flag.ContinueOnError)

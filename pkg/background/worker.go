@@ -332,7 +332,6 @@ func (w *Worker[Request, Answer]) finish(ctx context.Context, key types.Namespac
 	return changed && j.awaited && j == l.last
 }
 
-// failed returns the answer to a failed request.
 func (w *Worker[Request, Answer]) failed(ctx context.Context, key types.NamespacedName, j *job[Request, Answer], err error) (none Answer) {
 	if w.options.Failed != nil {
 		return w.options.Failed(err)

@@ -179,8 +179,8 @@ func again(b *Build) Decision {
 	return Decision{Action: Start, Reason: b.Reason, Again: true, Reuse: mayReuse(b.Reason)}
 }
 
-// choose returns the existing build of the desired image, or nil. Of several it prefers
-// the one that the status remembers, then the one that is furthest.
+// choose returns the existing build of the desired image, or nil. It prefers the build that
+// the status remembers, then the build that has got furthest.
 func choose(want Request, known Known) *Build {
 	var chosen *Build
 	for i := range known.Existing {
@@ -198,8 +198,8 @@ func choose(want Request, known Known) *Build {
 	return chosen
 }
 
-// previous returns the build that the status remembers, in its current state if it
-// exists. Without such a build it returns the furthest existing build, or nil.
+// previous returns the build that the status remembers, in its current state if it exists.
+// Without such a build it returns the existing build that has got furthest, or nil.
 func (k *Known) previous() *Build {
 	previous := k.Last
 	for i := range k.Existing {

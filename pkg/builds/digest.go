@@ -30,8 +30,8 @@ import (
 // and wrappers would be a third of the memory that reconciles allocate.
 const bufferBytes = 1 << 10
 
-// SourceHash returns the hash of an inline source, as the label source-hash of its image
-// has it: sha256: and 64 hexadecimal digits.
+// SourceHash returns the hash of an inline source for the label source-hash of its image:
+// sha256: and 64 hexadecimal digits.
 func SourceHash(source string) string {
 	sum := sha256.New()
 	buffered := newWriter(sum)

@@ -165,7 +165,6 @@ func (f Failure) evidence(explain func(log string) string) evidence {
 	return e
 }
 
-// match returns the first rule that matches.
 func (e *evidence) match() failureRule {
 	for _, r := range failureRules {
 		if r.matches(e) {
@@ -187,7 +186,7 @@ func (r *failureRule) matches(e *evidence) bool {
 	return true
 }
 
-// quote returns the words of the build that follow the advice of a rule.
+// quote returns the text of the build that follows the advice of a rule.
 func (e *evidence) quote(in text) string {
 	switch {
 	case in == inPackageError:

@@ -31,8 +31,8 @@ type failureRule struct {
 	cause Cause
 	steps step
 	exit  int32
-	// in is the text in which pattern and also must match, if they are set. It is also
-	// the text that follows the advice, except that the last line stands for the log.
+	// in is the text that the patterns, if set, must match. The message quotes it after the
+	// advice, but quotes only the last line of the log.
 	in            text
 	pattern, also *regexp.Regexp
 	verdict       verdict

@@ -21,9 +21,9 @@ import (
 	"slices"
 )
 
-// Obsolete returns the builds to delete. It keeps the build to follow, and the newest
-// builds that have ended, so that history builds remain with the desired one. It also
-// keeps builds for a newer generation, because then the request is out of date.
+// Obsolete returns the builds to delete. It keeps the build to follow and the newest ended
+// builds, together history builds. It also keeps builds for a newer generation, because
+// then the request is out of date.
 func Obsolete(want Request, existing []Build, decision Decision, history int) []Build {
 	var obsolete, ended []Build
 	for _, b := range existing {

@@ -92,8 +92,8 @@ type Run struct {
 	// State is Running, Succeeded or Failed.
 	State State
 
-	// StartTime is when the object was created, and CompletionTime is when the build ended.
-	// Both are nil until then.
+	// StartTime is when the object was created. CompletionTime is when the build ended, or
+	// nil.
 	StartTime, CompletionTime *metav1.Time
 
 	// Digest is the digest of the image. It is "" unless the build has Succeeded.

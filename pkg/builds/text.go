@@ -64,7 +64,8 @@ func head(s string, limit int) string {
 	return strings.ToValidUTF8(s[:limit-len(more)], "") + more
 }
 
-// tail returns at most limit bytes of the end of s. It cuts only a line that is longer.
+// tail returns at most limit bytes of the end of s. It drops a line that it would cut,
+// unless there is no other.
 func tail(s string, limit int) string {
 	s = strings.ToValidUTF8(strings.TrimSpace(s), "")
 	if len(s) <= limit {

@@ -37,8 +37,8 @@ const NotOwnedFormat = "%s %s exists and does not belong to this Function. Delet
 // nameRetry is how long a Function waits before it tries a taken name again.
 const nameRetry = time.Minute
 
-// RetryName returns an error that requeues the Function in a minute. An object
-// without Kiln's label is not watched, so its deletion wakes nobody.
+// RetryName returns an error that requeues the Function in a minute. An object without
+// Kiln's label is not watched, so its deletion does not wake the Function.
 func RetryName() error { return controller.NewRequeueAfter(nameRetry) }
 
 // Origin tells where an object of a child's name was found.
@@ -53,8 +53,8 @@ const (
 	Unlisted
 )
 
-// AwaitDeletion returns an error that requeues the Function for an object that is
-// being deleted, and nil where the watch reports the deletion.
+// AwaitDeletion returns an error that requeues the Function for an object that is being
+// deleted. It returns nil if the watch reports the deletion.
 func (o Origin) AwaitDeletion(kind, name string) error {
 	if o != Unlisted {
 		return nil

@@ -49,8 +49,8 @@ type GetUpdater[T metav1.Object] interface {
 	Update(ctx context.Context, object T, opts metav1.UpdateOptions) (T, error)
 }
 
-// RestoreCached is RestoreMeta for an object of which the cache keeps a part. It
-// changes and writes the live object, and returns the object as it is afterwards.
+// RestoreCached is RestoreMeta for an object that the cache keeps only in part. It changes
+// and writes the live object, and returns the object as it is afterwards.
 func RestoreCached[T interface {
 	metav1.Object
 	DeepCopy() T

@@ -84,7 +84,6 @@ func (c *cli) command() *cobra.Command {
 	return root
 }
 
-// named checks that the argument of a command is the name of one Function.
 func named(command *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return try(fmt.Errorf("expected the name of one Function, got %d names", len(args)), "kubectl fn list, or %s --help", command.CommandPath())
@@ -150,7 +149,6 @@ func awaitChange[L runtime.Object](ctx context.Context, client watcher[L], from 
 	}
 }
 
-// isInterrupted reports whether the user interrupted the command.
 func isInterrupted(err error) bool {
 	return errors.Is(err, context.Canceled)
 }

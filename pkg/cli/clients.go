@@ -85,7 +85,6 @@ func newClients(flags *genericclioptions.ConfigFlags, warnings rest.WarningHandl
 	return c, nil
 }
 
-// function returns clients and the Function of that name.
 func (c *cli) function(ctx context.Context, name string) (*Clients, *v1alpha1.Function, error) {
 	clients, err := c.connect()
 	if err != nil {
@@ -95,7 +94,6 @@ func (c *cli) function(ctx context.Context, name string) (*Clients, *v1alpha1.Fu
 	return clients, fn, err
 }
 
-// function returns the Function of that name.
 func (c *Clients) function(ctx context.Context, name string) (*v1alpha1.Function, error) {
 	fn, err := c.Kiln.ServerlessV1alpha1().Functions(c.Namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
@@ -107,7 +105,6 @@ func (c *Clients) function(ctx context.Context, name string) (*v1alpha1.Function
 	return fn, nil
 }
 
-// noFunction returns the error for a Function that does not exist.
 func (c *Clients) noFunction(name string) error {
 	return fmt.Errorf("there is no Function %s in namespace %s", name, c.Namespace)
 }
@@ -150,7 +147,6 @@ func sortPods(list *corev1.PodList) []*corev1.Pod {
 	return pods
 }
 
-// onlyOne selects the object of that name.
 func onlyOne(name string) metav1.ListOptions {
 	return metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
 }

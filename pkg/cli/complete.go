@@ -72,7 +72,6 @@ func (c *cli) completeNames(most int) cobra.CompletionFunc {
 	}
 }
 
-// completeNamespaces completes the names of namespaces.
 func (c *cli) completeNamespaces(command *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 	return c.complete(command, typed, func(ctx context.Context, clients *Clients) (names []string, err error) {
 		list, err := clients.Kube.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
@@ -86,7 +85,6 @@ func (c *cli) completeNamespaces(command *cobra.Command, _ []string, typed strin
 	})
 }
 
-// completeContexts completes the contexts of the kubeconfig.
 func (c *cli) completeContexts(_ *cobra.Command, _ []string, typed string) (names []string, directive cobra.ShellCompDirective) {
 	kubeconfig, err := c.flags.ToRawKubeConfigLoader().RawConfig()
 	if err != nil {
@@ -101,7 +99,6 @@ func (c *cli) completeContexts(_ *cobra.Command, _ []string, typed string) (name
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeRuntimes completes the names of runtimes.
 func (c *cli) completeRuntimes(command *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 && command.Name() == "describe-runtime" {
 		return nil, cobra.ShellCompDirectiveNoFileComp

@@ -87,7 +87,6 @@ func (c *cli) createCommand() *cobra.Command {
 	return command
 }
 
-// create creates a Function.
 func (c *Clients) create(ctx context.Context, fn *v1alpha1.Function, opts metav1.CreateOptions) (*v1alpha1.Function, error) {
 	created, err := c.Kiln.ServerlessV1alpha1().Functions(c.Namespace).Create(ctx, fn, opts)
 	switch {

@@ -26,7 +26,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// advisedError is an error with advice for the user.
 type advisedError struct {
 	error
 	advice string
@@ -35,7 +34,6 @@ type advisedError struct {
 func (e advisedError) Error() string { return e.error.Error() + "\nTry: " + e.advice }
 func (e advisedError) Unwrap() error { return e.error }
 
-// try adds advice to an error.
 func try(err error, format string, args ...any) error {
 	return advisedError{error: err, advice: fmt.Sprintf(format, args...)}
 }

@@ -222,7 +222,6 @@ func (c *Clients) outside(ctx context.Context, repository name.Repository) name.
 	return outside
 }
 
-// sourceRepository returns the repository of the Function's source, or nil.
 func sourceRepository(fn *v1alpha1.Function) *name.Repository {
 	if fn.Spec.Archive == nil || !strings.HasPrefix(fn.Spec.Archive.URL, sources.OCIScheme) {
 		return nil

@@ -223,7 +223,6 @@ func forwardPort(ctx context.Context, clients *Clients, namespace, pod string) (
 	return fmt.Sprintf("127.0.0.1:%d", ports[0].Local), cancel, nil
 }
 
-// newRequest returns a request that calls a function at a local address.
 func newRequest(ctx context.Context, fn *v1alpha1.Function, to target, address string, body []byte, event string) (*http.Request, error) {
 	method := http.MethodGet
 	if body != nil || event != "" {
@@ -255,7 +254,6 @@ func newRequest(ctx context.Context, fn *v1alpha1.Function, to target, address s
 	return request, nil
 }
 
-// send sends the request and prints the response.
 func (c *cli) send(request *http.Request, name string) error {
 	began := time.Now()
 	// A proxy of the environment cannot reach a local address.

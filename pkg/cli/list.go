@@ -79,7 +79,6 @@ func (c *cli) listCommand() *cobra.Command {
 	return command
 }
 
-// functions returns the Functions of those names, or all if there are no names.
 func functions(ctx context.Context, clients *Clients, names []string, selector string) (*v1alpha1.FunctionList, error) {
 	if len(names) == 0 {
 		list, err := clients.Kiln.ServerlessV1alpha1().Functions(clients.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})

@@ -118,7 +118,6 @@ func (c *cli) podsToRead(ctx context.Context, clients *Clients, fn *v1alpha1.Fun
 	return pods, nil
 }
 
-// copyPod prints the log of a pod.
 func (c *cli) copyPod(ctx context.Context, clients *Clients, pod *corev1.Pod, o logOptions, out io.Writer) error {
 	began, err := clients.hasBegun(ctx, pod.Namespace, pod.Name, children.FunctionContainer, o.follow)
 	if err != nil {
@@ -174,7 +173,6 @@ func (c *cli) followPods(ctx context.Context, clients *Clients, fn *v1alpha1.Fun
 	return nil
 }
 
-// copyLog copies the log of a container.
 func copyLog(ctx context.Context, clients *Clients, namespace, pod string, opts *corev1.PodLogOptions, out io.Writer) error {
 	stream, err := clients.Kube.CoreV1().Pods(namespace).GetLogs(pod, opts).Stream(ctx)
 	if err != nil {
@@ -206,7 +204,6 @@ func newPrefixer(out io.Writer, shared *sync.Mutex, pod string) *prefixer {
 // maxLine bounds the buffer of a line, in bytes. A longer line is split.
 const maxLine = 64 << 10
 
-// Write implements io.Writer.
 func (p *prefixer) Write(data []byte) (int, error) {
 	p.rest = append(p.rest, data...)
 	for {

@@ -63,7 +63,6 @@ func must(err error) {
 	}
 }
 
-// forHumans reports whether the output is for people, not for programs.
 func (o *output) forHumans() bool {
 	return *o.flags.OutputFormat == "" || o.isWide()
 }
@@ -72,7 +71,6 @@ func (o *output) isWide() bool {
 	return *o.flags.OutputFormat == wide
 }
 
-// object prints an object for programs.
 func (o *output) object(out io.Writer, object runtime.Object) error {
 	printer, err := o.flags.ToPrinter()
 	if err != nil {

@@ -51,7 +51,6 @@ type revisionReport struct {
 	Created metav1.Time `json:"created"`
 }
 
-// revisions returns the revisions of a Function, newest first.
 func (c *Clients) revisions(ctx context.Context, name string) ([]servingv1.Revision, error) {
 	list, err := c.Serving.ServingV1().Revisions(c.Namespace).List(ctx, metav1.ListOptions{
 		LabelSelector: labels.Set{serving.ServiceLabelKey: name}.String(),

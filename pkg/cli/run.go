@@ -132,7 +132,6 @@ func writeWrapper(language runtimes.Runtime, dir, wrapper string) (layout runtim
 	return layout, nil
 }
 
-// server returns the command that serves the function.
 func (c *cli) server(ctx context.Context, layout runtimes.Layout, dir string, port int) *exec.Cmd {
 	server := exec.CommandContext(ctx, layout.Entrypoint[0], layout.Entrypoint[1:]...)
 	server.Dir, server.Stdout, server.Stderr = dir, c.Out, c.ErrOut
@@ -212,7 +211,6 @@ func isIgnored(path string) bool {
 	return slices.Contains(ignored, filepath.Base(path))
 }
 
-// watchFolders watches a folder and its subfolders.
 func watchFolders(watcher *fsnotify.Watcher, dir string) error {
 	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		switch {

@@ -43,7 +43,6 @@ type runtimeReport struct {
 	DependencyFile string `json:"dependency_file,omitempty"`
 }
 
-// runtimes returns the runtimes of the cluster.
 func (c *Clients) runtimes(ctx context.Context) (config.Runtimes, error) {
 	configMap, err := c.Kube.CoreV1().ConfigMaps(SystemNamespace).Get(ctx, config.RuntimesConfigName, metav1.GetOptions{})
 	switch {

@@ -32,7 +32,6 @@ import (
 	"github.com/kiln-dev/kiln/pkg/runtimes"
 )
 
-// sourceFlags name the source of a Function.
 type sourceFlags struct {
 	runtime, file, deps string
 
@@ -51,7 +50,6 @@ func (s *sourceFlags) add(c *cli, command *cobra.Command) {
 	must(command.RegisterFlagCompletionFunc("runtime", c.completeRuntimes))
 }
 
-// check reports flags that cannot be combined.
 func (s *sourceFlags) check() error {
 	switch {
 	case s.dir != "" && (s.file != "" || s.deps != ""):
@@ -96,7 +94,6 @@ func (s *sourceFlags) applyFile(fn *v1alpha1.Function) error {
 	return nil
 }
 
-// readDeps returns the content of the dependency file of a source.
 func (s *sourceFlags) readDeps(file string) (string, error) {
 	if s.deps != "" {
 		deps, err := os.ReadFile(s.deps)
@@ -121,7 +118,6 @@ func (s *sourceFlags) readDeps(file string) (string, error) {
 	return "", nil
 }
 
-// languages returns the languages for which Kiln has a wrapper.
 func languages() (all []runtimes.Runtime) {
 	for _, name := range runtimes.Languages() {
 		if language, ok := runtimes.For(name); ok {
@@ -131,13 +127,11 @@ func languages() (all []runtimes.Runtime) {
 	return all
 }
 
-// hasDockerfile reports whether a folder has a Dockerfile.
 func hasDockerfile(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, runtimes.DockerfileName))
 	return err == nil
 }
 
-// languageIn returns the language of the function in a folder.
 func languageIn(dir string) (runtimes.Runtime, error) {
 	var found []runtimes.Runtime
 	var files []string

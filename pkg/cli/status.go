@@ -58,7 +58,6 @@ type report struct {
 	Next            string                   `json:"next,omitempty"`
 }
 
-// podReport is an entry of pod_statuses.
 type podReport struct {
 	Status   observe.FunctionStatus `json:"status"`
 	Message  string                 `json:"message,omitempty"`
@@ -244,7 +243,6 @@ func (c *cli) printStatus(out io.Writer, fn *v1alpha1.Function, r report, pods [
 	fmt.Fprintf(out, "\nNext: %s\n", r.Next)
 }
 
-// wordFor describes the step of a condition in a word.
 func wordFor(condition *apis.Condition) string {
 	switch {
 	case condition.IsTrue():

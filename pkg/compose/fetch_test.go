@@ -267,7 +267,7 @@ func TestFetchReportsCommit(t *testing.T) {
 	}
 	below := newFetchStep(t, nil)
 	below.Git, below.SourceFile = fetch.Git{URL: repository, Revision: "main", Folder: "sub"}, "Dockerfile"
-	const want = `its folder sub is not a function: it must have the file Dockerfile at its top, where there is: "main.go"`
+	const want = `its folder sub is not a function: it must have the file Dockerfile at its top, which has: "main.go"`
 	if err := below.Run(t.Context()); err == nil || !strings.HasSuffix(err.Error(), want) || sources.ExitCode(err) != sources.ExitRefused {
 		t.Errorf("of a folder: Run() = %v (exit code %d), want %q", err, sources.ExitCode(err), want)
 	}

@@ -58,7 +58,6 @@ func (l *line) pop() types.NamespacedName {
 // Touch implements workqueue.Queue. A key that is added again keeps its place.
 func (*order) Touch(types.NamespacedName) {}
 
-// Push implements workqueue.Queue.
 func (o *order) Push(key types.NamespacedName) {
 	waiting, ok := o.waiting[key.Namespace]
 	if !ok {
@@ -74,10 +73,8 @@ func (o *order) Push(key types.NamespacedName) {
 	o.len++
 }
 
-// Len implements workqueue.Queue.
 func (o *order) Len() int { return o.len }
 
-// Pop implements workqueue.Queue.
 func (o *order) Pop() types.NamespacedName {
 	namespace := o.next[0]
 	waiting := o.waiting[namespace]

@@ -53,7 +53,6 @@ type retries struct {
 	namespaces map[string]*rate.Limiter
 }
 
-// When implements workqueue.TypedRateLimiter.
 func (r *retries) When(key types.NamespacedName) time.Duration {
 	return max(r.TypedRateLimiter.When(key), r.reserve(key.Namespace))
 }

@@ -41,11 +41,11 @@ type Repository struct {
 	// Name is the host[:port] of the registry, and the path of the repository.
 	Name string
 
-	// Insecure says that the registry may speak plain HTTP.
+	// Insecure reports whether the registry may use plain HTTP.
 	Insecure bool
 
-	// Credentials is the name of the Secret with the credentials of registries,
-	// if any, and Namespace is the Function's, whose they are.
+	// Credentials is the name of the Secret with registry credentials, or "". Namespace is
+	// the namespace of the Function and of the Secret.
 	Credentials, Namespace string
 }
 
@@ -53,12 +53,11 @@ type Repository struct {
 type Lookup struct {
 	Repository
 
-	// Tag is the tag of the image. Where it is "", nothing that the repository
-	// holds is wanted, and only the base image is asked for.
+	// Tag is the tag of the image. If it is "", only the base image is looked up.
 	Tag string
 
-	// Base is the name of the base image, and BaseInsecure says that its registry
-	// may speak plain HTTP. It is "" where only the build knows what it is.
+	// Base is the name of the base image, or "" if only the build knows it. BaseInsecure
+	// reports whether its registry may use plain HTTP.
 	Base         string
 	BaseInsecure bool
 
@@ -67,9 +66,8 @@ type Lookup struct {
 	Dependencies string
 }
 
-// DependenciesTag returns the tag of the image that has the dependencies, and the
-// base image of that digest below them. It is "" where there are none, and where
-// it is not known which base image that is.
+// DependenciesTag returns the tag of the image with the dependencies on the base image of
+// that digest. It is "" if there are no dependencies, or if the digest is unknown.
 func (l *Lookup) DependenciesTag(base string) string {
 	_, hash, known := strings.Cut(base, ":")
 	if l.Dependencies == "" || !known {
@@ -92,20 +90,19 @@ type Found struct {
 	Dependencies string
 }
 
-// Tagging asks that an image gets one more tag.
+// Tagging adds a tag to an image.
 type Tagging struct {
 	Repository
 
 	// Digest is the digest of the image: sha256: and 64 digits.
 	Digest string
 
-	// Tag is the tag that the image is to have. It may be another image's.
+	// Tag is the tag to add. If another image has it, it moves.
 	Tag string
 }
 
-// Keychains returns the credentials that builds in a namespace push with: those
-// of the Secret of that name. An error is one of getting them: that there are
-// none is none.
+// Keychains returns the credentials in the Secret of that name, with which builds in the
+// namespace push. Missing credentials are not an error.
 type Keychains func(ctx context.Context, secretName, namespace string) (authn.Keychain, error)
 
 // Client talks to registries.
@@ -118,14 +115,14 @@ func NewClient(keychains Keychains) *Client {
 	return &Client{keychains: keychains}
 }
 
-// baseDigestAnnotation has the digest of the base image; see
+// baseDigestAnnotation is the annotation with the digest of the base image; see
 // https://github.com/opencontainers/image-spec/blob/main/annotations.md.
 const baseDigestAnnotation = "org.opencontainers.image.base.digest"
 
 // Find returns the images that the registries hold. With an error, the result is
 // incomplete. A digest is that of an index, if the tag names one. A found image is
 // complete, because registries accept a manifest only after its layers. Find ignores an
-// image that names another base image than the present one.
+// image that was built on an older version of the base image.
 func (c *Client) Find(ctx context.Context, want Lookup) (found Found, err error) {
 	repository, options, err := c.open(ctx, want.Repository)
 	if err != nil {
@@ -155,7 +152,7 @@ type resolved struct {
 	err    error
 }
 
-// resolve finds out the digest of the base image meanwhile.
+// resolve looks up the digest of the base image in parallel.
 func resolve(want Lookup, options []remote.Option) <-chan resolved {
 	answer := make(chan resolved, 1)
 	if want.Base == "" {
@@ -255,14 +252,14 @@ func (c *Client) open(ctx context.Context, r Repository) (name.Repository, []rem
 	with := []remote.Option{
 		remote.WithContext(ctx),
 		remote.WithAuthFromKeychain(keychain),
-		// Whoever asks decides about that; and it would outlast the context.
+		// The caller decides whether to retry, and a retry here would outlast the context.
 		remote.WithRetryBackoff(remote.Backoff{Steps: 1}),
 	}
 	puller, err := remote.NewPuller(with...)
 	if err != nil {
 		return name.Repository{}, nil, fmt.Errorf("failed to read from registries: %w", err)
 	}
-	// A registry is asked once how it wants to be spoken to, not for each image.
+	// The protocol of a registry is negotiated once, not for each image.
 	return repository, append(with, remote.Reuse(puller)), nil
 }
 

@@ -40,7 +40,6 @@ const (
 // reconcileBounds are in seconds: from an answer of the cache to an API server under load.
 var reconcileBounds = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60}
 
-// reconciles measures reconciles.
 type reconciles struct {
 	leader
 	duration metric.Float64Histogram
@@ -54,7 +53,6 @@ func newReconciles(meter metric.Meter, leader leader) (*reconciles, error) {
 	return &reconciles{leader: leader, duration: duration}, err
 }
 
-// Reconcile implements controller.Reconciler.
 func (r *reconciles) Reconcile(ctx context.Context, key string) error {
 	start := time.Now()
 	err := r.leader.Reconcile(ctx, key)

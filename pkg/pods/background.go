@@ -48,7 +48,6 @@ type Background struct {
 	reads map[container]*read
 }
 
-// container identifies a log.
 type container struct{ namespace, pod, name string }
 
 // read is the read of a log. The other fields are set once done is closed.

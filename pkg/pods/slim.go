@@ -28,7 +28,6 @@ import (
 	"github.com/kiln-dev/kiln/pkg/slim"
 )
 
-// keptConditions are the conditions of a pod that the controller reads.
 var keptConditions = []corev1.PodConditionType{corev1.PodReady, corev1.PodScheduled, corev1.DisruptionTarget}
 
 // Slim returns a transform that keeps of a pod only what reports trouble. Pods that

@@ -54,7 +54,7 @@ var aboutSecret = regexp.MustCompile(`^(?:ENABLED|DISABLED|REQUIRED|TYPE|MODE|ME
 var wordEnd = regexp.MustCompile(`([a-z0-9])([A-Z])`)
 
 // IsSecret reports whether the name of a variable suggests that its value is a secret. A
-// boolean value is none.
+// boolean value is not a secret.
 func IsSecret(name, value string) bool {
 	if _, err := strconv.ParseBool(value); err == nil {
 		return false

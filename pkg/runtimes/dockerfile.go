@@ -49,7 +49,6 @@ func (r Runtime) CheckSource(text string) error {
 	return nil
 }
 
-// ownBuildContext is BuildContext for DockerfileLanguage.
 func (r Runtime) ownBuildContext(fn Function) (map[string]string, error) {
 	if !fn.Fetched {
 		return nil, errNoFiles

@@ -288,7 +288,6 @@ func (r Runtime) DockerfileTemplate() string {
 	return read(r.Language + "/" + DockerfileName)
 }
 
-// variableName matches the names of variables in a shell.
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // IsVariableName reports whether a shell can have a variable of that name.
@@ -325,7 +324,6 @@ func ValidateDockerfile(text string) error {
 	return err
 }
 
-// dockerfileData has the fields of a Dockerfile template.
 type dockerfileData struct {
 	BaseImage       string
 	HasDependencies bool
@@ -357,7 +355,6 @@ func (l Layout) encode() string {
 	return string(data) + "\n"
 }
 
-// read returns an embedded file.
 func read(file string) string {
 	data, err := content.ReadFile(file)
 	if err != nil {

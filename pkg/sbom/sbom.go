@@ -128,7 +128,6 @@ func cutLast(s, separator string) (before, after string, found bool) {
 // separators are equivalent in names of Python packages.
 var separators = regexp.MustCompile(`[-_.]+`)
 
-// readPython reads the metadata of a Python package.
 func readPython(file io.Reader) ([]Package, error) {
 	headers, err := textproto.NewReader(bufio.NewReader(file)).ReadMIMEHeader()
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -183,7 +182,6 @@ func Decode(text io.Reader) ([]Package, error) {
 	return packages, nil
 }
 
-// component returns the entry of an image.
 func component(image Image) cyclonedx.Component {
 	purl := "pkg:oci/" + path.Base(image.Repository) + "@" + url.QueryEscape(image.Digest) + "?repository_url=" + url.QueryEscape(image.Repository)
 	return cyclonedx.Component{

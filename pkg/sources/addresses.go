@@ -29,8 +29,7 @@ const FollowAllowedAddressesKey = "follow-allowed-addresses"
 // nat64 has IPv4 addresses in the last 32 bits.
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
-// internal has the addresses that netip does not classify and that are not of the
-// internet, or that stand for others.
+// internal has special addresses that netip does not classify.
 var internal = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"),
 	netip.MustParsePrefix("100.64.0.0/10"),    // shared by carriers and clouds
@@ -88,7 +87,6 @@ func (a Addresses) Check(address netip.Addr) error {
 		address, FollowAllowedAddressesKey)
 }
 
-// isInternal reports whether an address is not of the internet.
 func isInternal(address netip.Addr) bool {
 	if !address.IsGlobalUnicast() || address.IsPrivate() {
 		return true

@@ -55,14 +55,14 @@ func Unpack(archive File, size int64, root *os.Root, limits Limits) error {
 	case bytes.HasPrefix(start, []byte("\x1f\x8b")):
 		err = untar(archive, tree)
 	case n == 0:
-		return Refuse("it is empty, and no .zip or .tar.gz")
+		return Refuse("it is empty, not a .zip or .tar.gz")
 	default:
-		return Refuse("it is no .zip or .tar.gz: by its first bytes it is %s", http.DetectContentType(start))
+		return Refuse("it is not a .zip or .tar.gz: its first bytes are those of %s", http.DetectContentType(start))
 	}
 	return broken(err)
 }
 
-// broken refuses an archive that is not as it should be, whatever is wrong with it.
+// broken returns the Refusal of an invalid archive.
 func broken(err error) error {
 	if err == nil {
 		return nil
@@ -74,13 +74,13 @@ func broken(err error) error {
 		return err
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
-		return Refuse("it is cut off")
+		return Refuse("it is truncated")
 	}
 	return Refuse("it is damaged: %w", err)
 }
 
-// The directory at the end of a .zip is read into memory. For each file that there
-// may be, it gets as many bytes as are plenty.
+// The directory at the end of a .zip is read into memory. These bound its size for each
+// allowed file.
 const (
 	directoryEntry = 512
 	directoryFloor = 1 << 20
@@ -93,7 +93,7 @@ func unzip(archive File, size int64, tree *Tree) error {
 		return tooMany(tree.limits)
 	}
 	if errors.Is(err, zip.ErrFormat) {
-		return Refuse("it is cut off, or damaged: it begins as a .zip and has no directory at its end")
+		return Refuse("it is truncated or damaged: it begins as a .zip and has no directory at its end")
 	}
 	if err != nil {
 		return err
@@ -107,7 +107,7 @@ func unzip(archive File, size int64, tree *Tree) error {
 	return nil
 }
 
-// budgetReader reads only so much until it is opened.
+// budgetReader limits how much is read until it is opened.
 type budgetReader struct {
 	io.ReaderAt
 	left int64
@@ -140,11 +140,11 @@ func unzipEntry(entry *zip.File, tree *Tree) error {
 		return tree.Folder(entry.Name)
 	}
 	if kind := mode.Type(); kind != 0 && kind != fs.ModeSymlink {
-		return Refuse("%q in it is neither file, folder nor link", entry.Name)
+		return Refuse("%q in it is not a file, folder or link", entry.Name)
 	}
 	content, err := entry.Open()
 	if errors.Is(err, zip.ErrAlgorithm) {
-		return Refuse("file %q in it is packed by method %d, which is not known: deflate is", entry.Name, entry.Method)
+		return Refuse("file %q in it is compressed by the unsupported method %d: use deflate", entry.Name, entry.Method)
 	}
 	if err != nil {
 		return err
@@ -160,7 +160,7 @@ func unzipEntry(entry *zip.File, tree *Tree) error {
 	return tree.Symlink(entry.Name, target)
 }
 
-// tarOverhead is what a .tar has, at most, for each file beyond its content.
+// tarOverhead bounds the bytes of a .tar for each file, besides its content.
 const tarOverhead = 4 << 10
 
 func untar(archive io.Reader, tree *Tree) error {
@@ -180,7 +180,7 @@ func untar(archive io.Reader, tree *Tree) error {
 			err = untarEntry(header, reader, tree)
 		}
 		if errors.Is(err, tar.ErrHeader) {
-			return Refuse("it is damaged, or what is packed by gzip is no .tar")
+			return Refuse("it is damaged, or it is a .gz without a .tar in it")
 		}
 		if err != nil {
 			return err
@@ -191,7 +191,7 @@ func untar(archive io.Reader, tree *Tree) error {
 	return err
 }
 
-// countReader refuses to read more than is left.
+// countReader returns an error after its number of bytes.
 type countReader struct {
 	io.Reader
 	left int64
@@ -219,11 +219,11 @@ func untarEntry(header *tar.Header, content io.Reader, tree *Tree) error {
 	case tar.TypeXGlobalHeader:
 		return nil // git archive tells the commit in one.
 	default:
-		return Refuse("%q in it is neither file, folder nor link", header.Name)
+		return Refuse("%q in it is not a file, folder or link", header.Name)
 	}
 }
 
-// InWords returns a number of bytes as people write it, such as 256Mi.
+// InWords formats a number of bytes, such as 256Mi.
 func InWords(bytes int64) string {
 	for _, unit := range []struct {
 		name string

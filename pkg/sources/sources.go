@@ -14,8 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package sources unpacks code that somebody else has packed, and trusts nothing
-// of it. It talks to nobody: package fetch gets what is unpacked here.
+// Package sources unpacks untrusted source code. Package fetch downloads it.
 package sources
 
 import (
@@ -40,24 +39,23 @@ const (
 	ExitUnreachable = 75
 )
 
-// Limits are how much a source may be. Whoever exceeds one is told its name, which
-// is that of a key of config-build.
+// Limits bound a source. Errors name the exceeded limit by its key in config-build.
 type Limits struct {
-	// Download is the most bytes that are downloaded.
+	// Download is the maximum size of the download, in bytes.
 	Download int64
 
-	// Size is the most bytes that all files have together, unpacked.
+	// Size is the maximum size of all files together, in bytes.
 	Size int64
 
-	// Files is the most files, folders and links there may be.
+	// Files is the maximum number of files, folders and links.
 	Files int64
 
-	// Ratio is the most times that what is unpacked may be larger than the archive.
-	// It does not count below what nobody is harmed by.
+	// Ratio is the maximum ratio of Size to that of the archive. It applies only above
+	// ratioFloor.
 	Ratio int64
 }
 
-// The keys of config-build that the limits are of.
+// The keys of the limits in config-build.
 const (
 	MaxDownloadSizeKey  = "max-download-size"
 	MaxUnpackedSizeKey  = "max-unpacked-size"
@@ -65,11 +63,10 @@ const (
 	MaxUnpackedRatioKey = "max-unpacked-ratio"
 )
 
-// Refusal is an error that only the Function's author can do something about.
+// Refusal is an error that the Function's author must correct.
 type Refusal struct{ err error }
 
-// Refuse returns an error in these words, which only the Function's author can do
-// something about.
+// Refuse returns a Refusal with that text.
 func Refuse(format string, args ...any) error {
 	return &Refusal{fmt.Errorf(format, args...)}
 }
@@ -77,13 +74,13 @@ func Refuse(format string, args ...any) error {
 // Error implements error.
 func (r *Refusal) Error() string { return r.err.Error() }
 
-// Unwrap returns the error that is refused.
+// Unwrap returns the wrapped error.
 func (r *Refusal) Unwrap() error { return r.err }
 
-// Outage is an error that may be gone later.
+// Outage is a temporary error.
 type Outage struct{ err error }
 
-// Unreachable returns an error in these words, which may be gone later.
+// Unreachable returns an Outage with that text.
 func Unreachable(format string, args ...any) error {
 	return &Outage{fmt.Errorf(format, args...)}
 }
@@ -91,12 +88,12 @@ func Unreachable(format string, args ...any) error {
 // Error implements error.
 func (o *Outage) Error() string { return o.err.Error() }
 
-// Unwrap returns what has failed.
+// Unwrap returns the wrapped error.
 func (o *Outage) Unwrap() error { return o.err }
 
 var commitHash = regexp.MustCompile(`^[0-9a-f]{40}$`)
 
-// IsCommit reports whether a revision of a repository is the hash of a commit.
+// IsCommit reports whether a revision is the hash of a commit.
 func IsCommit(revision string) bool { return commitHash.MatchString(revision) }
 
 // ExitCode returns the exit code for the error.

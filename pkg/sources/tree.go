@@ -28,23 +28,23 @@ import (
 )
 
 const (
-	// maxName and maxPart bound the name of a file, and what is between its slashes:
-	// the latter is as much as file systems take.
+	// maxName bounds the name of a file, and maxPart each part of it between slashes. File
+	// systems allow no longer parts.
 	maxName = 1024
 	maxPart = 255
 
-	// maxDepth is in how many folders a file can be, one in the other.
+	// maxDepth bounds the depth of nested folders.
 	maxDepth = 64
 
-	// maxTarget is as long as the target of a link can be on every file system: XFS
-	// takes the fewest bytes.
+	// maxTarget is the longest target of a link that all file systems allow. XFS allows the
+	// least.
 	maxTarget = 1024
 
-	// whiteout begins the names of files that delete others, in the layers of images.
+	// whiteout is the prefix of files in image layers that delete other files.
 	whiteout = ".wh."
 )
 
-// kind is what a name is taken for.
+// kind is the kind of a file.
 type kind int
 
 const (
@@ -54,9 +54,9 @@ const (
 	link
 )
 
-// Tree writes the files of a source below a folder, and nothing anywhere else.
-// Whatever is wrong with one of them is a Refusal, after which the Tree is of no
-// use. It holds the names of the files in memory, and nothing of what is in them.
+// Tree writes the files of a source below a folder, and nothing anywhere else. After a
+// Refusal it must not be used. It holds the names of the files in memory, but not their
+// contents.
 type Tree struct {
 	root   *os.Root
 	limits Limits
@@ -64,8 +64,8 @@ type Tree struct {
 	budget int64
 	why    func() error
 
-	// in is the folder that was written to last, opened: to open it by its path takes
-	// the longer the deeper it is.
+	// in is the open folder of the last file. Opening deep paths for each file would be
+	// slow.
 	in     *os.Root
 	inName string
 
@@ -74,7 +74,7 @@ type Tree struct {
 	size  int64
 }
 
-// NewTree returns a Tree that writes below the folder, which is empty.
+// NewTree returns a Tree that writes below the empty folder.
 func NewTree(root *os.Root, limits Limits) *Tree {
 	t := &Tree{root: root, in: root, inName: ".", limits: limits, budget: limits.Size, kinds: map[string]kind{}, sizes: map[string]int64{}}
 	t.why = func() error {
@@ -83,7 +83,7 @@ func NewTree(root *os.Root, limits Limits) *Tree {
 	return t
 }
 
-// Close closes what is open of the Tree, and leaves all that was written.
+// Close closes open folders. It keeps the files.
 func (t *Tree) Close() {
 	if t.in != t.root {
 		t.in.Close()
@@ -114,8 +114,8 @@ func (t *Tree) folderOf(name string) (*os.Root, string, error) {
 	return in, base, nil
 }
 
-// ratioFloor is how much an archive may always unpack to: small files of one
-// letter are no bomb.
+// ratioFloor is a size that every archive may unpack to. Small repetitive files are
+// harmless.
 const ratioFloor = 10 << 20
 
 // packedIn sets the size of the archive of the files.
@@ -141,7 +141,7 @@ func clean(name string) (string, error) {
 		return "", Refuse("file %q in it has an absolute path", name)
 	}
 	if strings.Count(name, "/") > maxDepth {
-		return "", Refuse("file %q in it is in more than %d folders, one in the other", name, maxDepth)
+		return "", Refuse("file %q in it is nested in more than %d folders", name, maxDepth)
 	}
 	for part := range strings.SplitSeq(name, "/") {
 		switch {
@@ -156,7 +156,7 @@ func clean(name string) (string, error) {
 	return path.Clean(name), nil
 }
 
-// take takes a name for what it is, and those of the folders that it is in.
+// take reserves a name, and the names of its folders, for that kind.
 func (t *Tree) take(name string, as kind) error {
 	for i := range len(name) {
 		if name[i] != '/' {
@@ -170,7 +170,7 @@ func (t *Tree) take(name string, as kind) error {
 				return err
 			}
 		default:
-			return Refuse("it has %q as a file, or a link, and as a folder", above)
+			return Refuse("it has %q both as a folder and as a file or link", above)
 		}
 	}
 	switch was := t.kinds[name]; {
@@ -178,7 +178,7 @@ func (t *Tree) take(name string, as kind) error {
 		t.kinds[name] = folder
 		return nil
 	case was != 0:
-		return Refuse("it has two files of the name %q", name)
+		return Refuse("it has two files named %q", name)
 	}
 	return t.add(name, as)
 }
@@ -202,7 +202,6 @@ func tooMany(limits Limits) error {
 	return Refuse("it has more than %d files and folders (%s in config-build)", limits.Files, MaxUnpackedFilesKey)
 }
 
-// failed returns the error of a write to the folder.
 func (t *Tree) failed(err error) error {
 	if err == nil {
 		return nil
@@ -210,7 +209,7 @@ func (t *Tree) failed(err error) error {
 	return &WriteError{err}
 }
 
-// WriteError is an error that neither the source nor its server is to blame for.
+// WriteError is a local error, not one of the source or its server.
 type WriteError struct{ error }
 
 func (e *WriteError) Error() string { return "failed to write source: " + e.error.Error() }
@@ -259,7 +258,7 @@ func (t *Tree) takeFile(name string) (string, error) {
 	return name, t.take(name, file)
 }
 
-// copy copies as much as may still be written.
+// copy copies up to the budget.
 func (t *Tree) copy(to io.Writer, from io.Reader) (int64, error) {
 	left := t.budget - t.size
 	size, err := io.Copy(Writer{to}, io.LimitReader(from, left+1))
@@ -282,14 +281,13 @@ func (w Writer) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// ReadTarget reads the target of a symbolic link: of one that is too long, no more
-// than what Symlink refuses it by.
+// ReadTarget reads the target of a symbolic link, up to a length that Symlink rejects.
 func ReadTarget(from io.Reader) (string, error) {
 	target, err := io.ReadAll(io.LimitReader(from, maxTarget+1))
 	return string(target), err
 }
 
-// Symlink makes a symbolic link. Where it leads is told by Links, in the end.
+// Symlink makes a symbolic link. CheckLinks checks its target at the end.
 func (t *Tree) Symlink(name, target string) error {
 	name, err := clean(name)
 	if err != nil {
@@ -299,7 +297,7 @@ func (t *Tree) Symlink(name, target string) error {
 	case name == ".":
 		return Refuse("a link in it has no name")
 	case target == "", strings.ContainsRune(target, 0):
-		return Refuse("link %q in it leads to no name of a file", name)
+		return Refuse("link %q in it has no valid target", name)
 	case len(target) > maxTarget:
 		return Refuse("link %q in it leads to a name of more than %d characters", name, maxTarget)
 	}
@@ -313,15 +311,14 @@ func (t *Tree) Symlink(name, target string) error {
 	return t.failed(in.Symlink(target, base))
 }
 
-// Link gives a file that was written a second name. Its size counts again, as it
-// does in what is made of the source.
+// Link gives a written file a second name. Its size counts again, as it does in the image.
 func (t *Tree) Link(name, target string) error {
 	target, err := clean(target)
 	if err != nil {
 		return err
 	}
 	if t.kinds[target] != file {
-		return Refuse("link %q in it leads to %q, which is no file of it", name, target)
+		return Refuse("link %q in it leads to %q, which is not a file in it", name, target)
 	}
 	if name, err = t.takeFile(name); err != nil {
 		return err
@@ -349,8 +346,8 @@ func CheckLinks(root *os.Root) error {
 	})
 }
 
-// CheckLink refuses a symbolic link that leads out of the folder that its name is
-// relative to.
+// CheckLink rejects a symbolic link that leads out of the folder to which its name is
+// relative.
 func CheckLink(name, target string) error {
 	if !isInside(name, target) {
 		return Refuse("link %q in it leads out of it, to %q", name, target)
@@ -376,8 +373,8 @@ func isInside(name, target string) bool {
 	return true
 }
 
-// Top returns the folder with the file that an archive must have: the topmost one,
-// or the only one in it, as archives have it of a repository.
+// Top returns the folder with the required file: the root, or the only folder in it, as in
+// archives of repositories.
 func Top(root *os.Root, required string) (string, error) {
 	entries, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
@@ -412,7 +409,7 @@ func Has(root *os.Root, required string) error {
 		names = append(names, "…")
 	}
 	if len(names) == 0 {
-		return Refuse("there is nothing in it; it must have %s", required)
+		return Refuse("it is empty; it must have %s", required)
 	}
-	return Refuse("it must have the file %s at its top, where there is: %s", required, strings.Join(names, ", "))
+	return Refuse("it must have the file %s at its top, which has: %s", required, strings.Join(names, ", "))
 }

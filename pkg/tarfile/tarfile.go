@@ -61,7 +61,7 @@ func WriteEntry(archive *tar.Writer, root *os.Root, name, place string, kind fs.
 	case 0:
 		return writeFile(archive, root, name, place)
 	default:
-		return fmt.Errorf("%s is neither file, folder nor link", name)
+		return fmt.Errorf("%s is not a file, folder or link", name)
 	}
 }
 

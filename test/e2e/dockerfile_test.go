@@ -146,7 +146,7 @@ func (b *badDockerfiles) refused(fn *v1alpha1.Function, reason string, words ...
 // want checks that the status of each Function reports its error.
 func (b *badDockerfiles) want() {
 	b.Helper()
-	b.refused(b.missing, v1alpha1.ReasonSourceUpdateFailed, `it must have the file Dockerfile at its top, where there is: "handler.py"`)
+	b.refused(b.missing, v1alpha1.ReasonSourceUpdateFailed, `it must have the file Dockerfile at its top, which has: "handler.py"`)
 	b.refused(b.failing, v1alpha1.ReasonTaskRunFailed, "there is no such compiler")
 	b.refused(b.root, v1alpha1.ReasonTaskRunFailed, "the image runs as root", "USER 1000:1000")
 	b.refused(b.absent, v1alpha1.ReasonImagePullFailed, "Correct its FROM", "no-such-tag")

@@ -133,11 +133,11 @@ func TestGitRefused(t *testing.T) {
 		git   v1alpha1.GitSource
 		words string
 	}{
-		"no-branch":   {v1alpha1.GitSource{URL: server + "/code", Revision: "nowhere"}, `it has no branch and no tag "nowhere"`},
+		"no-branch":   {v1alpha1.GitSource{URL: server + "/code", Revision: "nowhere"}, `it has no branch or tag "nowhere"`},
 		"no-folder":   {v1alpha1.GitSource{URL: server + "/code", Revision: "main", ContextDir: "nowhere"}, "it has no folder nowhere in commit"},
-		"no-token":    {v1alpha1.GitSource{URL: server + "/private/code", Revision: "main"}, "its server wants credentials: name a Secret with them in secretName"},
+		"no-token":    {v1alpha1.GitSource{URL: server + "/private/code", Revision: "main"}, "its server requires credentials: name a Secret with them in secretName"},
 		"wrong-token": {v1alpha1.GitSource{URL: server + "/private/code", Revision: "main", SecretName: "wrong-token"}, "its server refuses the credentials"},
-		"no-key":      {v1alpha1.GitSource{URL: bySSH, Revision: "main"}, "by SSH it takes a Secret with ssh-privatekey and known_hosts"},
+		"no-key":      {v1alpha1.GitSource{URL: bySSH, Revision: "main"}, "SSH needs a Secret with ssh-privatekey and known_hosts"},
 		"wrong-key":   {v1alpha1.GitSource{URL: bySSH, Revision: "main", SecretName: "wrong-key"}, "its server refuses the key"},
 		"wrong-host":  {v1alpha1.GitSource{URL: bySSH, Revision: "main", SecretName: "wrong-host"}, "its server is not the one that known_hosts of the Secret with its credentials has"},
 		"no-code":     {v1alpha1.GitSource{URL: bySSH + "/nowhere", Revision: "main", SecretName: "ssh"}, "its server has no such repository"},

@@ -285,7 +285,7 @@ func TestArtifactRefused(t *testing.T) {
 		"absent": {v1alpha1.ArchiveSource{URL: artifact + ":9"}, "its server answered 404 Not Found"},
 		"sha256": {v1alpha1.ArchiveSource{URL: artifact + "@" + digest, SHA256: strings.Repeat("0", 64)}, "its sha256 is " + hashOf(sourcestest.Functions()["nodejs-1.zip"])},
 		"layers": {v1alpha1.ArchiveSource{URL: strings.TrimSuffix(artifact, "/code") + "/two/code:1"}, "it has 2 layers, and must have one"},
-		"page":   {v1alpha1.ArchiveSource{URL: strings.TrimSuffix(artifact, "/code") + "/page/code:1"}, "it is no .zip or .tar.gz: by its first bytes it is text/html"},
+		"page":   {v1alpha1.ArchiveSource{URL: strings.TrimSuffix(artifact, "/code") + "/page/code:1"}, "it is not a .zip or .tar.gz: its first bytes are those of text/html"},
 	}
 	created := map[string]*v1alpha1.Function{}
 	for name, tc := range refused {

@@ -32,12 +32,11 @@ const (
 	// BuildConfigName is the name of the ConfigMap that configures builds.
 	BuildConfigName = "config-build"
 
-	// LeastFollowInterval is the shortest interval in which branches can be asked for:
-	// their servers are others'.
+	// LeastFollowInterval is the shortest interval between polls of a branch. It protects
+	// other people's servers.
 	LeastFollowInterval = time.Minute
 
-	// LeastBuildTimeout is the shortest timeout that a build can have: less is not enough
-	// for any.
+	// LeastBuildTimeout is the shortest timeout of a build. No build ends sooner.
 	LeastBuildTimeout = 10 * time.Second
 
 	kanikoImageKey  = "kaniko-image"
@@ -48,7 +47,7 @@ const (
 	mostConcurrentBuilds = 10000
 	mostHistory          = 100
 
-	// Sources are on the disk of a node. The names of their files are in memory.
+	// A source takes disk space on a node, and its file names take memory.
 	mostSource      = 10 << 30
 	mostSourceFiles = 100000
 	mostSourceRatio = 1000
@@ -62,47 +61,43 @@ type Build struct {
 	// ComposeImage is Kiln's image that makes and pushes functions' images.
 	ComposeImage string
 
-	// Timeout is how long a build may take whose Function does not say.
+	// Timeout is the default timeout of builds.
 	Timeout time.Duration
 
-	// MaxTimeout is the longest timeout that a Function may ask for. It is not
-	// less than Timeout.
+	// MaxTimeout is the longest timeout that a Function may set. It is at least Timeout.
 	MaxTimeout time.Duration
 
-	// Resources are the requests and limits of the step that installs dependencies, as far as
-	// the Function does not say.
+	// Resources are the default requests and limits of the installation of dependencies.
 	Resources corev1.ResourceRequirements
 
-	// MaxResources is the maximum of a Function's requests and limits for its builds. A
-	// resource that is not in it has no maximum. It is not less than Resources.
+	// MaxResources bounds the requests and limits that a Function may set for its builds.
+	// Other resources are unbounded. It is at least Resources.
 	MaxResources corev1.ResourceList
 
-	// PackageRegistrySecret is the name of the Secret with the credentials of
-	// package registries, in the namespaces of Functions that do not name one. The Secret
-	// is optional. With "" there is none.
+	// PackageRegistrySecret is the name of the Secret with the credentials of package
+	// registries, in the namespaces of Functions that do not name one. The Secret is
+	// optional.
 	PackageRegistrySecret string
 
-	// MaxConcurrent is how many builds may run at once in the cluster, and
-	// MaxConcurrentPerNamespace how many of them in each namespace. 0 is no limit.
+	// MaxConcurrent and MaxConcurrentPerNamespace limit the builds that run at once in the
+	// cluster and in each namespace. 0 means no limit.
 	MaxConcurrent, MaxConcurrentPerNamespace int32
 
-	// HistoryLimit is how many TaskRuns of builds that have ended are kept of each
-	// Function.
+	// HistoryLimit is how many ended builds of each Function are kept.
 	HistoryLimit int32
 
 	// Sources limits the sources that builds fetch.
 	Sources sources.Limits
 
-	// FollowInterval is how often the branches of Git are asked for that Functions are
-	// built of. 0 is never.
+	// FollowInterval is the time between two polls of a Git branch. 0 means never.
 	FollowInterval time.Duration
 
-	// FollowAllowedAddresses has the internal addresses at which the controller may ask
+	// FollowAllowedAddresses are the internal addresses at which the controller may poll
 	// Git servers.
 	FollowAllowedAddresses sources.Addresses
 
-	// PriorityClassName is the priority class of builds' pods. Where it is "", they
-	// have the cluster's default.
+	// PriorityClassName is the priority class of builds' pods. "" means the cluster's
+	// default.
 	PriorityClassName string
 
 	// NodeSelector are labels that a node must have to run builds.
@@ -175,8 +170,8 @@ func NewBuildFromMap(data map[string]string) (*Build, error) {
 	return b, nil
 }
 
-// raiseCeilings raises each maximum to the default at least. So an administrator who
-// raises a default need not raise its maximum.
+// raiseCeilings raises each maximum to at least the default, so an administrator can raise
+// a default alone.
 func (b *Build) raiseCeilings() {
 	b.MaxTimeout = max(b.MaxTimeout, b.Timeout)
 	for name, most := range b.MaxResources {

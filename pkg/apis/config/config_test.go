@@ -321,9 +321,9 @@ func TestErrors(t *testing.T) {
 		"custom file taken":  {runtimesOf, RuntimesConfigName, "bash", custom + "dockerfile: x\nfiles: {handler: x}", nil, []string{"files", `"handler"`, "sourceFile"}},
 		"source file":        {runtimesOf, RuntimesConfigName, "nodejs24", node + "sourceFile: index.js", nil, []string{"sourceFile", "custom", "nodejs"}},
 		"files":              {runtimesOf, RuntimesConfigName, "nodejs24", node + "files: {a: b}", nil, []string{"files", "custom", "nodejs"}},
-		"base of none":       {runtimesOf, RuntimesConfigName, "any", "baseImage: bash\nlanguage: dockerfile", nil, []string{"baseImage", "dockerfile", "Dockerfiles of its Functions"}},
-		"template of none":   {runtimesOf, RuntimesConfigName, "any", "dockerfile: FROM bash\nlanguage: dockerfile", nil, []string{"Dockerfiles of its Functions"}},
-		"file of none":       {runtimesOf, RuntimesConfigName, "any", "sourceFile: Containerfile\nlanguage: dockerfile", nil, []string{"sourceFile", "Dockerfiles of its Functions"}},
+		"base of none":       {runtimesOf, RuntimesConfigName, "any", "baseImage: bash\nlanguage: dockerfile", nil, []string{"baseImage", "dockerfile", "each Function has its own Dockerfile"}},
+		"template of none":   {runtimesOf, RuntimesConfigName, "any", "dockerfile: FROM bash\nlanguage: dockerfile", nil, []string{"each Function has its own Dockerfile"}},
+		"file of none":       {runtimesOf, RuntimesConfigName, "any", "sourceFile: Containerfile\nlanguage: dockerfile", nil, []string{"sourceFile", "each Function has its own Dockerfile"}},
 		"empty value":        {runtimesOf, RuntimesConfigName, "nodejs24", "", nil, []string{"baseImage", "required"}},
 
 		"blank image":     {build, BuildConfigName, "kaniko-image", " ", nil, []string{"required"}},

@@ -31,15 +31,14 @@ const (
 	// limits of Functions.
 	FunctionsConfigName = "config-functions"
 
-	// MaxReplicasLimit is the greatest number of replicas that can be asked for.
+	// MaxReplicasLimit is the greatest number of replicas that a Function can have.
 	MaxReplicasLimit = 1000
 
-	// MaxTimeout is the longest timeout of a request that can be asked for.
+	// MaxTimeout is the longest timeout of a request.
 	MaxTimeout = 24 * time.Hour
 
-	// The source is stored in the Function, and once more in a ConfigMap, which
-	// Kubernetes limits to 1 MiB. There it leaves room for the wrapper and the
-	// Dockerfile.
+	// The source is also stored in a ConfigMap, which Kubernetes limits to 1 MiB. The
+	// maximum leaves room for the wrapper and the Dockerfile.
 	leastSourceBytes = 1 << 10
 	mostSourceBytes  = 960 << 10
 )
@@ -49,24 +48,23 @@ type Functions struct {
 	// DefaultRuntime is the runtime of a Function that names none.
 	DefaultRuntime string
 
-	// DefaultMinReplicas is the least number of pods of a Function that does not
-	// say. It is 0 as shipped: a function scales to zero, as Knative users expect.
+	// DefaultMinReplicas is the default minimum of pods. It is 0 as shipped: a function
+	// scales to zero, as Knative users expect.
 	DefaultMinReplicas int32
 
-	// DefaultMaxReplicas is the greatest number of pods of a Function that does
-	// not say. It is 0 as shipped, which means no limit, as in Knative.
+	// DefaultMaxReplicas is the default maximum of pods. It is 0 as shipped, which means no
+	// limit, as in Knative.
 	DefaultMaxReplicas int32
 
-	// DefaultResources are the requests and limits that a Function leaves out.
-	// A CPU limit is not shipped: it would slow every start.
+	// DefaultResources are the default requests and limits. There is no CPU limit as
+	// shipped, because it would slow down every start.
 	DefaultResources corev1.ResourceRequirements
 
-	// DefaultTimeout is how long a function that does not say may take to answer,
-	// to the end of the answer, in whole seconds.
+	// DefaultTimeout is the default time until the end of a response, in whole seconds.
 	DefaultTimeout time.Duration
 
-	// MaxSourceBytes limits the sum of a Function's source and dependencies. It
-	// is as shipped as much as fits.
+	// MaxSourceBytes limits a Function's source and dependencies together. As shipped, it
+	// is as much as fits.
 	MaxSourceBytes int64
 }
 

@@ -42,12 +42,10 @@ func parse(configMap string, data map[string]string, parsers ...cm.ParseFunc) er
 	return nil
 }
 
-// inConfigMap says in which ConfigMap the error is.
 func inConfigMap(configMap string, err error) error {
 	return fmt.Errorf("ConfigMap %s: %w", configMap, err)
 }
 
-// asInt32 parses a whole number between 0 and most.
 func asInt32(key string, target *int32, most int32) cm.ParseFunc {
 	return cm.AsFunc(key, target, func(s string) (int32, error) {
 		n, err := strconv.ParseInt(strings.TrimSpace(s), 10, 32)
@@ -61,8 +59,7 @@ func asInt32(key string, target *int32, most int32) cm.ParseFunc {
 	})
 }
 
-// asLimit parses a whole number up to most, where 0 and a blank value mean that
-// there is no limit.
+// asLimit parses a whole number up to most. 0 or a blank value means no limit.
 func asLimit(key string, target *int32, most int32) cm.ParseFunc {
 	return func(data map[string]string) error {
 		if raw, ok := data[key]; ok && strings.TrimSpace(raw) == "" {
@@ -73,7 +70,6 @@ func asLimit(key string, target *int32, most int32) cm.ParseFunc {
 	}
 }
 
-// asCount parses a whole number between 1 and most.
 func asCount(key string, target *int64, most int64) cm.ParseFunc {
 	return cm.AsFunc(key, target, func(s string) (int64, error) {
 		n, err := strconv.ParseInt(strings.TrimSpace(s), 10, 64)
@@ -84,7 +80,6 @@ func asCount(key string, target *int64, most int64) cm.ParseFunc {
 	})
 }
 
-// asYAML parses a value in YAML or JSON that may be blank.
 func asYAML[T any](key string, target *T, validate func(T) *apis.FieldError) cm.ParseFunc {
 	return cm.AsFunc(key, target, func(s string) (value T, err error) {
 		if err := yaml.UnmarshalStrict([]byte(s), &value); err != nil {
@@ -112,7 +107,6 @@ func asBytes(key string, target *int64, least, most int64) cm.ParseFunc {
 	})
 }
 
-// asDuration parses a duration such as 15m that is between least and most.
 func asDuration(key string, target *time.Duration, least, most time.Duration) cm.ParseFunc {
 	return cm.AsFunc(key, target, func(s string) (time.Duration, error) {
 		d, err := time.ParseDuration(strings.TrimSpace(s))
@@ -126,8 +120,7 @@ func asDuration(key string, target *time.Duration, least, most time.Duration) cm
 	})
 }
 
-// asInterval parses a duration that is between least and most, or 0 or blank for
-// never.
+// asInterval parses a duration between least and most. 0 or a blank value means never.
 func asInterval(key string, target *time.Duration, least, most time.Duration) cm.ParseFunc {
 	return func(data map[string]string) error {
 		if raw, ok := data[key]; ok && slices.Contains([]string{"", "0", "0s"}, strings.TrimSpace(raw)) {
@@ -138,7 +131,6 @@ func asInterval(key string, target *time.Duration, least, most time.Duration) cm
 	}
 }
 
-// asSeconds parses a duration of whole seconds that is between least and most.
 func asSeconds(key string, target *time.Duration, least, most time.Duration) cm.ParseFunc {
 	return func(data map[string]string) error {
 		if err := asDuration(key, target, least, most)(data); err != nil {
@@ -151,8 +143,8 @@ func asSeconds(key string, target *time.Duration, least, most time.Duration) cm.
 	}
 }
 
-// asResource parses the quantity of one resource into the list. A blank value
-// takes the resource's default away.
+// asResource parses the quantity of one resource into the list. A blank value removes the
+// resource's default.
 func asResource(key string, list corev1.ResourceList, resourceName corev1.ResourceName) cm.ParseFunc {
 	return func(data map[string]string) error {
 		raw, ok := data[key]
@@ -197,12 +189,10 @@ func asResources(prefix string, target *corev1.ResourceRequirements) cm.ParseFun
 	}
 }
 
-// asSecretName parses the name of a Secret, which may be blank.
 func asSecretName(key string, target *string) cm.ParseFunc {
 	return asObjectName(key, "Secret", target)
 }
 
-// asObjectName parses the name of an object of that kind, which may be blank.
 func asObjectName(key, kind string, target *string) cm.ParseFunc {
 	return cm.AsFunc(key, target, func(s string) (string, error) {
 		s = strings.TrimSpace(s)
@@ -216,7 +206,6 @@ func asObjectName(key, kind string, target *string) cm.ParseFunc {
 	})
 }
 
-// asImage parses an image reference that must not be blank.
 func asImage(key string, target *string) cm.ParseFunc {
 	return cm.AsFunc(key, target, parseImage)
 }

@@ -35,24 +35,22 @@ const RegistryConfigName = "config-registry"
 
 // Registry is the registry of functions' images.
 type Registry struct {
-	// Push is the host[:port] that builds push to. It is blank until somebody
-	// configures the registry; see Configured.
+	// Push is the host[:port] that builds push to. It is blank until somebody configures
+	// the registry.
 	Push string
 
-	// Pull is the host[:port] of the same registry as the nodes reach it. It is
-	// Push where nothing else is said.
+	// Pull is the host[:port] of the same registry for nodes. It defaults to Push.
 	Pull string
 
-	// Prefix is the path in the registry below which all images are.
+	// Prefix is the path of all images in the registry.
 	Prefix string
 
-	// Insecure are the hosts that speak plain HTTP.
+	// Insecure are the hosts that use plain HTTP.
 	Insecure []string
 
-	// Credentials is the name of the Secret, of type
-	// kubernetes.io/dockerconfigjson, with the registry credentials. Kiln copies it from
-	// its namespace to the namespaces of Functions without one. The Secret is optional.
-	// With "" there are no credentials.
+	// Credentials is the name of the Secret, of type kubernetes.io/dockerconfigjson, with
+	// the registry credentials. Kiln copies it from its namespace to the namespaces of
+	// Functions without one. The Secret is optional. "" means no credentials.
 	Credentials string
 }
 
@@ -61,8 +59,8 @@ type Registry struct {
 const DefaultCredentials = "kiln-registry-credentials"
 
 // ReservedSecrets returns the names of Secrets that no Function may name.
-// DefaultCredentials is one of them also while no credentials are configured: a
-// reference could wait for the Secret to appear.
+// DefaultCredentials is always one of them, because a reference could wait for the Secret
+// to appear.
 func (r *Registry) ReservedSecrets() []string {
 	if r.Credentials == "" || r.Credentials == DefaultCredentials {
 		return []string{DefaultCredentials}
@@ -80,12 +78,12 @@ func (r *Registry) PushRepository(namespace, function string) string {
 	return r.repository(r.Push, namespace, function)
 }
 
-// PushInsecure reports whether the host that builds push to speaks plain HTTP.
+// PushInsecure reports whether the host that builds push to uses plain HTTP.
 func (r *Registry) PushInsecure() bool {
 	return slices.Contains(r.Insecure, r.Push)
 }
 
-// IsInsecure reports whether the host of an image speaks plain HTTP.
+// IsInsecure reports whether the host of an image uses plain HTTP.
 func (r *Registry) IsInsecure(image string) bool {
 	ref, err := name.ParseReference(image)
 	return err == nil && slices.Contains(r.Insecure, ref.Context().RegistryStr())
@@ -132,20 +130,20 @@ func NewRegistryFromConfigMap(configMap *corev1.ConfigMap) (*Registry, error) {
 	return NewRegistryFromMap(configMap.Data)
 }
 
-// parseHost parses host[:port]; blank is allowed.
+// parseHost parses host[:port], or a blank value.
 func parseHost(s string) (string, error) {
 	s = strings.TrimSpace(s)
 	if s == "" {
 		return "", nil
 	}
 	if strings.Contains(s, "/") {
-		return "", fmt.Errorf("%q is not a host[:port]: leave out the scheme, and say the path in %q", s, "prefix")
+		return "", fmt.Errorf("%q is not a host[:port]: leave out the scheme, and set the path in %q", s, "prefix")
 	}
 	registry, err := name.NewRegistry(s)
 	if err != nil {
 		return "", fmt.Errorf("%q is not a host[:port]: %w", s, err)
 	}
-	// A reference whose first part could be a plain word names Docker Hub.
+	// A first part without a dot or a port would mean a repository on Docker Hub.
 	repository, err := name.NewRepository(s + "/namespace/function")
 	if err != nil || repository.RegistryStr() != registry.RegistryStr() {
 		return "", fmt.Errorf("%q is not the name of a registry: it needs a dot or a port, as in %s:5000", s, s)
@@ -168,8 +166,8 @@ func parseHosts(s string) ([]string, error) {
 	return hosts, nil
 }
 
-// parsePrefix parses the path below which the images are. It must leave room
-// for the longest namespace and the longest name of a function.
+// parsePrefix parses the path of the images. It must leave room for the longest namespace
+// and the longest name of a function.
 func parsePrefix(s string) (string, error) {
 	prefix := strings.Trim(strings.TrimSpace(s), "/")
 	if prefix == "" {

@@ -42,20 +42,19 @@ type Runtime struct {
 	// dockerfile, where each Function's Dockerfile names one.
 	BaseImage string `json:"baseImage,omitempty"`
 
-	// Language picks the wrapper that calls the function, the name of the file
-	// that holds its deps, and the Dockerfile. It is runtimes.CustomLanguage where
-	// the fields below say all that, and runtimes.DockerfileLanguage where the
-	// functions do.
+	// Language selects the wrapper, the name of the dependency file and the Dockerfile.
+	// runtimes.CustomLanguage takes all that from the fields below, and
+	// runtimes.DockerfileLanguage from each function.
 	Language string `json:"language"`
 
 	// Dockerfile replaces the Dockerfile template of the language.
 	Dockerfile string `json:"dockerfile,omitempty"`
 
-	// SourceFile is what spec.source is called, where the language is custom.
+	// SourceFile is the file name of spec.source, if the language is custom.
 	SourceFile string `json:"sourceFile,omitempty"`
 
-	// DependencyFile is what spec.deps is called, where the language is custom;
-	// without it, Functions have no deps.
+	// DependencyFile is the file name of spec.deps, if the language is custom. Without it,
+	// Functions have no deps.
 	DependencyFile string `json:"dependencyFile,omitempty"`
 
 	// Files are more files that the Dockerfile can copy, by name, if the language is custom.
@@ -65,8 +64,8 @@ type Runtime struct {
 	Deprecated bool `json:"deprecated,omitempty"`
 }
 
-// Find returns what Kiln knows of how functions of the runtime are built; nothing
-// if it does not know the language.
+// Find returns how Kiln builds functions of the runtime. It returns false for an unknown
+// language.
 func (r Runtime) Find() (runtimes.Runtime, bool) {
 	switch r.Language {
 	case runtimes.CustomLanguage:
@@ -98,9 +97,8 @@ func (r Runtimes) Names() []string {
 	return slices.Sorted(maps.Keys(r))
 }
 
-// NewRuntimesFromMap parses the data of config-runtimes: each key that does not
-// begin with an underscore is the name of a runtime, its value is YAML. There
-// is no runtime that is not in the ConfigMap.
+// NewRuntimesFromMap parses the data of config-runtimes. Each key is the name of a runtime,
+// unless it begins with an underscore, and its value is YAML.
 func NewRuntimesFromMap(data map[string]string) (Runtimes, error) {
 	known := make(Runtimes, len(data))
 	for _, key := range slices.Sorted(maps.Keys(data)) {
@@ -168,18 +166,18 @@ func KnownLanguages() string {
 // have no effect.
 func (r Runtime) checkBare() error {
 	if r.BaseImage != "" || r.Dockerfile != "" || r.SourceFile != "" || r.DependencyFile != "" || len(r.Files) > 0 {
-		return fmt.Errorf("baseImage, dockerfile, sourceFile, dependencyFile and files are not for language %s: what is built, and upon what, is in the Dockerfiles of its Functions",
+		return fmt.Errorf("baseImage, dockerfile, sourceFile, dependencyFile and files are not allowed for language %s: each Function has its own Dockerfile",
 			runtimes.DockerfileLanguage)
 	}
 	return nil
 }
 
-// checkLanguage reports whether the entry has what its language needs, and nothing
-// that the language has no use for.
+// checkLanguage returns an error if the entry lacks a field that its language needs, or has
+// one that its language ignores.
 func (r Runtime) checkLanguage() error {
 	if r.Language == runtimes.CustomLanguage {
 		if strings.TrimSpace(r.Dockerfile) == "" {
-			return fmt.Errorf("dockerfile: it is required, as Kiln has none for language %s", runtimes.CustomLanguage)
+			return fmt.Errorf("dockerfile: it is required for language %s", runtimes.CustomLanguage)
 		}
 		return r.custom().Validate()
 	}
@@ -187,14 +185,14 @@ func (r Runtime) checkLanguage() error {
 		return fmt.Errorf("language: it is required: one of %s", KnownLanguages())
 	}
 	if r.SourceFile != "" || r.DependencyFile != "" || len(r.Files) > 0 {
-		return fmt.Errorf("sourceFile, dependencyFile and files are for language %s only: those of %s are Kiln's",
+		return fmt.Errorf("sourceFile, dependencyFile and files are only allowed for language %s, not for %s",
 			runtimes.CustomLanguage, r.Language)
 	}
 	return nil
 }
 
-// checkRuntimeName reports whether a runtime can have the name. A runtime's name
-// becomes the value of labels.
+// checkRuntimeName returns an error for an invalid name, because the name becomes the value
+// of labels.
 func checkRuntimeName(name string) error {
 	if name == "" {
 		return errors.New("the name of a runtime is required")

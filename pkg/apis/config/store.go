@@ -29,7 +29,7 @@ import (
 // +k8s:deepcopy-gen=false
 type Config struct {
 	Functions *Functions
-	// Runtimes is nil where the configuration is not known, as in a client.
+	// Runtimes is nil if the configuration is unknown, as in a client.
 	Runtimes Runtimes
 	Build    *Build
 	Registry *Registry
@@ -43,8 +43,8 @@ func FromContext(ctx context.Context) *Config {
 	return cfg
 }
 
-// FromContextOrDefaults returns the Config in the context with every part that
-// it lacks set to what an empty ConfigMap means. Runtimes have no default.
+// FromContextOrDefaults returns the Config in the context. Missing parts have the values of
+// an empty ConfigMap, except Runtimes, which has no default.
 func FromContextOrDefaults(ctx context.Context) *Config {
 	var cfg Config
 	if have := FromContext(ctx); have != nil {
@@ -77,14 +77,14 @@ func Constructors() configmap.Constructors {
 	}
 }
 
-// Check says what is wrong with one of Kiln's own ConfigMaps, as the store would
-// find when it reads it. Others it knows nothing about.
+// Check returns the error that the store would find in one of Kiln's own ConfigMaps. It
+// accepts all other ConfigMaps.
 func Check(configMap *corev1.ConfigMap) error {
 	constructor, ok := Constructors()[configMap.Name]
 	if !ok {
 		return nil
 	}
-	// The store has checked that all of them are such functions.
+	// The store has checked the types of the constructors.
 	results := reflect.ValueOf(constructor).Call([]reflect.Value{reflect.ValueOf(configMap)})
 	err, _ := reflect.TypeAssert[error](results[1])
 	return err

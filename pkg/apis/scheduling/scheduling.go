@@ -26,7 +26,7 @@ import (
 	"knative.dev/pkg/apis"
 )
 
-// ValidateNodeSelector says what is wrong with a node selector of pods.
+// ValidateNodeSelector validates a node selector of pods.
 func ValidateNodeSelector(selector map[string]string) (errs *apis.FieldError) {
 	for _, key := range slices.Sorted(maps.Keys(selector)) {
 		errs = errs.Also(ValidateLabel(key, selector[key]))
@@ -34,7 +34,7 @@ func ValidateNodeSelector(selector map[string]string) (errs *apis.FieldError) {
 	return errs
 }
 
-// ValidateLabel says what is wrong with a label.
+// ValidateLabel validates a label.
 func ValidateLabel(key, value string) (errs *apis.FieldError) {
 	if problems := validation.IsQualifiedName(key); len(problems) > 0 {
 		errs = errs.Also(apis.ErrInvalidKeyName(key, apis.CurrentField, problems...))
@@ -45,7 +45,7 @@ func ValidateLabel(key, value string) (errs *apis.FieldError) {
 	return errs
 }
 
-// ValidateTolerations says what is wrong with the tolerations of pods.
+// ValidateTolerations validates the tolerations of pods.
 func ValidateTolerations(tolerations []corev1.Toleration) (errs *apis.FieldError) {
 	for i, toleration := range tolerations {
 		errs = errs.Also(validateToleration(toleration).ViaIndex(i))
@@ -53,7 +53,6 @@ func ValidateTolerations(tolerations []corev1.Toleration) (errs *apis.FieldError
 	return errs
 }
 
-// validateToleration says what Kubernetes would say of the pods.
 func validateToleration(t corev1.Toleration) (errs *apis.FieldError) {
 	if t.Key != "" {
 		if problems := validation.IsQualifiedName(t.Key); len(problems) > 0 {

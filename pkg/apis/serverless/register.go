@@ -21,37 +21,34 @@ const (
 	// GroupName is the API group of Kiln's resources.
 	GroupName = "serverless.kiln.dev"
 
-	// FunctionNameLabelKey is put on everything that Kiln creates for a
-	// Function, and on its images; its value is the Function's name.
+	// FunctionNameLabelKey is on everything that Kiln creates for a Function, and on its
+	// images. Its value is the Function's name.
 	FunctionNameLabelKey = GroupName + "/function-name"
 
-	// FunctionNamespaceLabelKey is put on images; its value is the namespace of the
-	// Function.
+	// FunctionNamespaceLabelKey is on images. Its value is the namespace of the Function.
 	FunctionNamespaceLabelKey = GroupName + "/function-namespace"
 
-	// FunctionUIDLabelKey is put on everything that Kiln creates for a
-	// Function; its value is the Function's UID. Kiln's informers select by the
-	// presence of this key.
+	// FunctionUIDLabelKey is on everything that Kiln creates for a Function. Its value is
+	// the Function's UID. Kiln's informers select objects with this label.
 	FunctionUIDLabelKey = GroupName + "/function-uid"
 
-	// ImageTagLabelKey is put on build objects, and on images; its value is the tag
-	// of the image they build, which carries the hash of the build's inputs.
+	// ImageTagLabelKey is on build objects and images. Its value is the tag of the image:
+	// the hash of the build's inputs.
 	ImageTagLabelKey = GroupName + "/image-tag"
 
-	// RuntimeLabelKey is put on images; its value is the name of the Function's
-	// runtime.
+	// RuntimeLabelKey is on images. Its value is the name of the Function's runtime.
 	RuntimeLabelKey = GroupName + "/runtime"
 
-	// SourceHashLabelKey is put on images; its value is sha256: and the hash of the
-	// Function's source.
+	// SourceHashLabelKey is on images. Its value is sha256: and the hash of the Function's
+	// source.
 	SourceHashLabelKey = GroupName + "/source-hash"
 
-	// RebuildAnnotationKey is set by users on a Function to ask for a build of
-	// unchanged inputs. Each new non-empty value causes one build.
+	// RebuildAnnotationKey is set by users on a Function. Each new non-empty value causes
+	// one build of unchanged inputs.
 	RebuildAnnotationKey = GroupName + "/rebuild"
 
-	// GenerationAnnotationKey is put on build objects; its value is the
-	// generation of the Function that asked for the build.
+	// GenerationAnnotationKey is on build objects. Its value is the generation of the
+	// Function that started the build.
 	GenerationAnnotationKey = GroupName + "/generation"
 
 	// BuildReasonAnnotationKey is on build objects. Its value is why the build was started.
@@ -61,32 +58,30 @@ const (
 	// the build, which the next build compares to find its reason.
 	BuildInputsAnnotationKey = GroupName + "/build-inputs"
 
-	// BuildAttemptAnnotationKey is put on build objects; its value counts how
-	// often the build was started.
+	// BuildAttemptAnnotationKey is on build objects. Its value counts the starts of the
+	// build.
 	BuildAttemptAnnotationKey = GroupName + "/build-attempt"
 
-	// BuildCommitAnnotationKey is put on build objects; its value is the commit of a
-	// branch that is followed which the build was started for.
+	// BuildCommitAnnotationKey is on build objects. Its value is the commit of the followed
+	// branch that started the build.
 	BuildCommitAnnotationKey = GroupName + "/build-commit"
 
-	// WishHashAnnotationKey is put on the service of a Function; its value is a
-	// hash of what Kiln wants the service's revisions to be made of.
+	// WishHashAnnotationKey is on the Service of a Function. Its value is a hash of the
+	// desired revision template.
 	WishHashAnnotationKey = GroupName + "/wish-hash"
 
-	// CredentialsLabelKey is put on the copies of the Secret with the credentials
-	// of registries that Kiln makes in the namespaces of Functions.
+	// CredentialsLabelKey is on Kiln's copies of the Secret with registry credentials.
 	CredentialsLabelKey = GroupName + "/credentials"
 
 	// DeleteAfterAnnotationKey is on the copies of registry credentials that have lost
 	// their source. Its value is the time, in RFC 3339, after which Kiln deletes the copy.
 	DeleteAfterAnnotationKey = GroupName + "/delete-after"
 
-	// BuildCredentialsAnnotationKey is put on build objects; its value is the
-	// version of the Secret with the credentials of registries that the build was
-	// started with.
+	// BuildCredentialsAnnotationKey is on build objects. Its value is the version of the
+	// registry credentials of the build.
 	BuildCredentialsAnnotationKey = GroupName + "/build-credentials"
 
-	// BuildEnvAnnotationKey is put on build objects, and on their pods; its value is
-	// the environment of the package manager, as a file for a shell to read.
+	// BuildEnvAnnotationKey is on build objects and their pods. Its value is the
+	// environment of the package manager, as a shell script.
 	BuildEnvAnnotationKey = GroupName + "/build-env"
 )

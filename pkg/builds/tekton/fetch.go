@@ -33,7 +33,6 @@ import (
 	"github.com/kiln-dev/kiln/pkg/sources"
 )
 
-// contextPathOf returns the folder of the build context.
 func contextPathOf(fn *v1alpha1.Function) string {
 	if fn.Spec.IsFetched() {
 		return fetchedContextPath

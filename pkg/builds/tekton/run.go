@@ -69,7 +69,6 @@ func RunOf(tr *pipelinev1.TaskRun) builds.Run {
 	return run
 }
 
-// parse returns the number in an annotation, or 0.
 func parse(tr *pipelinev1.TaskRun, annotation string, bits int) int64 {
 	n, err := strconv.ParseInt(tr.Annotations[annotation], 10, bits)
 	if err != nil {
@@ -103,7 +102,6 @@ func stateOf(tr *pipelinev1.TaskRun) builds.State {
 	return builds.Succeeded
 }
 
-// digestOf returns the digest of the image that the TaskRun has pushed.
 func digestOf(tr *pipelinev1.TaskRun) (string, error) {
 	i := slices.IndexFunc(tr.Status.Results, func(result pipelinev1.TaskRunResult) bool {
 		return result.Name == ImageDigestResult
@@ -118,7 +116,6 @@ func digestOf(tr *pipelinev1.TaskRun) (string, error) {
 	return digest.String(), nil
 }
 
-// sourceOf returns the digest of the source that the TaskRun has fetched.
 func sourceOf(tr *pipelinev1.TaskRun) builds.SourceDigest {
 	var source builds.SourceDigest
 	for _, result := range tr.Status.Results {

@@ -264,7 +264,6 @@ func buildVolumes(fn *v1alpha1.Function, cfg *config.Config, build builds.Spec) 
 	return volumes
 }
 
-// installVolumes returns the volumes of the installation alone.
 func installVolumes(fn *v1alpha1.Function, cfg *config.Config, build builds.Spec) []corev1.Volume {
 	volumes := []corev1.Volume{
 		{Name: kanikoVolumeName, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},

@@ -67,8 +67,7 @@ var copyLabels = map[string]string{
 	serverless.CredentialsLabelKey: "copy",
 }
 
-// Reconciler looks after the copies, a namespace at a time. Its keys are names
-// of namespaces.
+// Reconciler reconciles the copies. Its keys are the names of namespaces.
 type Reconciler struct {
 	pkgreconciler.LeaderAwareFuncs
 
@@ -78,8 +77,8 @@ type Reconciler struct {
 	recorder       record.EventRecorder
 	now            func() time.Time
 
-	// told is what was said last of the Secret in Kiln's namespace: it is told once.
-	// Only the reconcile of that namespace, of which there is one at a time, uses it.
+	// told is the last event about the Secret in Kiln's namespace, so each is emitted once.
+	// Only the reconcile of that namespace uses it.
 	told string
 }
 
@@ -154,8 +153,8 @@ func (r *Reconciler) checkSource(ctx context.Context, name string) error {
 	return nil
 }
 
-// reconcileCopy creates, refreshes or deletes the copy in a namespace. A Secret
-// that is no copy is left alone.
+// reconcileCopy creates, refreshes or deletes the copy in a namespace. It leaves other
+// Secrets alone.
 func (r *Reconciler) reconcileCopy(ctx context.Context, name, namespace string, wanted bool) error {
 	existing, err := r.secrets.get(ctx, name, namespace)
 	if err != nil || existing != nil && !isCopy(existing) {
@@ -181,9 +180,8 @@ func (r *Reconciler) reconcileCopy(ctx context.Context, name, namespace string, 
 	return r.reportReference(r.refresh(ctx, existing, source))
 }
 
-// reconcileFormer deletes the copy of a name that is not configured any more. The
-// default name is reserved for ever, so its copy can wait. Any other name is free for
-// Functions at once.
+// reconcileFormer deletes the copy of a name that is no longer configured. The default name
+// stays reserved, so its copy can wait. Functions may use any other name at once.
 func (r *Reconciler) reconcileFormer(ctx context.Context, name, namespace string, inUse bool) error {
 	existing, err := r.secrets.get(ctx, name, namespace)
 	if err != nil || existing == nil || !isCopy(existing) {
@@ -265,8 +263,7 @@ func (r *Reconciler) reportReference(err error) error {
 	return controller.NewRequeueAfter(RecheckPeriod)
 }
 
-// ignoreLeaving drops the error of a namespace that is being deleted, with all
-// that is in it.
+// ignoreLeaving drops the error of a namespace that is being deleted.
 func ignoreLeaving(err error) error {
 	if apierrs.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return nil
@@ -274,7 +271,6 @@ func ignoreLeaving(err error) error {
 	return err
 }
 
-// makeCopy returns the copy for a namespace.
 func makeCopy(source *corev1.Secret, namespace string) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{

@@ -35,8 +35,8 @@ import (
 )
 
 const (
-	// RecheckPeriod is how long a namespace waits for the next look at its references.
-	// No event reports that a Revision is gone.
+	// RecheckPeriod is the time between two checks of a namespace's references. No event
+	// reports that a Revision is gone.
 	RecheckPeriod = time.Minute
 
 	// answerPeriod is how long an answer holds. All Functions of a namespace ask.
@@ -72,8 +72,8 @@ type reference struct {
 	at time.Time
 }
 
-// AddFind adds a search for objects that name a Secret. It must be called before any
-// Secret is asked for.
+// AddFind adds a search for objects that name a Secret. It must be called before the first
+// Ensure.
 func (s *Secrets) AddFind(find Find) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,7 +110,6 @@ func (s *Secrets) checkReferences(ctx context.Context, name, namespace string) e
 	return &ReferencedError{Secret: name, By: *by}
 }
 
-// findFunction returns a Function that names the Secret.
 func (s *Secrets) findFunction(ctx context.Context, secret, namespace string) (*corev1.ObjectReference, error) {
 	list := pager.SimplePageFunc(func(opts metav1.ListOptions) (runtime.Object, error) {
 		return s.kiln.ServerlessV1alpha1().Functions(namespace).List(ctx, opts)

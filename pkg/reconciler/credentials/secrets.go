@@ -73,9 +73,8 @@ func Get(ctx context.Context) *Secrets {
 	return s
 }
 
-// Secrets are those with the credentials of registries, in all namespaces. Each
-// name that is asked for is watched from then on, and no other Secret is: roles
-// can allow that by the name.
+// Secrets are the Secrets with registry credentials, in all namespaces. It watches each
+// requested name from then on, and no other Secret, so roles can name them.
 type Secrets struct {
 	// ctx ends the watches.
 	ctx  context.Context
@@ -86,8 +85,7 @@ type Secrets struct {
 	watches   map[string]*watch
 	listeners []func(obj any)
 
-	// seen are the Secrets that Version was asked for, as they were when they first
-	// held what they hold.
+	// seen are the Secrets of calls of Version, as they were when they got their content.
 	seen map[types.NamespacedName]*corev1.Secret
 
 	// finds find objects that name a Secret, and referenced is what they have found.
@@ -95,18 +93,17 @@ type Secrets struct {
 	referenced map[types.NamespacedName]reference
 }
 
-// OnChange has f called with each Secret that was added, changed or deleted, or
-// with a tombstone of it. It must be called before any Secret is asked for.
+// OnChange calls f with each Secret that was added, changed or deleted, or with its
+// tombstone. It must be called before the first Ensure.
 func (s *Secrets) OnChange(f func(obj any)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.listeners = append(s.listeners, f)
 }
 
-// Ensure returns the Secret of the name that the builds and the pods of a
-// namespace use: its own, or else a copy of the one in Kiln's namespace, which it
-// creates if need be. It returns nil where there is neither, or where there is no
-// name. It returns a ReferencedError where the namespace must not have a copy.
+// Ensure returns the Secret that builds and pods of a namespace use: its own, or a copy of
+// the one in Kiln's namespace, which it creates. It returns nil without either, or without
+// a name. It returns a ReferencedError if the namespace must not have a copy.
 func (s *Secrets) Ensure(ctx context.Context, name, namespace string) (*corev1.Secret, error) {
 	secret, err := s.get(ctx, name, namespace)
 	if secret != nil || err != nil {
@@ -123,10 +120,9 @@ func (s *Secrets) Ensure(ctx context.Context, name, namespace string) (*corev1.S
 	return s.create(ctx, makeCopy(source, namespace))
 }
 
-// Version returns a text that differs for each content of a Secret: the resourceVersion
-// in which this process first saw the content. Labels and annotations change it only
-// across a restart. It may be public. A hash may not, because it helps to guess a
-// password.
+// Version identifies the content of a Secret: it is the resourceVersion in which this
+// process first saw that content. Labels and annotations change it only across a restart.
+// It may be public. A hash may not, because it helps to guess a password.
 func (s *Secrets) Version(secret *corev1.Secret) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,8 +142,7 @@ func (s *Secrets) forget(key types.NamespacedName) {
 	delete(s.seen, key)
 }
 
-// create creates a copy, unless a Secret of its name exists, and returns the one
-// there is.
+// create creates a copy, or returns the existing Secret of its name.
 func (s *Secrets) create(ctx context.Context, desired *corev1.Secret) (*corev1.Secret, error) {
 	if err := s.checkReferences(ctx, desired.Name, desired.Namespace); err != nil {
 		return nil, err
@@ -166,7 +161,6 @@ func (s *Secrets) create(ctx context.Context, desired *corev1.Secret) (*corev1.S
 	return secret, nil
 }
 
-// get returns a Secret, or nil.
 func (s *Secrets) get(ctx context.Context, name, namespace string) (*corev1.Secret, error) {
 	if name == "" {
 		return nil, nil
@@ -186,8 +180,7 @@ func (s *Secrets) get(ctx context.Context, name, namespace string) (*corev1.Secr
 	return secret, nil
 }
 
-// Names returns each name whose Secrets are known: there may be copies that have
-// it, though it is not the configured one any more.
+// Names returns the watched names. Copies may have a name that is no longer configured.
 func (s *Secrets) Names() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,7 +189,6 @@ func (s *Secrets) Names() []string {
 	})
 }
 
-// namespaces returns the namespaces with Secrets that are watched.
 func (s *Secrets) namespaces() ([]string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

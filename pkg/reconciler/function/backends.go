@@ -45,12 +45,12 @@ type Builder interface {
 	// Get returns one build, past the cache. The error is the API server's own.
 	Get(ctx context.Context, namespace, name string) (builds.Run, error)
 
-	// Start creates the object, or returns the build of the object that has its name.
-	// Where the origin is children.Created, the error is the API server's own.
+	// Start creates the object, or returns the build of the object that has its name. If
+	// the origin is children.Created, the error is the API server's own.
 	Start(ctx context.Context, fn *v1alpha1.Function, spec builds.Spec) (builds.Run, children.Origin, error)
 
-	// Restore restores metadata that somebody has removed from the object. tag is the
-	// tag of the image that it builds.
+	// Restore restores metadata that somebody has removed from the object, which builds the
+	// image of the tag.
 	Restore(ctx context.Context, fn *v1alpha1.Function, tag string, run builds.Run) (builds.Run, error)
 
 	// Delete deletes the object, also while its build runs.
@@ -62,7 +62,7 @@ type Builder interface {
 	// Failure collects why a build failed. Its error comes from reading the log.
 	Failure(ctx context.Context, run builds.Run) (builds.Failure, error)
 
-	// InstallLog returns the end of the log of the installed dependencies, or "".
+	// InstallLog returns the end of the log of the installation of dependencies, or "".
 	InstallLog(ctx context.Context, run builds.Run) (string, error)
 }
 
@@ -77,16 +77,16 @@ type Server interface {
 
 // Secrets copies registry credentials to namespaces.
 type Secrets interface {
-	// Ensure returns the Secret of that name in the namespace, or nil where no
-	// credentials are configured. It returns a credentials.ReferencedError where an
-	// object of the namespace could read them.
+	// Ensure returns the Secret of that name in the namespace, or nil if no credentials are
+	// configured. It returns a credentials.ReferencedError if an object in the namespace
+	// could read them.
 	Ensure(ctx context.Context, name, namespace string) (*corev1.Secret, error)
 
-	// Version returns a text that differs for each content of a Secret.
+	// Version identifies the content of a Secret.
 	Version(*corev1.Secret) string
 
-	// Names returns the names of Secrets of which namespaces may have copies, also
-	// after the configured name has changed.
+	// Names returns the names that copied Secrets may have. Names that were configured
+	// earlier are among them.
 	Names() []string
 }
 

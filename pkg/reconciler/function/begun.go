@@ -23,9 +23,9 @@ import (
 	listers "github.com/kiln-dev/kiln/pkg/client/listers/serverless/v1alpha1"
 )
 
-// isBegun reports whether a Function is being built or deployed. Such Functions go first
-// in the queue. So the first of 5,000 new Functions is ready before the last has begun,
-// and an ended build releases its slot at once.
+// isBegun reports whether a Function is being built or deployed. Such Functions go first in
+// the queue. The first of 5,000 new Functions can then become ready before the last one
+// begins, and an ended build releases its slot at once.
 func isBegun(lister listers.FunctionLister) func(types.NamespacedName) bool {
 	return func(key types.NamespacedName) bool {
 		fn, err := lister.Functions(key.Namespace).Get(key.Name)

@@ -61,8 +61,8 @@ func (r *Reconciler) build(ctx context.Context, fn *v1alpha1.Function, want plan
 	answered := false
 	if decision.Action == builds.Start {
 		found, answered = r.lookUp(fn, want, decision.Decision)
-		// Only a start waits for the registry and the queue. Deletions and the live look
-		// for a missing build do not.
+		// Only a start waits for the registry and the queue. Deletions, and the live lookup
+		// of a missing build, must not wait.
 		starts := len(decision.obsolete) == 0 && !current.isMissing(fn)
 		if starts && (!answered || found.Image == "" && !r.isTurn(fn, want, decision.Decision)) {
 			return nil
@@ -84,7 +84,7 @@ func (r *Reconciler) build(ctx context.Context, fn *v1alpha1.Function, want plan
 	return r.act(ctx, fn, want, current, decision, found, answered)
 }
 
-// act carries out the decision. found is what the registries hold, once they have
+// act carries out the decision. found is what the registries hold; it is valid if they have
 // answered.
 func (r *Reconciler) act(ctx context.Context, fn *v1alpha1.Function, want plan, current gathered, decision decided, found images.Found, answered bool) error {
 	switch decision.Action {
@@ -145,7 +145,8 @@ func (r *Reconciler) deleteBuilds(ctx context.Context, current gathered, obsolet
 	return nil
 }
 
-// remember records in the status a build that will start, or that is not needed.
+// remember records in the status a build that has no object yet, or that a reused image
+// makes unnecessary.
 func remember(fn *v1alpha1.Function, spec builds.Spec) {
 	fn.Status.Build = &v1alpha1.BuildStatus{
 		Reason:     spec.Reason,
@@ -258,8 +259,8 @@ func (r *Reconciler) markProgress(fn *v1alpha1.Function, run builds.Run) error {
 	return nil
 }
 
-// installLog returns the end of the log of the installed dependencies, or "". It is read
-// once: the image does not wait for a log that cannot be read. The error is ErrReading.
+// installLog returns the end of the log of the installation of dependencies, or "". An
+// unreadable log must not delay the image, so the only error is pods.ErrReading.
 func (r *Reconciler) installLog(ctx context.Context, fn *v1alpha1.Function, run builds.Run) (string, error) {
 	log, err := r.builder.InstallLog(ctx, run)
 	if errors.Is(err, pods.ErrReading) {
@@ -276,7 +277,7 @@ func (r *Reconciler) markBuilt(fn *v1alpha1.Function) {
 	fn.Status.MarkBuildReady(r.builder.Reasons().Succeeded, "%s %s built %s.", r.builder.Kind(), fn.Status.Build.BuildName(), fn.Status.Image)
 }
 
-// useImage uses the image of that digest. Its build may no longer exist.
+// useImage deploys the image of that digest. Its build may no longer exist.
 func (r *Reconciler) useImage(ctx context.Context, fn *v1alpha1.Function, want plan, digest, reason string) {
 	if !fn.Spec.IsFetched() || isPinned(fn) {
 		fn.Status.Source = sourceOf(fn, builds.SourceDigest{})
@@ -304,8 +305,8 @@ func (r *Reconciler) forgetBuild(ctx context.Context, fn *v1alpha1.Function, wan
 	return nil
 }
 
-// sourceOf returns the source of the Function's image, or nil for an inline source. The
-// digest that the build fetched, if any, overrides what the spec names.
+// sourceOf returns the source of the Function's image, or nil for an inline source. A
+// digest that the build reports overrides the digest in the spec.
 func sourceOf(fn *v1alpha1.Function, fetched builds.SourceDigest) *v1alpha1.SourceStatus {
 	source := &v1alpha1.SourceStatus{}
 	switch {
@@ -323,8 +324,8 @@ func sourceOf(fn *v1alpha1.Function, fetched builds.SourceDigest) *v1alpha1.Sour
 	return source
 }
 
-// setImage sets the image to deploy: by digest, with the registry's name for nodes. A new
-// image needs a new version tag.
+// setImage sets the image to deploy: by digest, at the registry address that nodes use. A
+// new image needs a new version tag.
 func setImage(ctx context.Context, fn *v1alpha1.Function, tag, digest string) {
 	if digest != digestIn(fn.Status.Image) {
 		fn.Status.VersionTag = ""

@@ -28,7 +28,6 @@ import (
 	"github.com/kiln-dev/kiln/pkg/fairqueue"
 )
 
-// reasonInvalidConfiguration is the reason of the event on an invalid ConfigMap.
 const reasonInvalidConfiguration = "InvalidConfiguration"
 
 // warnOfConfig emits an event on each ConfigMap that becomes invalid. The store keeps the

@@ -78,8 +78,8 @@ func MakeConfigMap(fn *v1alpha1.Function, tag string, files map[string]string) *
 	return cm
 }
 
-// getOrCreateConfigMap returns the ConfigMap of the desired name. One that the lister
-// does not show may exist without Kiln's label.
+// getOrCreateConfigMap returns the ConfigMap of the desired name. A ConfigMap that has lost
+// Kiln's label exists, but no lister shows it.
 func (r *Reconciler) getOrCreateConfigMap(ctx context.Context, fn *v1alpha1.Function, desired *corev1.ConfigMap) (*corev1.ConfigMap, children.Origin, error) {
 	existing, err := r.configMapLister.ConfigMaps(fn.Namespace).Get(desired.Name)
 	if err == nil {
@@ -98,7 +98,6 @@ func (r *Reconciler) getOrCreateConfigMap(ctx context.Context, fn *v1alpha1.Func
 	return nil, from, children.RetryError(fmt.Errorf("failed to create ConfigMap: %w", err))
 }
 
-// deleteOtherConfigMaps deletes the ConfigMaps of earlier builds.
 func (r *Reconciler) deleteOtherConfigMaps(ctx context.Context, fn *v1alpha1.Function, name string) error {
 	all, err := r.configMapLister.ConfigMaps(fn.Namespace).List(children.SelectorOf(fn))
 	if err != nil {

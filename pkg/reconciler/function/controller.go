@@ -49,7 +49,6 @@ import (
 	"github.com/kiln-dev/kiln/pkg/sources/poll"
 )
 
-// queueName is the name of the queue of Functions in metrics.
 const queueName = "functions"
 
 // NewController returns the controller of Functions. The context must carry informers

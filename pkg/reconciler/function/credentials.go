@@ -41,9 +41,9 @@ func (r *Reconciler) acceptSecrets(ctx context.Context, fn *v1alpha1.Function) b
 	return false
 }
 
-// provideCredentials copies the registry credentials to the namespace, before a build or
-// a pod needs them. It returns the plan with them. Where the namespace must not have
-// them, no build starts, but the Function is served: a new revision may replace the one
+// provideCredentials copies the registry credentials to the namespace, before a build or a
+// pod needs them. It returns the plan with them. If the namespace must not have them, no
+// build starts. The Function is still served, because a new revision may replace the one
 // that names the Secret.
 func (r *Reconciler) provideCredentials(ctx context.Context, fn *v1alpha1.Function, want plan) (plan, error) {
 	name := config.FromContextOrDefaults(ctx).Registry.Credentials

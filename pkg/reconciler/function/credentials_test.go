@@ -230,7 +230,7 @@ func TestReconcileReservedSecret(t *testing.T) {
 		}
 	}
 	refusal := func(secret string) string {
-		return "no Function may have Secret " + secret + ", which has the credentials of the image registry: use another: spec.envFrom[0].secretRef.name"
+		return "no Function may use Secret " + secret + ", which has the credentials of the image registry: use another: spec.envFrom[0].secretRef.name"
 	}
 	accepted := func(secret string) *v1alpha1.Function {
 		fn := running1.DeepCopy()

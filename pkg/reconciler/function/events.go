@@ -61,29 +61,25 @@ func withEventRecorder(ctx context.Context) context.Context {
 	return controller.WithEventRecorder(ctx, edgeRecorder{broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component})})
 }
 
-// eventSink writes events with a timeout. The broadcaster retries an event without a
-// response.
+// eventSink writes events with a timeout.
 type eventSink struct {
 	ctx     context.Context
 	events  typedcorev1.EventInterface
 	timeout time.Duration
 }
 
-// Create implements record.EventSink.
 func (s eventSink) Create(event *corev1.Event) (*corev1.Event, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, s.timeout)
 	defer cancel()
 	return s.events.CreateWithEventNamespaceWithContext(ctx, event)
 }
 
-// Update implements record.EventSink.
 func (s eventSink) Update(event *corev1.Event) (*corev1.Event, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, s.timeout)
 	defer cancel()
 	return s.events.UpdateWithEventNamespaceWithContext(ctx, event)
 }
 
-// Patch implements record.EventSink.
 func (s eventSink) Patch(event *corev1.Event, data []byte) (*corev1.Event, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, s.timeout)
 	defer cancel()
@@ -94,7 +90,6 @@ func (s eventSink) Patch(event *corev1.Event, data []byte) (*corev1.Event, error
 // changes, report what a user can fix. All other errors are retried and logged.
 type edgeRecorder struct{ record.EventRecorder }
 
-// Event implements record.EventRecorder.
 func (r edgeRecorder) Event(object runtime.Object, eventType, reason, message string) {
 	if reason != reasonInternalError {
 		r.EventRecorder.Event(object, eventType, reason, message)

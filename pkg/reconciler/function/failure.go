@@ -39,7 +39,7 @@ const (
 	logTimeout = time.Minute
 	// logRetry is the delay between two tries.
 	logRetry = 2 * time.Second
-	// logPoll is the delay between two looks for a log that is being read.
+	// logPoll is the delay between two checks whether a log was read.
 	logPoll = 250 * time.Millisecond
 )
 
@@ -65,8 +65,8 @@ func (r *Reconciler) followFailure(ctx context.Context, fn *v1alpha1.Function, w
 	return markBuildFailed(fn)
 }
 
-// awaitLog reports that the build has ended, but that its log is not there yet. Until
-// then, the status does not say how it ended, so the next process reads the log too.
+// awaitLog reports that the build has ended and that its log cannot be read yet. The status
+// does not record the end before that, so a restarted controller reads the log too.
 func (r *Reconciler) awaitLog(fn *v1alpha1.Function, run builds.Run, how string, delay time.Duration) error {
 	fn.Status.Build.CompletionTime = nil
 	fn.Status.MarkBuildUnknown(r.builder.Reasons().Running, "%s %s has %s. Its log cannot be read yet.", r.builder.Kind(), run.Ref.Name, how)
@@ -115,8 +115,8 @@ func (r *Reconciler) giveUp(fn *v1alpha1.Function, want plan) error {
 	return markBuildFailed(fn)
 }
 
-// mayHaveLog reports whether a log that could not be read may become readable soon. It
-// disappears with its pod, and the pod with its node.
+// mayHaveLog reports whether an unreadable log may become readable soon. A log is lost with
+// its pod, and a pod with its node.
 func mayHaveLog(err error, run builds.Run) bool {
 	if apierrs.IsNotFound(err) || apierrs.IsForbidden(err) {
 		return false

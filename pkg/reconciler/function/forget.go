@@ -37,8 +37,8 @@ func (r *Reconciler) ObserveDeletion(_ context.Context, key types.NamespacedName
 	return nil
 }
 
-// Demote forgets the Functions that another replica reconciles from now on. Only that
-// replica sees one of them deleted and created again.
+// Demote forgets the Functions that another replica reconciles from now on. This replica
+// would not notice that one of them is deleted and created again.
 func (r *Reconciler) Demote(bucket pkgreconciler.Bucket) {
 	r.lookups.ForgetAll(bucket.Has)
 	r.taggings.ForgetAll(bucket.Has)

@@ -54,7 +54,6 @@ func gather(fn *v1alpha1.Function, runs []builds.Run) gathered {
 	return gathered{known: known, runs: runs}
 }
 
-// run returns the build of that name, or nil.
 func (g gathered) run(name string) *builds.Run { return findRun(g.runs, name) }
 
 // isMissing reports whether the status names a build that the cache does not show. Its
@@ -162,7 +161,7 @@ func statusOf(fn *v1alpha1.Function, run *builds.Run) *v1alpha1.BuildStatus {
 		CompletionTime: run.CompletionTime,
 	}
 	if !run.State.Ended() {
-		// It serves the current generation, whichever generation started it.
+		// A running build serves the current generation, whichever generation started it.
 		status.Generation = max(status.Generation, fn.Generation)
 	}
 	if isRemembered(fn, run) {
@@ -200,7 +199,6 @@ func describe(b *v1alpha1.BuildStatus) builds.Build {
 	}
 }
 
-// rememberedState returns the state of the build that the status describes.
 func rememberedState(b *v1alpha1.BuildStatus) builds.State {
 	switch {
 	case b.Failure != nil:
@@ -214,7 +212,6 @@ func rememberedState(b *v1alpha1.BuildStatus) builds.State {
 	}
 }
 
-// isRemembered reports whether the status describes the build.
 func isRemembered(fn *v1alpha1.Function, run *builds.Run) bool {
 	return fn.Status.Build.BuildName() == run.Ref.Name
 }

@@ -53,7 +53,7 @@ type queueLeader struct {
 	abandon   atomic.Pointer[context.CancelFunc]
 }
 
-// NewLeader returns the reconciler as one that opens the queue of builds before it leads.
+// NewLeader wraps the reconciler so that it opens the queue of builds before it leads.
 func NewLeader(ctx context.Context, reconciler fairqueue.Leader, q *queue.Queue, functions listers.FunctionLister, builder Builder) fairqueue.Leader {
 	return &queueLeader{Leader: reconciler, ctx: ctx, queue: q, functions: functions, builder: builder}
 }

@@ -38,7 +38,7 @@ type plan struct {
 	// request is the desired image.
 	request builds.Request
 
-	// lookup finds it in the registry.
+	// lookup finds the image in the registry.
 	lookup images.Lookup
 
 	// files is the build context, and installFiles the part of it that the install step
@@ -51,25 +51,23 @@ type plan struct {
 	// credentials is the Secret with the namespace's registry credentials, or nil.
 	credentials *corev1.Secret
 
-	// withheld says why the namespace must not have registry credentials, or is nil.
+	// withheld is why the namespace must not have registry credentials, or nil.
 	withheld error
 }
 
-// withCommit returns a copy of the plan for one commit of the branch.
 func (p plan) withCommit(commit string) plan {
 	p.request.Commit = commit
 	return p
 }
 
-// withCredentials returns a copy of the plan with registry credentials.
 func (p plan) withCredentials(secret *corev1.Secret, version string) plan {
 	p.credentials = secret
 	p.request.CredentialsVersion = version
 	return p
 }
 
-// makePlan returns the plan. It returns false, and a condition says what to fix, where
-// the Function or the configuration is not valid.
+// makePlan returns the plan. If the Function or the configuration is invalid, it returns
+// false, and a condition says what to fix.
 func makePlan(ctx context.Context, fn *v1alpha1.Function) (plan, bool) {
 	cfg := config.FromContextOrDefaults(ctx)
 	configured, runtime, ok := runtimeOf(cfg, fn)
@@ -123,8 +121,8 @@ func makePlan(ctx context.Context, fn *v1alpha1.Function) (plan, bool) {
 	}, true
 }
 
-// DesiredTag returns the tag of the image that the Function asks for, or "" where the
-// Function or the configuration is not valid.
+// DesiredTag returns the tag of the image that the Function asks for, or "" if the Function
+// or the configuration is invalid.
 func DesiredTag(ctx context.Context, fn *v1alpha1.Function) string {
 	want, _ := makePlan(ctx, fn.DeepCopy())
 	return want.request.Tag
@@ -173,15 +171,15 @@ func fetchedSource(fn *v1alpha1.Function) string {
 	case archive.SHA256 != "":
 		return "sha256:" + archive.SHA256
 	case archive.S3 != nil && archive.S3.Endpoint != "":
-		// Another store has other buckets.
+		// The same bucket name means another bucket in another store.
 		return archive.S3.Endpoint + "\x00" + archive.URL
 	default:
 		return archive.URL
 	}
 }
 
-// reusableTag returns the tag under which the registry may hold the image already. It
-// is "" where the same inputs can make another image.
+// reusableTag returns the tag under which the registry may hold the image already. It is ""
+// if the same inputs can make another image.
 func reusableTag(fn *v1alpha1.Function, tag string) string {
 	if fn.Spec.IsFetched() && !isPinned(fn) {
 		return ""
@@ -224,8 +222,8 @@ func specOf(fn *v1alpha1.Function, want plan, decision builds.Decision, found im
 	return spec
 }
 
-// byDigest returns the image with its digest, where that is known. A moved tag then
-// changes nothing.
+// byDigest returns the image with its digest, if that is known, so a moved tag has no
+// effect.
 func byDigest(image, digest string) string {
 	if digest == "" || digestIn(image) != "" {
 		return image
@@ -233,7 +231,6 @@ func byDigest(image, digest string) string {
 	return image + "@" + digest
 }
 
-// digestIn returns the digest of a reference, or "".
 func digestIn(image string) string {
 	_, digest, _ := strings.Cut(image, "@")
 	return digest

@@ -26,10 +26,10 @@ import (
 	"github.com/kiln-dev/kiln/pkg/sources/poll"
 )
 
-// poll polls the branch of a Function that is built, and returns the plan with the
-// commit to build. moved reports that the branch has moved: the next build is then in
-// the status, and starts once that is written, so that a crash cannot lose it. The first
-// build needs no poll, so it also works where only the build can reach the Git server.
+// poll polls the branch of a Function that is built, and returns the plan with the commit
+// to build. If the branch has moved, moved is true and the status has the next build. That
+// build starts only after the status is written, so a crash cannot lose it. The first build
+// needs no poll, so it also works if only builds can reach the Git server.
 func (r *Reconciler) poll(ctx context.Context, fn *v1alpha1.Function, want plan, current gathered) (_ plan, moved bool) {
 	build := config.FromContextOrDefaults(ctx).Build
 	interval := build.FollowInterval

@@ -65,7 +65,6 @@ func isQueued(fn *v1alpha1.Function) bool {
 	return fn.Status.GetCondition(v1alpha1.FunctionConditionBuildReady).GetReason() == v1alpha1.ReasonBuildQueued
 }
 
-// limitsOf returns the configured number of concurrent builds.
 func limitsOf(cfg *config.Build) queue.Limits {
 	return queue.Limits{Cluster: cfg.MaxConcurrent, Namespace: cfg.MaxConcurrentPerNamespace}
 }

@@ -65,7 +65,6 @@ func hideSecretsIn(err error, fn *v1alpha1.Function) error {
 	return redactedError{error: err, text: text}
 }
 
-// redactedError is an error with a redacted text.
 type redactedError struct {
 	error
 	text string

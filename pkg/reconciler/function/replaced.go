@@ -32,7 +32,8 @@ type replaced struct {
 	versions sync.Map
 }
 
-// replacedVersion is a version of one Function, also after another one of its name.
+// replacedVersion identifies a version of a Function. A later Function of the same name has
+// another UID.
 type replacedVersion struct {
 	uid      types.UID
 	resource string
@@ -60,5 +61,4 @@ func (r *replaced) has(fn *v1alpha1.Function) bool {
 	return false
 }
 
-// forget forgets a Function that was deleted.
 func (r *replaced) forget(key types.NamespacedName) { r.versions.Delete(key) }

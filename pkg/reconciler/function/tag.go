@@ -29,8 +29,8 @@ import (
 	"github.com/kiln-dev/kiln/pkg/images"
 )
 
-// lookAhead asks the registries what a build will need: its base image, and images that
-// may replace the build. They answer while Kiln writes the ConfigMap.
+// lookAhead starts the lookups that a build will need: of its base image, and of images
+// that may replace the build. The registries answer while Kiln writes the ConfigMap.
 func (r *Reconciler) lookAhead(fn *v1alpha1.Function, want plan, current gathered) {
 	request := want.request
 	if fn.Status.Build != nil {
@@ -65,8 +65,8 @@ func lookupFor(want plan, decision builds.Decision) images.Lookup {
 }
 
 // tagVersion tags the deployed image with the Function's generation. A failure does not
-// fail the Function. While the Service is about to change the status, the tag waits for
-// that write.
+// fail the Function. While a change of the Service is still to be reported, the tag waits
+// for that write of the status.
 func (r *Reconciler) tagVersion(ctx context.Context, fn *v1alpha1.Function, before *v1alpha1.FunctionStatus) {
 	tag := versionTag(fn)
 	if fn.Status.VersionTag == tag {
@@ -87,7 +87,6 @@ func versionTag(fn *v1alpha1.Function) string {
 	return "g" + strconv.FormatInt(fn.Generation, 10)
 }
 
-// repositoryOf returns the repository that the Function's images are pushed to.
 func repositoryOf(ctx context.Context, fn *v1alpha1.Function) images.Repository {
 	registry := config.FromContextOrDefaults(ctx).Registry
 	return images.Repository{

@@ -47,7 +47,6 @@ func enqueueFunctionOf(enqueue func(types.NamespacedName)) func(any) {
 	}
 }
 
-// enqueueFunctionOfLabel returns a handler that enqueues the Function that a label names.
 func enqueueFunctionOfLabel(enqueue func(types.NamespacedName)) func(any) {
 	return func(obj any) {
 		child, err := kmeta.DeletionHandlingAccessor(obj)

@@ -181,7 +181,6 @@ func (s *APIServer) do(action clientgotesting.Action) (runtime.Object, error) {
 	panic(fmt.Sprintf("the API server in memory does not know how to %s %s", action.GetVerb(), ref.GroupResource))
 }
 
-// result returns a copy for the caller.
 func result(obj Object, err error) (runtime.Object, error) {
 	if err != nil {
 		return nil, err
@@ -352,7 +351,6 @@ func conflict(ref Ref) error {
 	return apierrs.NewConflict(ref.GroupResource, ref.Name, errors.New("the object has been modified"))
 }
 
-// replace stores the object if it has changed.
 func (s *APIServer) replace(stored, obj Object) Object {
 	if equality.Semantic.DeepEqual(stored, obj) {
 		return stored

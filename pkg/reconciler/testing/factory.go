@@ -54,7 +54,6 @@ import (
 	listers "github.com/kiln-dev/kiln/pkg/client/listers/serverless/v1alpha1"
 )
 
-// maxEvents bounds the events of one reconcile.
 const maxEvents = 20
 
 var addToSchemes = []func(*runtime.Scheme) error{

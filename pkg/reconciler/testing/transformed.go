@@ -94,7 +94,6 @@ func (n transformedNamespace[T]) Get(name string) (T, error) {
 	return transformed(object, n.transform), nil
 }
 
-// List implements the lister of the kind.
 func (n transformedNamespace[T]) List(selector labels.Selector) ([]T, error) {
 	all, err := n.objects.List(selector)
 	listed := make([]T, 0, len(all))

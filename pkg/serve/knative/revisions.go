@@ -34,7 +34,6 @@ import (
 	"github.com/kiln-dev/kiln/pkg/children"
 )
 
-// namedRevisions returns the names of the revisions in the traffic of the Service.
 func namedRevisions(svc *servingv1.Service) []string {
 	var names []string
 	for _, target := range svc.Spec.Traffic {

@@ -101,7 +101,6 @@ func (s *Server) markState(ctx context.Context, fn *v1alpha1.Function, svc *serv
 	return nil
 }
 
-// podState returns the state of the pods of the newest revision.
 func (s *Server) podState(fn *v1alpha1.Function, svc *servingv1.Service) (pods.State, error) {
 	ofRevision := labels.SelectorFromSet(labels.Set{
 		serverless.FunctionUIDLabelKey: string(fn.UID),
@@ -167,7 +166,6 @@ func isLocal(svc *servingv1.Service) bool {
 		svc.Status.URL.Host == svc.Status.Address.URL.Host
 }
 
-// markNotReady reports why the Service is not ready.
 func (s *Server) markNotReady(ctx context.Context, fn *v1alpha1.Function, svc *servingv1.Service, state pods.State) error {
 	ready, failed := svc.Status.GetCondition(servingv1.ServiceConditionReady), failureOf(svc)
 	if failed != nil && failed.Reason == revisionFailed {

@@ -99,7 +99,6 @@ func RestoreTemplate(svc *servingv1.Service, revisions []servingv1.Revision, rem
 	return false
 }
 
-// templateOf returns the template from which the revision was made.
 func templateOf(revision *servingv1.Revision) servingv1.RevisionTemplateSpec {
 	return servingv1.RevisionTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{
@@ -121,7 +120,6 @@ func withoutServing(metadata map[string]string) map[string]string {
 // the revision.
 var templateAnnotations = []string{serving.ProgressDeadlineAnnotationKey, serving.RolloutDurationKey}
 
-// hash returns a hash of the value's JSON.
 func hash(value any) string {
 	// Marshal fails only for types that JSON lacks, such as channels.
 	data, err := json.Marshal(value)

@@ -48,34 +48,33 @@ import (
 	"github.com/kiln-dev/kiln/pkg/sources"
 )
 
-// The keys of the Secret for Git by SSH, as Kubernetes has them in its type for that.
+// The keys of the Secret for Git over SSH. Kubernetes' type for SSH has the same.
 const (
-	// KeyKey has the private key.
+	// KeyKey is the key of the private key.
 	KeyKey = "ssh-privatekey"
-	// KnownHostsKey has the server's public keys, as ssh-keyscan prints them.
+	// KnownHostsKey is the key of the server's public keys, in the format of ssh-keyscan.
 	KnownHostsKey = "known_hosts"
 )
 
 const (
-	// remoteName and fetchedRef are what the repository is called, and what was
-	// fetched of it, while it is here.
+	// remoteName and fetchedRef are the local names of the repository and of the fetched
+	// commit.
 	remoteName = "origin"
 	fetchedRef = plumbing.ReferenceName("refs/kiln/source")
 
-	// streamed is the size from which on files are not read into memory.
+	// streamed is the size from which files are not read into memory.
 	streamed = 1 << 20
 )
 
 // Git is a revision of a Git repository.
 type Git struct {
-	// URL is where the repository is: by https, http or ssh.
+	// URL is the address of the repository: https, http or ssh.
 	URL string
 
-	// Revision is a branch, a tag or the hash of a commit; "" is the branch that
-	// the repository is on.
+	// Revision is a branch, a tag or the hash of a commit. "" is the default branch.
 	Revision string
 
-	// Folder is the folder of it that is wanted; "" is all of it.
+	// Folder is the folder to fetch. "" is the whole repository.
 	Folder string
 
 	// Credentials are for its server.
@@ -86,8 +85,8 @@ type Git struct {
 	Guard func(netip.Addr) error
 }
 
-// Fetch writes the files of the revision to the tree, and returns the hash of its
-// commit. The folder is one to work in: how much is downloaded to it is limited.
+// Fetch writes the files of the revision to the tree, and returns the hash of its commit.
+// It downloads to the folder work, within the limits.
 func (g Git) Fetch(ctx context.Context, work string, tree *sources.Tree, limits sources.Limits) (commit string, err error) {
 	auth, err := g.auth()
 	if err != nil {
@@ -120,7 +119,7 @@ func (g Git) Fetch(ctx context.Context, work string, tree *sources.Tree, limits 
 	}
 	err = remote.FetchContext(ctx, options)
 	if errors.Is(err, git.ErrExactSHA1NotSupported) {
-		// Then it is looked for in all that there is.
+		// The commit may be in any branch or tag.
 		options.Depth, options.RefSpecs = 0, []gitconfig.RefSpec{"+refs/heads/*:refs/kiln/heads/*", "+refs/tags/*:refs/kiln/tags/*"}
 		err = remote.FetchContext(ctx, options)
 	}
@@ -134,8 +133,8 @@ func (g Git) Fetch(ctx context.Context, work string, tree *sources.Tree, limits 
 	return found.Hash.String(), g.write(found, tree)
 }
 
-// find returns the name of the reference that the revision means, or the hash of a
-// commit. A branch wins over a tag of its name.
+// find returns the reference of the revision, or the hash of a commit. A branch takes
+// precedence over a tag of its name.
 func (g Git) find(refs []*plumbing.Reference) (string, error) {
 	known := map[plumbing.ReferenceName]bool{}
 	for _, ref := range refs {
@@ -158,12 +157,12 @@ func (g Git) find(refs []*plumbing.Reference) (string, error) {
 	return "", g.notFound()
 }
 
-// notFound says that the repository does not have the revision.
+// notFound returns the error for a missing revision.
 func (g Git) notFound() error {
 	if g.Revision == "" {
-		return sources.Refuse("it is on no branch: say a revision")
+		return sources.Refuse("it has no default branch: set revision")
 	}
-	return sources.Refuse("it has no branch and no tag %q; a commit is said by all 40 digits of its hash", g.Revision)
+	return sources.Refuse("it has no branch or tag %q; name a commit by all 40 digits of its hash", g.Revision)
 }
 
 // commitOf returns the fetched commit. An annotated tag is a separate object.
@@ -172,14 +171,14 @@ func commitOf(store *filesystem.Storage, wanted string) (*object.Commit, error) 
 	if !sources.IsCommit(wanted) {
 		ref, err := store.Reference(fetchedRef)
 		if err != nil {
-			return nil, sources.Refuse("it does not give %s", wanted)
+			return nil, sources.Refuse("its server did not send %s", wanted)
 		}
 		hash = ref.Hash()
 	}
 	if tag, err := object.GetTag(store, hash); err == nil {
 		commit, err := tag.Commit()
 		if err != nil {
-			return nil, sources.Refuse("its tag is not of a commit")
+			return nil, sources.Refuse("its tag does not name a commit")
 		}
 		return commit, nil
 	}
@@ -190,7 +189,6 @@ func commitOf(store *filesystem.Storage, wanted string) (*object.Commit, error) 
 	return commit, nil
 }
 
-// write writes the files of the commit.
 func (g Git) write(commit *object.Commit, to *sources.Tree) error {
 	tree, err := commit.Tree()
 	if err == nil && g.Folder != "" {
@@ -225,7 +223,7 @@ func writeEntry(tree *object.Tree, name string, entry object.TreeEntry, to *sour
 		return sources.Refuse("%q in it is a submodule, which is not fetched: put its files into the repository", name)
 	case filemode.Regular, filemode.Deprecated, filemode.Executable, filemode.Symlink:
 	default:
-		return sources.Refuse("%q in it is neither file, folder nor link", name)
+		return sources.Refuse("%q in it is not a file, folder or link", name)
 	}
 	file, err := tree.TreeEntryFile(&entry)
 	if err != nil {
@@ -246,11 +244,10 @@ func writeEntry(tree *object.Tree, name string, entry object.TreeEntry, to *sour
 	return to.Symlink(name, target)
 }
 
-// auth returns the credentials for the server.
 func (g Git) auth() (transport.AuthMethod, error) {
 	endpoint, err := transport.NewEndpoint(g.URL)
 	if err != nil {
-		return nil, sources.Refuse("its URL is none")
+		return nil, sources.Refuse("its URL is invalid")
 	}
 	if endpoint.Protocol == "ssh" {
 		return g.authSSH(endpoint)
@@ -260,19 +257,18 @@ func (g Git) auth() (transport.AuthMethod, error) {
 		return nil, err
 	}
 	if password = cmp.Or(token, password); username != "" || password != "" {
-		// Servers that take tokens take any name with them.
+		// Servers that accept tokens accept any user name with them.
 		return &githttp.BasicAuth{Username: cmp.Or(username, "git"), Password: password}, nil
 	}
 	return nil, nil //nolint:nilnil // Nothing is what there is to show.
 }
 
-// sshKey is a private key for a server whose own keys are known.
+// sshKey is a private key, with the known keys of the server.
 type sshKey struct {
 	*gitssh.PublicKeys
 	algorithms []string
 }
 
-// ClientConfig implements gitssh.AuthMethod.
 func (k *sshKey) ClientConfig() (*ssh.ClientConfig, error) {
 	config, err := k.PublicKeys.ClientConfig()
 	if err != nil {
@@ -292,7 +288,7 @@ func (g Git) authSSH(endpoint *transport.Endpoint) (transport.AuthMethod, error)
 		return nil, err
 	}
 	if key == "" || hosts == "" {
-		return nil, sources.Refuse("by SSH it takes a Secret with %s and %s: name it in secretName", KeyKey, KnownHostsKey)
+		return nil, sources.Refuse("SSH needs a Secret with %s and %s: name it in secretName", KeyKey, KnownHostsKey)
 	}
 	keys, err := gitssh.NewPublicKeys(cmp.Or(endpoint.User, "git"), []byte(key+"\n"), "")
 	if err != nil {
@@ -306,7 +302,6 @@ func (g Git) authSSH(endpoint *transport.Endpoint) (transport.AuthMethod, error)
 	return &sshKey{PublicKeys: keys, algorithms: db.HostKeyAlgorithms(sshAddress(endpoint))}, nil
 }
 
-// sshAddress returns the address of a server by SSH.
 func sshAddress(endpoint *transport.Endpoint) string {
 	port := endpoint.Port
 	if port <= 0 {
@@ -336,11 +331,11 @@ func (g Git) judge(err error) error {
 	switch {
 	case errors.Is(err, transport.ErrAuthenticationRequired), errors.Is(err, transport.ErrAuthorizationFailed):
 		if g.Credentials != "" {
-			return sources.Refuse("its server refuses the credentials: see the Secret with them")
+			return sources.Refuse("its server refuses the credentials: check the Secret with them")
 		}
-		return sources.Refuse("its server wants credentials: name a Secret with them in secretName")
+		return sources.Refuse("its server requires credentials: name a Secret with them in secretName")
 	case errors.Is(err, transport.ErrRepositoryNotFound):
-		return sources.Refuse("its server has no such repository, or shows it to nobody without credentials")
+		return sources.Refuse("its server has no such repository, or requires credentials for it")
 	case errors.Is(err, transport.ErrEmptyRemoteRepository):
 		return sources.Refuse("there is nothing in it")
 	case strings.Contains(err.Error(), "not our ref"):
@@ -348,14 +343,14 @@ func (g Git) judge(err error) error {
 	case unknownHost:
 		return sources.Refuse("its server is not the one that %s of the Secret with its credentials has: %w", KnownHostsKey, err)
 	case strings.Contains(err.Error(), "unable to authenticate"):
-		return sources.Refuse("its server refuses the key: see the Secret with the credentials")
+		return sources.Refuse("its server refuses the key: check the Secret with the credentials")
 	case onDisk:
 		return fmt.Errorf("failed to write repository: %w", err)
 	}
 	return sources.Unreachable("its server was not reached, or failed: %w", err)
 }
 
-// GitName returns the URL of a repository as it can be told.
+// GitName returns the URL of a repository without secrets.
 func GitName(address string) string {
 	endpoint, err := transport.NewEndpoint(address)
 	if err != nil {
@@ -365,27 +360,23 @@ func GitName(address string) string {
 	return endpoint.String()
 }
 
-// quota is a file system on which only so much can be written.
+// quota is a file system that limits the written bytes.
 type quota struct {
 	billy.Filesystem
 	left   *atomic.Int64
 	limits sources.Limits
 }
 
-// Create implements billy.Filesystem.
 func (q *quota) Create(name string) (billy.File, error) { return q.limit(q.Filesystem.Create(name)) }
 
-// OpenFile implements billy.Filesystem.
 func (q *quota) OpenFile(name string, flag int, mode os.FileMode) (billy.File, error) {
 	return q.limit(q.Filesystem.OpenFile(name, flag, mode))
 }
 
-// TempFile implements billy.Filesystem.
 func (q *quota) TempFile(dir, prefix string) (billy.File, error) {
 	return q.limit(q.Filesystem.TempFile(dir, prefix))
 }
 
-// Chroot implements billy.Filesystem.
 func (q *quota) Chroot(name string) (billy.Filesystem, error) {
 	below, err := q.Filesystem.Chroot(name)
 	if err != nil {
@@ -406,7 +397,6 @@ type quotaFile struct {
 	quota *quota
 }
 
-// Write implements io.Writer.
 func (f *quotaFile) Write(p []byte) (int, error) {
 	if f.quota.left.Add(-int64(len(p))) < 0 {
 		return 0, tooLarge(f.quota.limits)

@@ -222,8 +222,8 @@ func TestGit(t *testing.T) {
 		limits sources.Limits
 		want   string
 	}{
-		"no such branch":     {fetch.Git{URL: url, Revision: "nowhere"}, gitLimits, `it has no branch and no tag "nowhere"`},
-		"part of a hash":     {fetch.Git{URL: url, Revision: first[:10]}, gitLimits, "a commit is said by all 40 digits"},
+		"no such branch":     {fetch.Git{URL: url, Revision: "nowhere"}, gitLimits, `it has no branch or tag "nowhere"`},
+		"part of a hash":     {fetch.Git{URL: url, Revision: first[:10]}, gitLimits, "name a commit by all 40 digits"},
 		"no such commit":     {fetch.Git{URL: url, Revision: strings.Repeat("1", 40)}, gitLimits, "its server has no commit 1111111111111111111111111111111111111111"},
 		"no such folder":     {fetch.Git{URL: url, Folder: "nowhere"}, gitLimits, "it has no folder nowhere in commit " + first},
 		"a file as a folder": {fetch.Git{URL: url, Folder: "handler.js"}, gitLimits, "it has no folder handler.js"},
@@ -261,8 +261,8 @@ func TestGitCredentials(t *testing.T) {
 	}{
 		"password":       {map[string]string{"username": "a", "password": "s3cret\n"}, ""},
 		"token":          {map[string]string{"token": "s3cret"}, ""},
-		"wrong password": {map[string]string{"username": "a", "password": "x"}, "its server refuses the credentials: see the Secret"},
-		"none":           {nil, "its server wants credentials: name a Secret"},
+		"wrong password": {map[string]string{"username": "a", "password": "x"}, "its server refuses the credentials: check the Secret"},
+		"none":           {nil, "its server requires credentials: name a Secret"},
 	} {
 		g := fetch.Git{URL: url}
 		if tc.secret != nil {
@@ -414,8 +414,8 @@ func TestGitBySSH(t *testing.T) {
 	}{
 		"right":        {map[string]string{"ssh-privatekey": key, "known_hosts": known}, ""},
 		"wrong key":    {map[string]string{"ssh-privatekey": stranger, "known_hosts": known}, "its server refuses the key"},
-		"no key":       {map[string]string{"known_hosts": known}, "by SSH it takes a Secret with ssh-privatekey and known_hosts"},
-		"no host":      {map[string]string{"ssh-privatekey": key}, "by SSH it takes a Secret with ssh-privatekey and known_hosts"},
+		"no key":       {map[string]string{"known_hosts": known}, "SSH needs a Secret with ssh-privatekey and known_hosts"},
+		"no host":      {map[string]string{"ssh-privatekey": key}, "SSH needs a Secret with ssh-privatekey and known_hosts"},
 		"another host": {map[string]string{"ssh-privatekey": key, "known_hosts": host + " " + unknown}, "its server is not the one that known_hosts"},
 		"unknown host": {map[string]string{"ssh-privatekey": key, "known_hosts": other}, "its server is not the one that known_hosts"},
 		"nonsense":     {map[string]string{"ssh-privatekey": "x", "known_hosts": known}, "is no private key without a passphrase"},

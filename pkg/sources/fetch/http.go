@@ -42,34 +42,31 @@ const (
 	// patience is the maximum time without data from a server.
 	patience = time.Minute
 
-	// maxRedirects is how often a server may send us elsewhere.
+	// maxRedirects bounds the redirects of a download.
 	maxRedirects = 10
 
-	// maxCredential is more than a password, a token, a key or certificates have.
+	// maxCredential bounds each value in the Secret, in bytes.
 	maxCredential = 1 << 20
 )
 
-// Credentials is the folder that a Secret is mounted as: each key is a file. "" is
-// none.
+// Credentials is the folder of a mounted Secret. "" means no credentials.
 type Credentials string
 
-// The keys of the Secret. Those of Kubernetes' own types of Secrets have the names
-// that they have there.
+// The keys of the Secret, named as in Kubernetes' own types of Secrets.
 const (
 	// UsernameKey and PasswordKey are for basic authentication.
 	UsernameKey = "username"
 	PasswordKey = "password"
-	// TokenKey has a bearer token.
+	// TokenKey is for a bearer token.
 	TokenKey = "token"
-	// CAKey has CA certificates, in addition to the public ones.
+	// CAKey is for CA certificates, in addition to the public ones.
 	CAKey = "ca.crt"
 )
 
-// loginKeys are those of what most servers take.
+// loginKeys are the keys that apply to most servers.
 var loginKeys = [3]string{UsernameKey, PasswordKey, TokenKey}
 
-// Get returns what the Secret has for a key, without the line's end that editors
-// leave; "" if it has none.
+// Get returns the value of a key, without a final line break, or "".
 func (c Credentials) Get(key string) (string, error) {
 	if c == "" {
 		return "", nil
@@ -89,7 +86,7 @@ func (c Credentials) Get(key string) (string, error) {
 	return strings.TrimRight(string(text), "\r\n"), nil
 }
 
-// three returns what the Secret has for each of three keys, as Get does.
+// three is Get for three keys.
 func (c Credentials) three(keys [3]string) (first, second, third string, err error) {
 	for i, value := range []*string{&first, &second, &third} {
 		if *value, err = c.Get(keys[i]); err != nil {
@@ -99,7 +96,7 @@ func (c Credentials) three(keys [3]string) (first, second, third string, err err
 	return first, second, third, nil
 }
 
-// authorize has a request show the credentials.
+// authorize adds the credentials to a request.
 func (c Credentials) authorize(request *http.Request) error {
 	username, password, token, err := c.three(loginKeys)
 	switch {
@@ -140,9 +137,9 @@ func (c Credentials) client() (*http.Client, error) {
 	return &http.Client{Transport: transport, CheckRedirect: checkRedirect}, nil
 }
 
-// checkRedirect keeps what was asked for in secret from being sent in the open, and
-// credentials, and where they were used, from being sent to another server than the
-// one that they are for: net/http sends them to its subdomains and other ports.
+// checkRedirect rejects redirects from https to http. It removes credentials, and the
+// referrer, from a redirect to another host: net/http keeps them for subdomains and other
+// ports.
 func checkRedirect(request *http.Request, via []*http.Request) error {
 	if len(via) > maxRedirects {
 		return sources.Refuse("its server redirects more than %d times", maxRedirects)
@@ -158,30 +155,30 @@ func checkRedirect(request *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// Archive is an archive at an address.
+// Archive is an archive on a server.
 type Archive struct {
-	// URL is where it is: by http or https; by oci, as the only layer of an artifact
-	// in a registry; or by s3, as an object in a bucket.
+	// URL is its address: http or https; oci, for the only layer of an artifact in a
+	// registry; or s3, for an object in a bucket.
 	URL string
 
 	// S3 is the store of the bucket.
 	S3 S3Store
 
-	// SHA256 is what it must be, in hexadecimal; "" if it may be anything.
+	// SHA256 is its expected hash, in hexadecimal. "" accepts any archive.
 	SHA256 string
 
 	// Credentials are for its server.
 	Credentials Credentials
 
-	// RegistryCredentials is a folder with a config.json as docker login writes it,
-	// for a registry that the Credentials are not for.
+	// RegistryCredentials is a folder with a config.json in the format of docker login. It
+	// applies to registries without Credentials.
 	RegistryCredentials Credentials
 
-	// Insecure are the registries that speak plain HTTP.
+	// Insecure are the registries that use plain HTTP.
 	Insecure []string
 }
 
-// Fetched is what was fetched.
+// Fetched describes a fetched archive.
 type Fetched struct {
 	// SHA256 is the hash of the archive, in hexadecimal.
 	SHA256 string
@@ -190,8 +187,7 @@ type Fetched struct {
 	Size int64
 }
 
-// Fetch writes the archive to a file, up to the limit. An archive of another hash
-// than it must have is refused.
+// Fetch writes the archive, up to the limit. It rejects an archive with an unexpected hash.
 func (a Archive) Fetch(ctx context.Context, to io.Writer, limits sources.Limits) (Fetched, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -224,7 +220,7 @@ func (a Archive) Fetch(ctx context.Context, to io.Writer, limits sources.Limits)
 func (a Archive) openFile(ctx context.Context) (content io.ReadCloser, size int64, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, a.URL, nil)
 	if err != nil {
-		return nil, 0, sources.Refuse("its URL is none")
+		return nil, 0, sources.Refuse("its URL is invalid")
 	}
 	if err := a.Credentials.authorize(request); err != nil {
 		return nil, 0, err
@@ -243,10 +239,10 @@ func (a Archive) openFile(ctx context.Context) (content io.ReadCloser, size int6
 	return response.Body, response.ContentLength, nil
 }
 
-// errSilent says that a server has stopped in the middle of an answer.
+// errSilent means that a server has stopped in the middle of a response.
 var errSilent = fmt.Errorf("its server has sent nothing for %s", patience)
 
-// watched reports each read.
+// watched is a reader that reports each read.
 type watched struct {
 	io.Reader
 	heard func()
@@ -271,13 +267,13 @@ func (a Archive) save(ctx context.Context, to io.Writer, from io.Reader, limits 
 		if _, ok := errors.AsType[*sources.WriteError](err); ok {
 			return Fetched{}, err
 		}
-		return Fetched{}, sources.Unreachable("its server broke off after %d bytes: %w", size, err)
+		return Fetched{}, sources.Unreachable("its server closed the connection after %d bytes: %w", size, err)
 	}
 	fetched := Fetched{SHA256: hex.EncodeToString(hash.Sum(nil)), Size: size}
 	return fetched, a.checkHash(fetched.SHA256)
 }
 
-// checkHash refuses another archive than it must be.
+// checkHash rejects an archive with an unexpected hash.
 func (a Archive) checkHash(hash string) error {
 	if a.SHA256 != "" && a.SHA256 != hash {
 		return sources.Refuse("its sha256 is %s, and not %s as the Function says", hash, a.SHA256)
@@ -289,7 +285,6 @@ func tooLarge(limits sources.Limits) error {
 	return sources.Refuse("it is more than %s (%s in config-build)", sources.InWords(limits.Download), sources.MaxDownloadSizeKey)
 }
 
-// judge returns the error for the status of a response.
 func judge(status int, authorized bool) error {
 	return judgeAnswer(status, fmt.Sprintf("%d %s", status, http.StatusText(status)), authorized)
 }
@@ -301,7 +296,7 @@ func judgeAnswer(status int, said string, authorized bool) error {
 		return nil
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
 		if authorized {
-			return sources.Refuse("its server answered %s: see the Secret with its credentials", said)
+			return sources.Refuse("its server answered %s: check the Secret with its credentials", said)
 		}
 		return sources.Refuse("its server answered %s: name a Secret with credentials for it in secretName", said)
 	case status == http.StatusRequestTimeout, status == http.StatusTooManyRequests, status >= http.StatusInternalServerError:
@@ -327,7 +322,7 @@ func unreached(err error) error {
 	return sources.Unreachable("its server was not reached: %w", err)
 }
 
-// Name returns a URL as it can be told: without what may be secret.
+// Name returns a URL without the parts that may be secret.
 func Name(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {

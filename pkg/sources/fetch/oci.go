@@ -38,14 +38,13 @@ import (
 )
 
 const (
-	// DockerConfigKey has the credentials of registries, as in a Secret of
-	// Kubernetes' type for that.
+	// DockerConfigKey is the key of registry credentials in Secrets of Kubernetes' type.
 	DockerConfigKey = ".dockerconfigjson"
 
-	// dockerConfigName is what docker login calls the same.
+	// dockerConfigName is the file name of docker login.
 	dockerConfigName = "config.json"
 
-	// maxManifest is as much as registries take. It is read into memory.
+	// maxManifest is the usual limit of registries. A manifest is read into memory.
 	maxManifest = 4 << 20
 )
 
@@ -91,7 +90,7 @@ func (a Archive) openArtifact(ctx context.Context) (content io.ReadCloser, size 
 	return content, layer.Size, nil
 }
 
-// reference returns where in a registry the artifact is.
+// reference returns the reference of the artifact.
 func (a Archive) reference() (name.Reference, error) {
 	text := strings.TrimPrefix(a.URL, sources.OCIScheme)
 	ref, err := name.ParseReference(text)
@@ -101,9 +100,8 @@ func (a Archive) reference() (name.Reference, error) {
 	return ref, err
 }
 
-// isPlain reports whether the registry may be spoken to in the open: one that is
-// configured so, or is on this machine. The library does that with all private
-// addresses.
+// isPlain reports whether the registry may be accessed by plain HTTP: if it is configured,
+// or on this machine. The library would allow all private addresses.
 func (a Archive) isPlain(registry name.Registry) bool {
 	host, _, err := net.SplitHostPort(registry.RegistryStr())
 	if err != nil {
@@ -112,10 +110,9 @@ func (a Archive) isPlain(registry name.Registry) bool {
 	return slices.Contains(a.Insecure, registry.RegistryStr()) || host == "localhost" || net.ParseIP(host).IsLoopback()
 }
 
-// onlyLayer returns the layer that is the archive.
 func onlyLayer(artifact *remote.Descriptor) (*v1.Descriptor, error) {
 	if artifact.MediaType.IsIndex() {
-		return nil, sources.Refuse("it is an index of artifacts, and not one: say the digest of one of them")
+		return nil, sources.Refuse("it is an index of artifacts, not one artifact: name one of them by its digest")
 	}
 	manifest, err := v1.ParseManifest(bytes.NewReader(artifact.Manifest))
 	if err != nil {
@@ -127,7 +124,6 @@ func onlyLayer(artifact *remote.Descriptor) (*v1.Descriptor, error) {
 	return &manifest.Layers[0], nil
 }
 
-// keychain returns the credentials for the registry.
 func (a Archive) keychain() (authn.Keychain, error) {
 	config, err := a.Credentials.Get(DockerConfigKey)
 	if err != nil {
@@ -157,23 +153,21 @@ func (a Archive) keychain() (authn.Keychain, error) {
 	return keychain, nil
 }
 
-// anywhere are credentials that do not say for which registry they are.
+// anywhere are credentials that apply to any registry.
 type anywhere authn.AuthConfig
 
-// Resolve implements authn.Keychain.
 func (a anywhere) Resolve(authn.Resource) (authn.Authenticator, error) {
 	return authn.FromConfig(authn.AuthConfig(a)), nil
 }
 
-// bounded keeps a registry from filling the memory before it comes to the archive,
-// which is written to the disk, and from having secrets sent in the open.
+// bounded limits the responses that are read into memory: all but the archive. It also
+// rejects redirects from https to http.
 type bounded struct {
 	http.RoundTripper
 	secure  bool
 	trusted atomic.Bool
 }
 
-// RoundTrip implements http.RoundTripper.
 func (b *bounded) RoundTrip(request *http.Request) (*http.Response, error) {
 	if b.secure && request.URL.Scheme != "https" {
 		return nil, sources.Refuse("its registry redirects from https to %s", request.URL.Scheme)
@@ -191,7 +185,6 @@ type boundedBody struct {
 	left int
 }
 
-// Read implements io.Reader.
 func (b *boundedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if b.left -= n; b.left < 0 {
@@ -200,7 +193,6 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// judgeRegistry classifies an error of the connection to the registry.
 func (a Archive) judgeRegistry(err error) error {
 	if failed, ok := errors.AsType[*transport.Error](err); ok {
 		if err := judge(failed.StatusCode, a.Credentials != ""); err != nil {

@@ -165,9 +165,9 @@ func TestArtifact(t *testing.T) {
 		"the Secret's first": {url: "/private/fn:1", secret: map[string]string{"username": "user", "password": password}, registry: map[string]string{"config.json": dockerConfig(host, "x")}},
 		"not for all": {
 			url: "/private/fn:1", secret: map[string]string{".dockerconfigjson": dockerConfig("registry.example.com", password)},
-			want: "401 Unauthorized: see the Secret", code: sources.ExitRefused,
+			want: "401 Unauthorized: check the Secret", code: sources.ExitRefused,
 		},
-		"wrong password": {url: "/private/fn:1", secret: map[string]string{"username": "user", "password": "x"}, want: "401 Unauthorized: see the Secret", code: sources.ExitRefused},
+		"wrong password": {url: "/private/fn:1", secret: map[string]string{"username": "user", "password": "x"}, want: "401 Unauthorized: check the Secret", code: sources.ExitRefused},
 		"no password":    {url: "/private/fn:1", want: "401 Unauthorized: name a Secret with credentials for it in secretName", code: sources.ExitRefused},
 		"bad Secret": {
 			url: "/private/fn:1", secret: map[string]string{".dockerconfigjson": "x"},
@@ -177,13 +177,13 @@ func TestArtifact(t *testing.T) {
 		"no such digest": {url: "/open/fn@sha256:" + hashOf("x"), want: "its server answered 404 Not Found", code: sources.ExitRefused},
 		"two layers":     {url: "/open/fn:two", want: "it has 2 layers, and must have one, which is the archive", code: sources.ExitRefused},
 		"no layer":       {url: "/open/fn:none", want: "it has 0 layers, and must have one", code: sources.ExitRefused},
-		"an index":       {url: "/open/fn:index", want: "it is an index of artifacts, and not one", code: sources.ExitRefused},
+		"an index":       {url: "/open/fn:index", want: "it is an index of artifacts, not one artifact", code: sources.ExitRefused},
 		"too large":      {url: "/open/fn:large", want: "it is more than 1Ki (max-download-size in config-build)", code: sources.ExitRefused},
 		"damaged":        {url: "/open/damaged:1", want: "its manifest is damaged", code: sources.ExitRefused},
 		"endless":        {url: "/open/endless:1", want: "its manifest is more than 4Mi", code: sources.ExitRefused},
 		"no name":        {url: "/OPEN", want: "its URL must be oci://, a registry, a repository, and a tag or a digest", code: sources.ExitRefused},
 		"broken":         {url: "/open/broken:1", want: "its server answered 507 Insufficient Storage", code: sources.ExitUnreachable},
-		"other content":  {url: "/open/other:1", want: "its server broke off after", code: sources.ExitUnreachable},
+		"other content":  {url: "/open/other:1", want: "its server closed the connection after", code: sources.ExitUnreachable},
 		"nobody there":   {url: strings.TrimPrefix(closed.URL, "http://") + "/code:1", want: "its server was not reached: dial tcp", code: sources.ExitUnreachable},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -40,10 +40,10 @@ const (
 	// maxReferences bounds the list of branches and tags, in bytes.
 	maxReferences = 64 << 20
 
-	// maxWords is how much is quoted of what a server says.
+	// maxWords bounds the quotation of a server's error.
 	maxWords = 200
 
-	// announcement is how servers say that they answer a request for references.
+	// announcement is the media type of a list of references.
 	announcement = "application/x-git-upload-pack-advertisement"
 )
 
@@ -56,7 +56,7 @@ func (g Git) Resolve(ctx context.Context) (string, error) {
 	}
 	endpoint, err := transport.NewEndpoint(g.URL)
 	if err != nil {
-		return "", sources.Refuse("its URL is none")
+		return "", sources.Refuse("its URL is invalid")
 	}
 	list := g.listByHTTP
 	if endpoint.Protocol == "ssh" {
@@ -76,8 +76,8 @@ func (g Git) Resolve(ctx context.Context) (string, error) {
 	return commit, g.late(ctx, err)
 }
 
-// errBrokenOff says that a server has stopped before it had told all.
-var errBrokenOff = sources.Unreachable("its server broke off before it had told its branches and tags")
+// errBrokenOff means that the list of a server is incomplete.
+var errBrokenOff = sources.Unreachable("its server closed the connection before the end of its list of branches and tags")
 
 // late classifies an error. After the deadline of the context, it is temporary.
 func (g Git) late(ctx context.Context, err error) error {
@@ -99,15 +99,14 @@ type references interface {
 	said() string
 }
 
-// listByHTTP asks a server by HTTP.
 func (g Git) listByHTTP(ctx context.Context, endpoint *transport.Endpoint, auth transport.AuthMethod) (references, error) {
 	if endpoint.Protocol != "http" && endpoint.Protocol != "https" {
-		return nil, sources.Refuse("its URL must be of https, ssh or http")
+		return nil, sources.Refuse("its URL must begin with https, ssh or http")
 	}
 	address := strings.TrimSuffix(g.URL, "/") + "/info/refs?service=" + url.QueryEscape(transport.UploadPackServiceName)
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return nil, sources.Refuse("its URL is none")
+		return nil, sources.Refuse("its URL is invalid")
 	}
 	if basic, ok := auth.(*githttp.BasicAuth); ok {
 		basic.SetAuth(request)
@@ -143,7 +142,6 @@ func (g Git) client() (*http.Client, error) {
 	return client, nil
 }
 
-// judgeAnswer returns the error for a response.
 func (g Git) judgeAnswer(response *http.Response) error {
 	switch response.StatusCode {
 	case http.StatusUnauthorized:
@@ -157,12 +155,12 @@ func (g Git) judgeAnswer(response *http.Response) error {
 		return err
 	}
 	if said := response.Header.Get("Content-Type"); said != announcement {
-		return sources.Refuse("it is no Git repository: its server answers with %s", words(said))
+		return sources.Refuse("it is not a Git repository: its server answered with %s", words(said))
 	}
 	return nil
 }
 
-// answer is the answer of a server by HTTP. No connection outlasts it.
+// answer is a response by HTTP. Its connection closes with it.
 type answer struct {
 	Body   io.ReadCloser
 	client *http.Client
@@ -176,11 +174,10 @@ func (a *answer) Close() error {
 	return a.Body.Close()
 }
 
-// listBySSH asks a server by SSH.
 func (g Git) listBySSH(ctx context.Context, endpoint *transport.Endpoint, auth transport.AuthMethod) (references, error) {
 	method, ok := auth.(gitssh.AuthMethod)
 	if !ok {
-		return nil, sources.Refuse("by SSH it takes a key")
+		return nil, sources.Refuse("SSH needs a private key")
 	}
 	config, err := method.ClientConfig()
 	if err != nil {
@@ -202,12 +199,12 @@ func (g Git) listBySSH(ctx context.Context, endpoint *transport.Endpoint, auth t
 	conversation := &conversation{client: ssh.NewClient(accepted, channels, requests), end: end}
 	if err := conversation.begin(transport.UploadPackServiceName + " " + quote(endpoint.Path)); err != nil {
 		conversation.Close()
-		return nil, sources.Unreachable("its server broke off: %w", err)
+		return nil, sources.Unreachable("its server closed the connection: %w", err)
 	}
 	return conversation, nil
 }
 
-// conversation is what a server by SSH says, until it is closed.
+// conversation reads from a server by SSH until it is closed.
 type conversation struct {
 	io.Reader
 
@@ -232,8 +229,8 @@ func (c *conversation) begin(command string) (err error) {
 	return c.session.Start(command)
 }
 
-// said returns what a program of the server has complained of. It is asked for
-// once there is nothing more to read.
+// said returns the error text of the server's program. It is valid once there is nothing
+// more to read.
 func (c *conversation) said() string {
 	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		return ""
@@ -247,21 +244,20 @@ func (c *conversation) Close() error {
 	return c.client.Close()
 }
 
-// head keeps the beginning of what is written.
+// head keeps the first bytes that are written.
 type head []byte
 
-// Write implements io.Writer.
 func (h *head) Write(p []byte) (int, error) {
 	*h = append(*h, p[:min(len(p), max(0, maxWords-len(*h)))]...)
 	return len(p), nil
 }
 
-// quote writes a path as one word of a shell.
+// quote quotes a path for a shell.
 func quote(path string) string {
 	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }
 
-// words returns what a server says, as it can be quoted.
+// words shortens a server's text for a message.
 func words(text string) string {
 	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " ")
 	if len(text) > maxWords {
@@ -302,9 +298,9 @@ func (g Git) scan(from io.Reader) (string, error) {
 	case complained:
 		return "", sources.Refuse("its server says: %s", words(complaint.Text))
 	case limited.N <= 0:
-		return "", sources.Refuse("it has too many branches and tags: its server tells more than %s of them", sources.InWords(maxReferences))
+		return "", sources.Refuse("it has too many branches and tags: their list is larger than %s", sources.InWords(maxReferences))
 	case errors.Is(scanner.Err(), pktline.ErrInvalidPktLen):
-		return "", sources.Refuse("its server does not talk as Git servers do")
+		return "", sources.Refuse("its server does not speak the Git protocol")
 	case !ended:
 		return "", errBrokenOff
 	case tagged != "":

@@ -74,17 +74,17 @@ func TestResolve(t *testing.T) {
 		"a branch over a tag":  {advertise(service, "", commitB+" refs/tags/v1\x00x\n", commitA+" refs/heads/v1\n", ""), "v1", commitA, "", 0},
 		"part of a name":       {advertise(service, "", commitB+" refs/heads/x/main\x00x\n", commitB+" refs/heads/main2\n", commitA+" refs/heads/main\n", ""), "main", commitA, "", 0},
 		"a tag with words":     {advertise(service, "", commitB+" refs/tags/v1\x00x\n", commitA+" refs/tags/v1^{}\n", ""), "v1", commitA, "", 0},
-		"nothing in it":        {advertise(service, "", strings.Repeat("0", 40)+" capabilities^{}\x00x\n", ""), "main", "", `it has no branch and no tag "main"`, sources.ExitRefused},
-		"on no branch":         {advertise(service, "", commitB+" refs/heads/main\x00x\n", ""), "", "", "it is on no branch: say a revision", sources.ExitRefused},
-		"no hash":              {advertise(service, "", "main refs/heads/main\x00x\n", ""), "main", "", `it has no branch and no tag "main"`, sources.ExitRefused},
+		"nothing in it":        {advertise(service, "", strings.Repeat("0", 40)+" capabilities^{}\x00x\n", ""), "main", "", `it has no branch or tag "main"`, sources.ExitRefused},
+		"on no branch":         {advertise(service, "", commitB+" refs/heads/main\x00x\n", ""), "", "", "it has no default branch: set revision", sources.ExitRefused},
+		"no hash":              {advertise(service, "", "main refs/heads/main\x00x\n", ""), "main", "", `it has no branch or tag "main"`, sources.ExitRefused},
 		"words of the server":  {advertise(service, "", "ERR no\x1b[2J such   thing\n"), "main", "", "its server says: no [2J such thing", sources.ExitRefused},
 		"many words":           {advertise(service, "", "ERR "+strings.Repeat("é", 5000)), "main", "", "its server says: " + strings.Repeat("é", 100) + "…", sources.ExitRefused},
-		"broken off":           {advertise(service, "", commitB+" refs/heads/next\x00x\n"), "main", "", "its server broke off", sources.ExitUnreachable},
-		"nothing at all":       {advertise(), "main", "", "its server broke off", sources.ExitUnreachable},
-		"nonsense":             {func(w http.ResponseWriter, r *http.Request) { advertise()(w, r); _, _ = io.WriteString(w, "hello") }, "main", "", "does not talk as Git servers do", sources.ExitRefused},
-		"a page":               {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }, "main", "", "it is no Git repository: its server answers with text/html", sources.ExitRefused},
+		"broken off":           {advertise(service, "", commitB+" refs/heads/next\x00x\n"), "main", "", "its server closed the connection", sources.ExitUnreachable},
+		"nothing at all":       {advertise(), "main", "", "its server closed the connection", sources.ExitUnreachable},
+		"nonsense":             {func(w http.ResponseWriter, r *http.Request) { advertise()(w, r); _, _ = io.WriteString(w, "hello") }, "main", "", "does not speak the Git protocol", sources.ExitRefused},
+		"a page":               {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }, "main", "", "it is not a Git repository: its server answered with text/html", sources.ExitRefused},
 		"an answer of 404":     {refuses(404), "main", "", "its server has no such repository", sources.ExitRefused},
-		"an answer of 403":     {refuses(403), "main", "", "its server wants credentials", sources.ExitRefused},
+		"an answer of 403":     {refuses(403), "main", "", "its server requires credentials", sources.ExitRefused},
 		"an answer of 500":     {refuses(500), "main", "", "its server answered 500 Internal Server Error", sources.ExitUnreachable},
 		"an answer of 418":     {refuses(418), "main", "", "its server answered 418 I'm a teapot", sources.ExitRefused},
 		"elsewhere, in the open": {func(w http.ResponseWriter, r *http.Request) {
@@ -135,7 +135,7 @@ func TestResolveEndless(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	_, err := fetch.Git{URL: server.URL, Revision: "main"}.Resolve(t.Context())
 	runtime.ReadMemStats(&after)
-	if err == nil || !strings.Contains(err.Error(), "its server tells more than 64Mi of them") || sources.ExitCode(err) != sources.ExitRefused {
+	if err == nil || !strings.Contains(err.Error(), "their list is larger than 64Mi") || sources.ExitCode(err) != sources.ExitRefused {
 		t.Errorf("Resolve() = %v", err)
 	}
 	if grown := int64(after.HeapInuse) - int64(before.HeapInuse); grown > 32<<20 {
@@ -163,7 +163,7 @@ func TestResolveBySSH(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "its server says: fatal: ") || sources.ExitCode(err) != sources.ExitRefused {
 		t.Errorf("of no repository: Resolve() = %v", err)
 	}
-	if _, err := (fetch.Git{URL: "ssh://git@" + address + "/code", Revision: "nowhere", Credentials: credentials}).Resolve(t.Context()); err == nil || !strings.Contains(err.Error(), `it has no branch and no tag "nowhere"`) {
+	if _, err := (fetch.Git{URL: "ssh://git@" + address + "/code", Revision: "nowhere", Credentials: credentials}).Resolve(t.Context()); err == nil || !strings.Contains(err.Error(), `it has no branch or tag "nowhere"`) {
 		t.Errorf("of no branch: Resolve() = %v", err)
 	}
 }

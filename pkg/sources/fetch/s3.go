@@ -41,7 +41,7 @@ import (
 // S3Scheme begins the URL of an object in a bucket. Its key is not escaped.
 const S3Scheme = "s3://"
 
-// The keys of the Secret for a store that speaks S3.
+// The keys of the Secret for an S3 store.
 const (
 	AccessKeyIDKey     = "accessKeyId"
 	SecretAccessKeyKey = "secretAccessKey"
@@ -49,34 +49,33 @@ const (
 )
 
 const (
-	// defaultRegion is what stores are that say nothing else.
+	// defaultRegion is the region that most stores use.
 	defaultRegion = "us-east-1"
 
-	// maxComplaint is more than a store says of what is wrong.
+	// maxComplaint bounds the error document of a store.
 	maxComplaint = 64 << 10
 )
 
-// S3Store is a store that speaks S3.
+// S3Store is a store with the API of S3.
 type S3Store struct {
-	// Endpoint is its URL, without a path; "" is Amazon's in the region.
+	// Endpoint is its URL, without a path. "" is Amazon's in the region.
 	Endpoint string
 
-	// Region is the one that requests are signed for; "" is us-east-1.
+	// Region is the region in signatures. "" is us-east-1.
 	Region string
 
 	// PathStyle reports whether the bucket is named in the path, and not in the host. nil
-	// is as most have it: Amazon in the host, and others in the path.
+	// means the host for Amazon, and the path for other stores.
 	PathStyle *bool
 }
 
-// object returns the URL of an object.
 func (s S3Store) object(bucket, key string) (*url.URL, error) {
 	endpoint := cmp.Or(s.Endpoint, "https://s3."+s.region()+".amazonaws.com")
 	u, err := url.Parse(endpoint)
 	if err != nil {
 		return nil, err
 	}
-	// Certificates are not for hosts below hosts.
+	// Wildcard certificates do not cover bucket names with dots.
 	inPath := s.Endpoint != "" || strings.Contains(bucket, ".")
 	if s.PathStyle != nil {
 		inPath = *s.PathStyle
@@ -87,15 +86,13 @@ func (s S3Store) object(bucket, key string) (*url.URL, error) {
 	} else {
 		u.Host = bucket + "." + u.Host
 	}
-	// Signatures are of a path in which all is escaped that can be.
+	// Signatures are of a fully escaped path.
 	u.RawPath = httpbinding.EscapePath(u.Path, false)
 	return u, nil
 }
 
 func (s S3Store) region() string { return cmp.Or(s.Region, defaultRegion) }
 
-// objectRequest returns the request for an object of a bucket, signed if there are
-// credentials.
 func (a Archive) objectRequest(ctx context.Context) (request *http.Request, signed bool, err error) {
 	bucket, key, ok := strings.Cut(strings.TrimPrefix(a.URL, S3Scheme), "/")
 	if !ok || bucket == "" || key == "" {
@@ -106,13 +103,12 @@ func (a Archive) objectRequest(ctx context.Context) (request *http.Request, sign
 		request, err = http.NewRequestWithContext(ctx, http.MethodGet, address.String(), nil)
 	}
 	if err != nil {
-		return nil, false, sources.Refuse("the endpoint of its store is no URL")
+		return nil, false, sources.Refuse("the endpoint of its store is not a URL")
 	}
 	signed, err = a.sign(request)
 	return request, signed, err
 }
 
-// openObject asks for an object of a bucket.
 func (a Archive) openObject(ctx context.Context) (content io.ReadCloser, size int64, err error) {
 	request, signed, err := a.objectRequest(ctx)
 	if err != nil {
@@ -135,7 +131,6 @@ func (a Archive) openObject(ctx context.Context) (content io.ReadCloser, size in
 	return response.Body, response.ContentLength, nil
 }
 
-// sign signs a request, if there are credentials.
 func (a Archive) sign(request *http.Request) (signed bool, err error) {
 	id, secret, session, err := a.Credentials.three([3]string{AccessKeyIDKey, SecretAccessKeyKey, SessionTokenKey})
 	switch {
@@ -160,8 +155,8 @@ func (a Archive) sign(request *http.Request) (signed bool, err error) {
 
 var complaintCode = regexp.MustCompile(`^[A-Za-z0-9]{1,64}$`)
 
-// complaint returns what a store says is wrong: its status, and the code and the
-// message of its answer, if they are such.
+// complaint returns the store's error: its status, with the code and the message if the
+// response has them.
 func complaint(response *http.Response) string {
 	said := fmt.Sprintf("%d %s", response.StatusCode, http.StatusText(response.StatusCode))
 	var answer struct{ Code, Message string }

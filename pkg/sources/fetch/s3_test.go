@@ -91,7 +91,7 @@ func TestObject(t *testing.T) {
 		"too large":        {url: "s3://code/large", want: "it is more than 1Ki (max-download-size in config-build)", code: sources.ExitRefused},
 		"no key":           {url: "s3://code", want: "its URL must be s3://, a bucket, / and a key", code: sources.ExitRefused},
 		"nobody there":     {url: "s3://code/a.zip", store: fetch.S3Store{Endpoint: closed.URL}, want: "its server was not reached: dial tcp", code: sources.ExitUnreachable},
-		"no endpoint":      {url: "s3://code/a.zip", store: fetch.S3Store{Endpoint: "http://%"}, want: "the endpoint of its store is no URL", code: sources.ExitRefused},
+		"no endpoint":      {url: "s3://code/a.zip", store: fetch.S3Store{Endpoint: "http://%"}, want: "the endpoint of its store is not a URL", code: sources.ExitRefused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := fetch.Archive{URL: tc.url, SHA256: tc.sha256, S3: tc.store}

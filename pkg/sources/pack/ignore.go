@@ -43,7 +43,7 @@ type ignored interface {
 	// has reports whether the name, relative to the folder and with slashes, is left out.
 	has(name string, isFolder bool) (bool, error)
 
-	// mayHave reports whether something may be in that folder though it is left out.
+	// mayHave reports whether a folder that is left out may contain packed files.
 	mayHave(folder string) bool
 }
 
@@ -58,7 +58,7 @@ func ignoredIn(dir string) (ignored, error) {
 	return newGitIgnored(dir)
 }
 
-// dockerIgnored is left out by .dockerignore, and so is Git's own.
+// dockerIgnored leaves out .git and the files of .dockerignore.
 type dockerIgnored struct{ *patternmatcher.PatternMatcher }
 
 func newDockerIgnored(text []byte) (ignored, error) {
@@ -88,8 +88,8 @@ func (d dockerIgnored) mayHave(folder string) bool {
 	return path.Base(folder) != gitFolder && d.Exclusions()
 }
 
-// gitIgnored is left out by .gitignore: of the folder, of those in it, and of those
-// that it is in, as far as they are of its repository.
+// gitIgnored leaves out the files of .gitignore: of the folder, its subfolders, and its
+// parents in the repository.
 type gitIgnored struct {
 	top string
 	// below is the folder, relative to the top.
@@ -118,8 +118,7 @@ func newGitIgnored(dir string) (ignored, error) {
 	return g, nil
 }
 
-// topOf returns the topmost folder of the repository that a folder is in, or the
-// folder itself.
+// topOf returns the root of the folder's repository, or the folder itself.
 func topOf(dir string) string {
 	for folder := dir; ; folder = filepath.Dir(folder) {
 		if _, err := os.Lstat(filepath.Join(folder, gitFolder)); err == nil {
@@ -131,7 +130,7 @@ func topOf(dir string) string {
 	}
 }
 
-// read adds what a folder's own file says of it.
+// read adds the patterns of a folder's own file.
 func (g *gitIgnored) read(folder []string) error {
 	file := filepath.Join(append(append([]string{g.top}, folder...), gitIgnoreName)...)
 	text, err := os.ReadFile(file)

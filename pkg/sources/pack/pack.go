@@ -14,8 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package pack packs the folder of a function as builds take it: what its author
-// means to be in it, the same bytes whenever and wherever that is done.
+// Package pack packs the folder of a function for builds. Equal folders make equal bytes.
 package pack
 
 import (
@@ -75,7 +74,7 @@ func Folder(to io.Writer, dir string, needed ...string) (files int, err error) {
 	return files, nil
 }
 
-// write writes an entry, unless it is a link that a build would refuse.
+// write writes an entry, and rejects a link that a build would reject.
 func write(archive *tar.Writer, root *os.Root, name string, kind fs.FileMode) error {
 	if kind == fs.ModeSymlink {
 		target, err := root.Readlink(name)

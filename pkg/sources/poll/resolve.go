@@ -51,7 +51,6 @@ func NewResolver(secrets corev1client.SecretsGetter) Resolve {
 	}
 }
 
-// mount writes the Secret to a folder in the format of a mounted Secret.
 func mount(ctx context.Context, secrets corev1client.SecretsGetter, branch Branch) (folder string, err error) {
 	secret, err := secrets.Secrets(branch.Namespace).Get(ctx, branch.Secret, metav1.GetOptions{})
 	switch {

@@ -65,8 +65,8 @@ func TestResolver(t *testing.T) {
 		t.Errorf("without a Secret: %s, %v", got, err)
 	}
 	for _, tc := range []struct{ secret, want string }{
-		{"", "its server wants credentials"},
-		{"git", "its server refuses the credentials: see the Secret with them"},
+		{"", "its server requires credentials"},
+		{"git", "its server refuses the credentials: check the Secret with them"},
 		{"nothing", "Secret nothing does not exist"},
 		{"hidden", "Kiln may not read Secret hidden: allow it with a Role, as docs/sources.md says"},
 	} {

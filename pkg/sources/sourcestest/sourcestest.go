@@ -14,8 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package sourcestest packs archives for tests: good ones, and such as nobody
-// should unpack.
+// Package sourcestest packs valid and hostile archives for tests.
 package sourcestest
 
 import (
@@ -29,18 +28,17 @@ import (
 	"strings"
 )
 
-// Entry is one file of an archive, or what is in its place.
+// Entry is one entry of an archive.
 type Entry struct {
 	Name, Content string
 
-	// Link is where a symbolic link leads; Hard where one leads that is another name
-	// of a file.
+	// Link is the target of a symbolic link, and Hard that of a hard link.
 	Link, Hard string
 
-	// Mode has the type of the entry, and whether it can be executed.
+	// Mode is the type and mode of the entry.
 	Mode fs.FileMode
 
-	// Zeros is how many zeros there are instead of Content.
+	// Zeros is the number of zeros that replace Content.
 	Zeros int64
 }
 
@@ -61,7 +59,7 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// must is for what fails only if this package is wrong.
+// must panics on errors that only a mistake in this package can cause.
 func must(err error) {
 	if err != nil {
 		panic(err)
@@ -124,19 +122,17 @@ func (e Entry) header() *tar.Header {
 	return header
 }
 
-// Hostile is an archive that nobody should unpack, and the words by which it is
-// refused.
+// Hostile is a hostile archive and the expected error.
 type Hostile struct {
 	Archive []byte
 	Want    string
 }
 
-// handler is what is no reason to refuse an archive.
+// handler is a valid file.
 var handler = File("handler.js", "module.exports = { main: () => 'unpacked' };\n")
 
-// HostileArchives returns archives by name, for limits that are those of config-build
-// as it is shipped, but for so many files. All but what is in the way would be a
-// function.
+// HostileArchives returns hostile archives by name, for the shipped limits with that
+// maximum of files. Apart from one fault, each is a function.
 func HostileArchives(files int) map[string]Hostile {
 	archives := map[string]Hostile{}
 	add := func(name, want string, entries ...Entry) {
@@ -154,31 +150,31 @@ func HostileArchives(files int) map[string]Hostile {
 	add("link-down-and-out", `link "out" in it leads out of it, to "a/../../etc"`, Entry{Name: "out", Link: "a/../../etc"})
 	add("link-no-name", "a link in it has no name", Entry{Name: ".", Link: "handler.js"})
 	add("link-long", `link "long" in it leads to a name of more than 1024 characters`, Entry{Name: "long", Link: strings.Repeat("./", 2048)})
-	add("through-link", `it has "out" as a file, or a link, and as a folder`, Entry{Name: "out", Link: "/tmp"}, File("out/escaped", "x"))
-	add("duplicate", `it has two files of the name "handler.js"`, File("handler.js", "module.exports = {};"))
-	add("duplicate-spelt", `it has two files of the name "handler.js"`, File("./handler.js", "x"))
-	add("file-and-folder", `it has "a" as a file, or a link, and as a folder`, File("a", "x"), File("a/b", "y"))
+	add("through-link", `it has "out" both as a folder and as a file or link`, Entry{Name: "out", Link: "/tmp"}, File("out/escaped", "x"))
+	add("duplicate", `it has two files named "handler.js"`, File("handler.js", "module.exports = {};"))
+	add("duplicate-spelt", `it has two files named "handler.js"`, File("./handler.js", "x"))
+	add("file-and-folder", `it has "a" both as a folder and as a file or link`, File("a", "x"), File("a/b", "y"))
 	add("ratio", "it unpacks to more than 100 times its", Entry{Name: "zeros", Zeros: 64 << 20})
 	tooMany := fmt.Sprintf("it has more than %d files and folders (max-unpacked-files in config-build)", files)
 	add("count", tooMany, many(files)...)
 	add("folders", tooMany, deep(files/60+1)...)
-	add("depth", "in it is in more than 64 folders, one in the other", File(strings.Repeat("a/", 65)+"x", ""))
+	add("depth", "in it is nested in more than 64 folders", File(strings.Repeat("a/", 65)+"x", ""))
 	for name, mode := range map[string]fs.FileMode{"device": fs.ModeDevice, "character-device": fs.ModeCharDevice, "pipe": fs.ModeNamedPipe} {
-		archives[name+".tar.gz"] = Hostile{TarGz(handler, Entry{Name: "special", Mode: mode}), `"special" in it is neither file, folder nor link`}
+		archives[name+".tar.gz"] = Hostile{TarGz(handler, Entry{Name: "special", Mode: mode}), `"special" in it is not a file, folder or link`}
 	}
-	archives["device.zip"] = Hostile{Zip(handler, Entry{Name: "special", Mode: fs.ModeDevice}), `"special" in it is neither file, folder nor link`}
+	archives["device.zip"] = Hostile{Zip(handler, Entry{Name: "special", Mode: fs.ModeDevice}), `"special" in it is not a file, folder or link`}
 	archives["hard-link-out.tar.gz"] = Hostile{TarGz(handler, Entry{Name: "out", Hard: "../../etc/passwd"}), `file "../../etc/passwd" in it has .. in its path`}
 	archives["hard-link-to-link.tar.gz"] = Hostile{
-		TarGz(handler, Entry{Name: "a", Link: "/etc/passwd"}, Entry{Name: "out", Hard: "a"}), `link "out" in it leads to "a", which is no file of it`,
+		TarGz(handler, Entry{Name: "a", Link: "/etc/passwd"}, Entry{Name: "out", Hard: "a"}), `link "out" in it leads to "a", which is not a file in it`,
 	}
-	archives["page.zip"] = Hostile{[]byte("<!DOCTYPE html><html><body>Please log in</body></html>"), "it is no .zip or .tar.gz: by its first bytes it is text/html"}
+	archives["page.zip"] = Hostile{[]byte("<!DOCTYPE html><html><body>Please log in</body></html>"), "it is not a .zip or .tar.gz: its first bytes are those of text/html"}
 	archives["nothing.zip"] = Hostile{nil, "it is empty"}
-	archives["no-handler.zip"] = Hostile{Zip(File("index.js", ""), File("README.md", "")), `it must have the file handler.js at its top, where there is: "README.md", "index.js"`}
-	archives["no-files.zip"] = Hostile{Zip(), "there is nothing in it; it must have handler.js"}
-	archives["cut.zip"] = Hostile{cut(Zip(handler)), "it is cut off, or damaged"}
-	archives["cut.tar.gz"] = Hostile{cut(TarGz(handler, noise())), "it is cut off"}
+	archives["no-handler.zip"] = Hostile{Zip(File("index.js", ""), File("README.md", "")), `it must have the file handler.js at its top, which has: "README.md", "index.js"`}
+	archives["no-files.zip"] = Hostile{Zip(), "it is empty; it must have handler.js"}
+	archives["cut.zip"] = Hostile{cut(Zip(handler)), "it is truncated or damaged"}
+	archives["cut.tar.gz"] = Hostile{cut(TarGz(handler, noise())), "it is truncated"}
 	archives["damaged.tar.gz"] = Hostile{damage(TarGz(handler)), "it is damaged"}
-	archives["not-tar.tar.gz"] = Hostile{gzipped("this is no archive at all, but it is packed; " + strings.Repeat("x", 1024)), "it is damaged, or what is packed by gzip is no .tar"}
+	archives["not-tar.tar.gz"] = Hostile{gzipped("this is no archive at all, but it is packed; " + strings.Repeat("x", 1024)), "it is damaged, or it is a .gz without a .tar in it"}
 	return archives
 }
 
@@ -190,7 +186,7 @@ func many(count int) []Entry {
 	return entries
 }
 
-// deep returns few files, each in 61 folders.
+// deep returns files below 61 nested folders.
 func deep(count int) []Entry {
 	entries := make([]Entry, 0, count)
 	for i := range count {
@@ -211,7 +207,7 @@ func noise() Entry {
 
 func cut(archive []byte) []byte { return archive[:len(archive)/2] }
 
-// damage changes what is told of the content at the end, by which it is checked.
+// damage changes the checksum at the end.
 func damage(archive []byte) []byte {
 	archive[len(archive)-8] ^= 0xff
 	return archive
@@ -226,8 +222,8 @@ func gzipped(text string) []byte {
 	return buffer.Bytes()
 }
 
-// Function returns the files of a function in a language. It uses a file of its own,
-// a link to a folder, and a package, and answers with the version and 7200000.
+// Function returns the files of a function in a language. It uses another file, a link to a
+// folder and a package. It answers with the version and 7200000.
 func Function(language, version string) []Entry {
 	return map[string][]Entry{
 		"nodejs": {
@@ -246,15 +242,14 @@ func Function(language, version string) []Entry {
 	}[language]
 }
 
-// Functions returns archives with a Function, by name: its language, a version, and
-// how it is packed.
+// Functions returns archives with a Function, by name: language, version and format.
 func Functions() map[string][]byte {
 	archives := map[string][]byte{}
 	for _, version := range []string{"1", "2"} {
 		for _, language := range []string{"nodejs", "python"} {
 			entries := Function(language, version)
 			archives[language+"-"+version+".zip"] = Zip(entries...)
-			// As they are packed of a repository.
+			// Archives of repositories have such a folder.
 			below := []Entry{{Name: "function-" + version + "/"}}
 			for _, e := range entries {
 				e.Name = "function-" + version + "/" + e.Name

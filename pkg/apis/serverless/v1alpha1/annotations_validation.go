@@ -58,7 +58,7 @@ var otherFields = map[string]string{
 	autoscalingGroup + "/maxScale":  "maxReplicas",
 }
 
-// annotationChecks say what Serving asks of the values of its annotations.
+// annotationChecks check the values of Serving's annotations.
 var annotationChecks = map[string]func(string) error{
 	autoscalingGroup + "/class":                              checkClass,
 	autoscalingGroup + "/initial-scale":                      checkWhole(0, config.MaxReplicasLimit),
@@ -78,7 +78,7 @@ var annotationChecks = map[string]func(string) error{
 	autoscalingGroup + "/targetUtilizationPercentage":        checkNumber(1, 100),
 	autoscalingGroup + "/window":                             checkSeconds(6*time.Second, time.Hour),
 
-	// Kubernetes takes no deadline of 0.
+	// Kubernetes rejects a deadline of 0.
 	progressDeadline: checkSeconds(time.Second, config.MaxTimeout),
 
 	sidecarGroup + "/cpu-resource-request":               checkQuantity,
@@ -89,8 +89,8 @@ var annotationChecks = map[string]func(string) error{
 	sidecarGroup + "/ephemeral-storage-resource-limit":   checkQuantity,
 }
 
-// validateAnnotations denies what is not for the author to say and what Serving,
-// or Kubernetes, would deny. What neither knows is free.
+// validateAnnotations rejects annotations that authors must not set, and values that
+// Serving or Kubernetes would reject.
 func (fs *FunctionSpec) validateAnnotations() (errs *apis.FieldError) {
 	size := 0
 	for _, key := range slices.Sorted(maps.Keys(fs.Annotations)) {
@@ -116,7 +116,7 @@ func (fs *FunctionSpec) validateAnnotations() (errs *apis.FieldError) {
 	return errs.Also(fs.validateMetric()).Also(fs.validateActivationScale())
 }
 
-// whyReserved returns why an author cannot set the annotation, or nothing.
+// whyReserved returns why an author cannot set the annotation, or "".
 func whyReserved(key string) string {
 	if field, ok := otherFields[key]; ok {
 		return "use the field " + field
@@ -140,8 +140,8 @@ func whyReserved(key string) string {
 	return ""
 }
 
-// validateMetric checks what depends on the class of the autoscaler, which is
-// KPA unless the administrator of Serving says otherwise.
+// validateMetric checks values that depend on the class of the autoscaler. The default
+// class is KPA.
 func (fs *FunctionSpec) validateMetric() (errs *apis.FieldError) {
 	class, ok := fs.Annotations[autoscalingGroup+"/class"]
 	isKPA := !ok || class == kpaClass
@@ -204,7 +204,7 @@ func checkWhole(least, most int64) func(string) error {
 
 func checkNumber(least, most float64) func(string) error {
 	return func(value string) error {
-		// Neither bound holds for what is not a number.
+		// Comparisons with NaN are false.
 		if x, err := strconv.ParseFloat(value, 64); err != nil || !(x >= least && x <= most) {
 			return fmt.Errorf("it must be a number from %g to %g", least, most)
 		}

@@ -66,8 +66,8 @@ func (fs *FunctionSpec) setDefaults(cfg *config.Functions) {
 	}
 }
 
-// setDefaultReplicas lets a default give way to the bound that the author has
-// set; a maximum of 0 is no bound.
+// setDefaultReplicas adjusts a default to the bound that the author has set. A maximum of 0
+// is no bound.
 func (fs *FunctionSpec) setDefaultReplicas(least, most int32) {
 	if fs.MinReplicas == nil {
 		if fs.MaxReplicas != nil && *fs.MaxReplicas > 0 {

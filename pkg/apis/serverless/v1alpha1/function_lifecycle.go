@@ -29,8 +29,8 @@ const (
 	// FunctionConditionReady is True when the current generation of the
 	// Function serves. It is derived from the three conditions below.
 	FunctionConditionReady = apis.ConditionReady
-	// FunctionConditionConfigurationReady is True when what the build needs is
-	// written for the current generation.
+	// FunctionConditionConfigurationReady is True when the build context of the current
+	// generation is written.
 	FunctionConditionConfigurationReady apis.ConditionType = "ConfigurationReady"
 	// FunctionConditionBuildReady is True when the image of the current
 	// generation is in the registry.
@@ -49,8 +49,7 @@ const (
 	ReasonConfigMapCreated = "ConfigMapCreated"
 	// ReasonConfigMapUpdated (True): the build's ConfigMap holds an edited Function.
 	ReasonConfigMapUpdated = "ConfigMapUpdated"
-	// ReasonInvalidSpec (False): the spec says something Kiln cannot do; the
-	// message names the field.
+	// ReasonInvalidSpec (False): the spec is invalid; the message names the field.
 	ReasonInvalidSpec = "InvalidSpec"
 	// ReasonRuntimeUnknown (False): spec.runtime is not in config-runtimes.
 	ReasonRuntimeUnknown = "RuntimeUnknown"
@@ -65,13 +64,12 @@ const (
 const (
 	// ReasonTaskRunSucceeded (True): the image was built and pushed.
 	ReasonTaskRunSucceeded = "TaskRunSucceeded"
-	// ReasonImageReused (True): the image of these inputs was there already; no
-	// build ran.
+	// ReasonImageReused (True): the registry had the image of these inputs; no build ran.
 	ReasonImageReused = "ImageReused"
 	// ReasonWaitingForConfiguration (Unknown): ConfigurationReady is not True.
 	ReasonWaitingForConfiguration = "WaitingForConfiguration"
-	// ReasonCheckingRegistry (Unknown): the registry is asked whether it holds the
-	// image already. The build starts when it does not, or does not answer.
+	// ReasonCheckingRegistry (Unknown): Kiln looks up the image in the registry. The build
+	// starts if the registry does not hold it or does not answer.
 	ReasonCheckingRegistry = "CheckingRegistry"
 	// ReasonBuildQueued (Unknown): all build slots of config-build are in use. The message
 	// has the place in the queue.
@@ -83,20 +81,20 @@ const (
 	ReasonTaskRunCreated = "TaskRunCreated"
 	// ReasonTaskRunRunning (Unknown): the build runs.
 	ReasonTaskRunRunning = "TaskRunRunning"
-	// ReasonTaskRunNotCreated (Unknown): the build's TaskRun could not be created for
-	// now; the message says why.
+	// ReasonTaskRunNotCreated (Unknown): the build's TaskRun could not be created, and Kiln
+	// retries; the message says why.
 	ReasonTaskRunNotCreated = "TaskRunNotCreated"
-	// ReasonBuildRetrying (Unknown): the build failed through no fault of the
-	// Function; the message says why, and when it is started again.
+	// ReasonBuildRetrying (Unknown): the build failed for a reason outside the Function;
+	// the message has the time of the next attempt.
 	ReasonBuildRetrying = "BuildRetrying"
 	// ReasonTaskRunFailed (False): the build failed; the message says what to fix.
 	ReasonTaskRunFailed = "TaskRunFailed"
-	// ReasonQuotaExceeded (False): a ResourceQuota of the namespace keeps the
-	// build's pod from being created. Tekton tries again every minute.
+	// ReasonQuotaExceeded (False): a ResourceQuota of the namespace does not allow the
+	// build's pod. Tekton retries every minute.
 	ReasonQuotaExceeded = "QuotaExceeded"
 	// ReasonBuildTimeout (False): the build took longer than config-build allows.
 	ReasonBuildTimeout = "BuildTimeout"
-	// ReasonBuildOutOfMemory (False): the build needed more memory than it may use.
+	// ReasonBuildOutOfMemory (False): the build exceeded its memory limit.
 	ReasonBuildOutOfMemory = "BuildOutOfMemory"
 	// ReasonBuildCancelled (False): somebody cancelled the build's TaskRun.
 	ReasonBuildCancelled = "BuildCancelled"
@@ -104,23 +102,22 @@ const (
 	ReasonImagePullFailed = "ImagePullFailed"
 	// ReasonRegistryUnauthorized (False): the registry refused the build's credentials.
 	ReasonRegistryUnauthorized = "RegistryUnauthorized"
-	// ReasonRegistryUnavailable (False): the registry to push to was not reached, or
+	// ReasonRegistryUnavailable (False): the registry to push to could not be reached, or
 	// failed.
 	ReasonRegistryUnavailable = "RegistryUnavailable"
 	// ReasonRegistryFull (False): the registry has no room for the image.
 	ReasonRegistryFull = "RegistryFull"
-	// ReasonPackageRegistryUnavailable (False): the registry of packages was not
-	// reached, or failed.
+	// ReasonPackageRegistryUnavailable (False): the package registry could not be reached,
+	// or failed.
 	ReasonPackageRegistryUnavailable = "PackageRegistryUnavailable"
-	// ReasonSourceUpdateFailed (False): the source could not be fetched, or is refused
-	// for what it is.
+	// ReasonSourceUpdateFailed (False): the source could not be fetched, or is invalid.
 	ReasonSourceUpdateFailed = "SourceUpdateFailed"
-	// ReasonCredentialsFailed (False): the credentials of the registry could not be
-	// brought to the namespace.
+	// ReasonCredentialsFailed (False): the registry credentials could not be copied to the
+	// namespace.
 	ReasonCredentialsFailed = "CredentialsFailed"
 	// ReasonPodEvicted (False): the build's pod was evicted from its node.
 	ReasonPodEvicted = "PodEvicted"
-	// ReasonPodDeleted (False): the build's pod was deleted, or went with its node.
+	// ReasonPodDeleted (False): the build's pod was deleted, or lost with its node.
 	ReasonPodDeleted = "PodDeleted"
 )
 
@@ -137,15 +134,13 @@ const (
 	ReasonServiceUpdated = "ServiceUpdated"
 	// ReasonServiceWaiting (Unknown): the service is not ready yet.
 	ReasonServiceWaiting = "ServiceWaiting"
-	// ReasonMinimumReplicasUnavailable (Unknown): the service has fewer pods than
-	// it wants; the message says how many, and what the others wait for.
+	// ReasonMinimumReplicasUnavailable (Unknown): too few pods of the service run; the
+	// message has their number, and the cause.
 	ReasonMinimumReplicasUnavailable = "MinimumReplicasUnavailable"
-	// ReasonRevisionMissing (False): spec.traffic names a revision that the
-	// function does not have, or that uses the registry credentials; traffic stays
-	// as it was.
+	// ReasonRevisionMissing (False): spec.traffic names a revision that does not exist, or
+	// that uses the registry credentials; the previous traffic stays.
 	ReasonRevisionMissing = "RevisionMissing"
-	// ReasonServiceFailed (False): the service reports a failure; the message
-	// holds its words.
+	// ReasonServiceFailed (False): the service reports the failure in the message.
 	ReasonServiceFailed = "ServiceFailed"
 )
 
@@ -158,12 +153,12 @@ const (
 	ReasonSourceNotFollowed = "SourceUpdateFailed"
 )
 
-// ReasonNotOwned (False, any condition): an object of the name Kiln needs
-// belongs to somebody else and is left alone.
+// ReasonNotOwned (False, any condition): an object of a required name belongs to somebody
+// else.
 const ReasonNotOwned = "NotOwned"
 
-// ReasonWaitingForDeletion (Unknown, any condition): an object of the name Kiln
-// needs is being deleted, or will be because its Function was.
+// ReasonWaitingForDeletion (Unknown, any condition): an object of a required name is being
+// deleted, or will be with its deleted Function.
 const ReasonWaitingForDeletion = "WaitingForDeletion"
 
 var functionConditionSet = apis.NewLivingConditionSet(
@@ -172,8 +167,7 @@ var functionConditionSet = apis.NewLivingConditionSet(
 	FunctionConditionRunning,
 )
 
-// GetConditionSet returns the conditions a Function has. It implements
-// duckv1.KRShaped.
+// GetConditionSet implements duckv1.KRShaped.
 func (*Function) GetConditionSet() apis.ConditionSet {
 	return functionConditionSet
 }
@@ -190,8 +184,8 @@ func (fn *Function) IsFailed() bool {
 		fn.Status.GetCondition(FunctionConditionReady).IsFalse()
 }
 
-// A step that marks the conditions that wait for it marks its own condition last, because
-// Ready takes the reason of the condition that was marked last.
+// Ready takes the reason of the condition that was marked last. So each step first marks
+// the conditions that wait for it, and then its own.
 
 // InitializeConditions sets the conditions that are missing to Unknown.
 func (fs *FunctionStatus) InitializeConditions() {
@@ -205,7 +199,7 @@ func (fs *FunctionStatus) ResetConditions() {
 	fs.MarkConfigurationUnknown("", "")
 }
 
-// MarkConfigurationReady says that what the build needs is written.
+// MarkConfigurationReady reports that the build context is written.
 func (fs *FunctionStatus) MarkConfigurationReady(reason, messageFormat string, messageA ...any) {
 	functionConditionSet.Manage(fs).MarkTrueWithReason(FunctionConditionConfigurationReady, reason, messageFormat, messageA...)
 	if fs.GetCondition(FunctionConditionBuildReady).GetReason() == ReasonWaitingForConfiguration {
@@ -213,15 +207,15 @@ func (fs *FunctionStatus) MarkConfigurationReady(reason, messageFormat string, m
 	}
 }
 
-// MarkConfigurationUnknown says what the configuration waits for, and that build
-// and service wait for it.
+// MarkConfigurationUnknown reports what the configuration waits for. Build and service wait
+// for it.
 func (fs *FunctionStatus) MarkConfigurationUnknown(reason, messageFormat string, messageA ...any) {
 	fs.markWaitingForConfiguration()
 	functionConditionSet.Manage(fs).MarkUnknown(FunctionConditionConfigurationReady, reason, messageFormat, messageA...)
 }
 
-// MarkConfigurationFailed says that the Function cannot be configured, and
-// that build and service wait for that.
+// MarkConfigurationFailed reports why the Function cannot be configured. Build and service
+// wait for it.
 func (fs *FunctionStatus) MarkConfigurationFailed(reason, messageFormat string, messageA ...any) {
 	fs.markWaitingForConfiguration()
 	functionConditionSet.Manage(fs).MarkFalse(FunctionConditionConfigurationReady, reason, messageFormat, messageA...)
@@ -241,15 +235,13 @@ func (fs *FunctionStatus) MarkBuildReady(reason, messageFormat string, messageA 
 	}
 }
 
-// MarkBuildUnknown says where the build stands while it is not done, and that
-// the service waits for it.
+// MarkBuildUnknown reports the state of an unfinished build. The service waits for it.
 func (fs *FunctionStatus) MarkBuildUnknown(reason, messageFormat string, messageA ...any) {
 	fs.markWaitingForBuild()
 	functionConditionSet.Manage(fs).MarkUnknown(FunctionConditionBuildReady, reason, messageFormat, messageA...)
 }
 
-// MarkBuildFailed says why the image could not be built, and that the service
-// waits for it.
+// MarkBuildFailed reports why the image could not be built. The service waits for it.
 func (fs *FunctionStatus) MarkBuildFailed(reason, messageFormat string, messageA ...any) {
 	fs.markWaitingForBuild()
 	functionConditionSet.Manage(fs).MarkFalse(FunctionConditionBuildReady, reason, messageFormat, messageA...)
@@ -263,7 +255,7 @@ func (fs *FunctionStatus) markWaitingForBuild() {
 	functionConditionSet.Manage(fs).MarkUnknown(FunctionConditionRunning, ReasonWaitingForBuild, "%s", message)
 }
 
-// MarkRunning says that the current generation serves.
+// MarkRunning reports that the current generation serves.
 func (fs *FunctionStatus) MarkRunning() {
 	functionConditionSet.Manage(fs).MarkTrueWithReason(FunctionConditionRunning, ReasonServiceReady,
 		"%s.", fs.describeServing("Revision"))
@@ -297,22 +289,22 @@ func (fs *FunctionStatus) describeServing(noun string) string {
 	return noun + "s " + strings.Join(revisions, ", ") + " serve"
 }
 
-// MarkRunningUnknown says where the service stands while it is not ready.
+// MarkRunningUnknown reports the state of a service that is not ready.
 func (fs *FunctionStatus) MarkRunningUnknown(reason, messageFormat string, messageA ...any) {
 	functionConditionSet.Manage(fs).MarkUnknown(FunctionConditionRunning, reason, messageFormat, messageA...)
 }
 
-// MarkRunningFailed says why the current generation cannot serve.
+// MarkRunningFailed reports why the current generation cannot serve.
 func (fs *FunctionStatus) MarkRunningFailed(reason, messageFormat string, messageA ...any) {
 	functionConditionSet.Manage(fs).MarkFalse(FunctionConditionRunning, reason, messageFormat, messageA...)
 }
 
-// MarkSourceFollowed says where the branch is that the Function is built of.
+// MarkSourceFollowed reports the commit of the Function's branch.
 func (fs *FunctionStatus) MarkSourceFollowed(messageFormat string, messageA ...any) {
 	fs.setSourceFollowed(corev1.ConditionTrue, ReasonSourceUpdated, fmt.Sprintf(messageFormat, messageA...))
 }
 
-// MarkSourceNotFollowed says why it is not known where the branch is.
+// MarkSourceNotFollowed reports why the branch cannot be polled.
 func (fs *FunctionStatus) MarkSourceNotFollowed(messageFormat string, messageA ...any) {
 	fs.setSourceFollowed(corev1.ConditionFalse, ReasonSourceNotFollowed, fmt.Sprintf(messageFormat, messageA...))
 }
@@ -340,8 +332,8 @@ func (fs *FunctionStatus) UpdatePhase() {
 	)
 }
 
-// phaseOf names the first step that is not done, unless one has failed.
-// Absent conditions count as Unknown.
+// phaseOf returns the first step that is not done, unless a step has failed. Missing
+// conditions count as Unknown.
 func phaseOf(configuration, build, running *apis.Condition) FunctionPhase {
 	switch {
 	case configuration.IsFalse(), build.IsFalse(), running.IsFalse():

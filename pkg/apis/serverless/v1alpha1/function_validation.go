@@ -41,25 +41,23 @@ import (
 const (
 	maxConcurrency = 1000
 
-	// maxBuildEnvBytes limits the names and values of a build's environment, which
-	// gets to the build as an annotation: quoted, it takes up to four times as much
-	// of the 256 KiB that Kubernetes takes.
+	// maxBuildEnvBytes limits the names and values of a build's environment. An annotation
+	// passes it to the build. Quoted, it is up to four times as large, and Kubernetes
+	// allows 256 KiB.
 	maxBuildEnvBytes = 32 << 10
 
-	// maxSpecBytes limits the JSON of a spec. The API server stores objects as
-	// JSON of at most 1.5 MiB: the rest is left to metadata and status.
+	// maxSpecBytes limits the JSON of a spec. The API server stores at most 1.5 MiB with
+	// metadata and status.
 	maxSpecBytes = 1200 << 10
 )
 
-// Validate returns what is wrong with the Function, or nil. What depends on
-// configuration is checked against the config in the context. It implements
-// apis.Validatable.
+// Validate implements apis.Validatable. It uses the config in the context.
 func (fn *Function) Validate(ctx context.Context) *apis.FieldError {
 	if apis.IsInStatusUpdate(ctx) || fn.DeletionTimestamp != nil {
 		return nil
 	}
-	// Configuration may have become stricter since the spec was accepted. That
-	// must not stand in the way of an edit of labels, annotations or finalizers.
+	// Configuration may have become stricter since the spec was accepted. Edits of labels,
+	// annotations or finalizers must still work.
 	if base := baseline(ctx); base != nil && equality.Semantic.DeepEqual(base.Spec, fn.Spec) {
 		return nil
 	}
@@ -67,8 +65,8 @@ func (fn *Function) Validate(ctx context.Context) *apis.FieldError {
 		Also(fn.Spec.Validate(apis.WithinParent(ctx, fn.ObjectMeta)).ViaField("spec"))
 }
 
-// Validate returns what is wrong with the spec, or nil. It knows the Function's
-// name from the parent in the context.
+// Validate returns what is wrong with the spec, or nil. The parent in the context has the
+// Function's name.
 func (fs *FunctionSpec) Validate(ctx context.Context) *apis.FieldError {
 	cfg := config.FromContextOrDefaults(ctx)
 	return fs.validateRuntime(ctx, cfg.Runtimes).
@@ -92,8 +90,7 @@ func (fs *FunctionSpec) Validate(ctx context.Context) *apis.FieldError {
 		Also(fs.validateSize())
 }
 
-// validateName checks that Services can have the Function's name. Objects with
-// longer names than that shorten them.
+// validateName checks that a Service can have the Function's name.
 func validateName(name string) *apis.FieldError {
 	if name == "" {
 		return nil // generateName, which the API server checks
@@ -104,7 +101,7 @@ func validateName(name string) *apis.FieldError {
 	return nil
 }
 
-// validateRuntime takes every runtime where none are known, as in a client.
+// validateRuntime accepts every runtime if none are known, as in a client.
 func (fs *FunctionSpec) validateRuntime(ctx context.Context, known config.Runtimes) *apis.FieldError {
 	if fs.Runtime == "" {
 		return apis.ErrMissingField("runtime")
@@ -126,7 +123,7 @@ func (fs *FunctionSpec) validateRuntime(ctx context.Context, known config.Runtim
 	return nil
 }
 
-// validateSource wants one kind of source.
+// validateSource requires exactly one kind of source.
 func (fs *FunctionSpec) validateSource(most int64) *apis.FieldError {
 	if fs.IsFetched() {
 		return fs.validateFetched().Also(fs.Git.validate().ViaField("git")).Also(fs.Archive.validate().ViaField("archive"))
@@ -144,8 +141,7 @@ func (fs *FunctionSpec) validateSource(most int64) *apis.FieldError {
 	return nil
 }
 
-// validateFetched wants nothing in the Function that goes with another kind of
-// source.
+// validateFetched rejects fields that belong to another kind of source.
 func (fs *FunctionSpec) validateFetched() (errs *apis.FieldError) {
 	var said []string
 	for name, is := range map[string]bool{"source": fs.Source != "", "git": fs.Git != nil, "archive": fs.Archive != nil} {
@@ -168,8 +164,7 @@ const (
 )
 
 var (
-	// archiveURL has no $, which Tekton and Kubernetes would take for the beginning of
-	// a variable.
+	// archiveURL has no $, with which variables of Tekton and Kubernetes begin.
 	archiveURL = regexp.MustCompile(`^(https?://[^/?#@$\\\s\x00-\x1f\x7f]+/[^#$\\\s\x00-\x1f\x7f]*|` +
 		`oci://([0-9A-Za-z-]+(\.[0-9A-Za-z-]+)+(:[0-9]+)?|[0-9A-Za-z-]+:[0-9]+)(/[a-z0-9]+([._-]+[a-z0-9]+)*)+(:[0-9A-Za-z_][0-9A-Za-z_.-]{0,127}(@sha256:[0-9a-f]{64})?|@sha256:[0-9a-f]{64})|` +
 		`s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]/[^?#%$\\\s\x00-\x1f\x7f]+)$`)
@@ -193,7 +188,7 @@ func (g *GitSource) validate() (errs *apis.FieldError) {
 	case len(g.URL) > maxURL:
 		errs = errs.Also(apis.ErrGeneric(fmt.Sprintf("it is %d characters, more than the limit of %d", len(g.URL), maxURL), "url"))
 	case !gitURL.MatchString(g.URL):
-		// It is not quoted: it may have a password.
+		// The message does not quote the URL, because it may contain a password.
 		errs = errs.Also(apis.ErrGeneric("use a URL such as https://example.com/a/b.git or git@example.com:a/b.git, without a password", "url"))
 	}
 	if g.Revision != "" && (!revision.MatchString(g.Revision) || len(g.Revision) > maxRevision) {
@@ -216,7 +211,7 @@ func (a *ArchiveSource) validate() (errs *apis.FieldError) {
 	case len(a.URL) > maxURL:
 		errs = errs.Also(apis.ErrGeneric(fmt.Sprintf("it is %d characters, more than the limit of %d", len(a.URL), maxURL), "url"))
 	case !archiveURL.MatchString(a.URL), err != nil:
-		// It is not quoted: it may have a password.
+		// The message does not quote the URL, because it may contain a password.
 		errs = errs.Also(apis.ErrGeneric("use a URL such as https://example.com/code.zip, without a user, and with %24 for $, or oci://registry.example.com/code:1, with a tag or a digest, or s3://bucket/key, without %", "url"))
 	}
 	if a.SHA256 != "" && !sha256Hash.MatchString(a.SHA256) {
@@ -233,7 +228,7 @@ func (s *S3Store) validate() (errs *apis.FieldError) {
 		return nil
 	}
 	if _, err := url.Parse(s.Endpoint); s.Endpoint != "" && (!s3Endpoint.MatchString(s.Endpoint) || len(s.Endpoint) > maxS3Endpoint || err != nil) {
-		// It is not quoted: it may have a password.
+		// The message does not quote the URL, because it may contain a password.
 		errs = errs.Also(apis.ErrGeneric("use a URL such as https://minio.example.com:9000, without a user or a path", "endpoint"))
 	}
 	if s.Region != "" && (!s3Region.MatchString(s.Region) || len(s.Region) > validation.DNS1123LabelMaxLength) {
@@ -247,8 +242,8 @@ func isBlank(r rune) bool {
 	return unicode.IsSpace(r) || r == '\ufeff'
 }
 
-// validateInline checks that the runtime can be given what is in the Function. It
-// takes everything where the runtime's language is not known.
+// validateInline checks the source and the deps for the runtime. It accepts all for an
+// unknown language.
 func (fs *FunctionSpec) validateInline(known config.Runtimes) (errs *apis.FieldError) {
 	runtime, ok := known[fs.Runtime].Find()
 	if !ok {
@@ -316,8 +311,7 @@ func (fs *FunctionSpec) validateSize() *apis.FieldError {
 	return nil
 }
 
-// validateTraffic checks the traffic of the function of that name, which may
-// not be known yet.
+// validateTraffic checks the traffic of the function of that name, which may be "".
 func validateTraffic(traffic []TrafficTarget, function string) (errs *apis.FieldError) {
 	if len(traffic) == 0 {
 		return nil
@@ -372,11 +366,11 @@ func (t *TrafficTarget) validate(function string) (errs *apis.FieldError) {
 	return errs
 }
 
-// revisionSuffix is what Serving ends the name of a revision with.
+// revisionSuffix matches the end of Serving's names of revisions.
 var revisionSuffix = regexp.MustCompile(`-[0-9]{5,10}$`)
 
-// isRevisionOf reports whether Serving names a revision of the function so. Where
-// the function's name is not known it can be any.
+// isRevisionOf reports whether the name is that of a revision of the function. Without a
+// function it accepts all names of revisions.
 func isRevisionOf(revision, function string) bool {
 	suffix := revisionSuffix.FindString(revision)
 	if suffix == "" || len(validation.IsDNS1035Label(revision)) > 0 {
@@ -418,7 +412,7 @@ func validateCeiling(list, most corev1.ResourceList) (errs *apis.FieldError) {
 	return errs
 }
 
-// Variables that a build's own tools need as they are.
+// Variables that the build's own tools use.
 var (
 	buildEnv         = []string{"PATH", "HOME", "PWD", "SHELL", "USER", "TMPDIR", "IFS", "ENV", "BASH_ENV", "DOCKER_CONFIG", "SSL_CERT_DIR", "SSL_CERT_FILE"}
 	buildEnvPrefixes = []string{"LD_", "KANIKO_", "TEKTON_"}
@@ -445,7 +439,7 @@ func (v BuildEnvVar) validate() *apis.FieldError {
 	if v.Name == "" {
 		return apis.ErrMissingField("name")
 	}
-	// Unlike containers, shells take no dots and dashes.
+	// Unlike containers, shells allow no dots and dashes.
 	if problems := validation.IsCIdentifier(v.Name); len(problems) > 0 {
 		return apis.ErrInvalidValue(v.Name, "name", problems...)
 	}

@@ -383,8 +383,8 @@ func validationCases() map[string]validationCase {
 		"mount above the token":       {mounts("s", "/var/run"), "invalid value: /var/run: spec.secretMounts[0].mountPath\nit would get in the way of /var/run/secrets/kubernetes.io"},
 		"mount above the hosts":       {mounts("s", "/etc"), "invalid value: /etc: spec.secretMounts[0].mountPath\nit would get in the way of /etc/hosts"},
 		"mount twice":                 {mounts("s", "/a", "t", "/a"), `duplicate mountPath "/a": spec.secretMounts[1].mountPath`},
-		"mount below another":         {mounts("s", "/a", "t", "/a/b"), `"/a/b" and "/a", the mountPath of [0], are one in the other: spec.secretMounts[1].mountPath`},
-		"mount above another":         {mounts("s", "/a/b", "t", "/a"), `"/a" and "/a/b", the mountPath of [0], are one in the other: spec.secretMounts[1].mountPath`},
+		"mount below another":         {mounts("s", "/a", "t", "/a/b"), `"/a/b" and "/a", the mountPath of [0], must not be nested: spec.secretMounts[1].mountPath`},
+		"mount above another":         {mounts("s", "/a/b", "t", "/a"), `"/a" and "/a/b", the mountPath of [0], must not be nested: spec.secretMounts[1].mountPath`},
 
 		"service account":     {func(fn *Function) { fn.Spec.ServiceAccountName = "my.account-1" }, ""},
 		"bad service account": {func(fn *Function) { fn.Spec.ServiceAccountName = "A" }, "invalid value: A: spec.serviceAccountName\n"},

@@ -32,7 +32,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/runtimes"
 )
 
-// Environment variables that are not the author's to set.
+// Environment variables that authors cannot set.
 var (
 	knativeEnv = []string{"PORT", "K_SERVICE", "K_CONFIGURATION", "K_REVISION"}
 	kilnEnv    = []string{runtimes.EnvFunctionName, runtimes.EnvFunctionNamespace, runtimes.EnvFunctionRuntime,
@@ -71,8 +71,7 @@ func validateEnvName(name string) *apis.FieldError {
 	return nil
 }
 
-// validateEnvSource takes the sources that Serving takes unless a feature flag
-// is set.
+// validateEnvSource accepts the sources that Serving accepts without a feature flag.
 func validateEnvSource(variable corev1.EnvVar) *apis.FieldError {
 	source := variable.ValueFrom
 	if source == nil {
@@ -114,7 +113,6 @@ func validateKeyRef(name, key string) (errs *apis.FieldError) {
 	return errs
 }
 
-// requireObjectName checks the name of an object, such as a Secret.
 func requireObjectName(name, field string) *apis.FieldError {
 	if name == "" {
 		return apis.ErrMissingField(field)
@@ -122,7 +120,7 @@ func requireObjectName(name, field string) *apis.FieldError {
 	return validateObjectName(name, field)
 }
 
-// validateObjectName is requireObjectName where there need not be an object.
+// validateObjectName is requireObjectName for an optional name.
 func validateObjectName(name, field string) *apis.FieldError {
 	if name == "" {
 		return nil
@@ -154,16 +152,14 @@ func validateEnvFrom(sources []corev1.EnvFromSource) (errs *apis.FieldError) {
 	return errs
 }
 
-// Folders and files that are no places for Secrets: a mount above one of them
-// would hide it, or leave the container without a place to mount it.
+// Secrets cannot be mounted at, above or below these paths: the mount would hide them.
 var reservedPaths = []string{
 	"/dev", "/proc", "/sys", "/tmp", runtimes.FunctionFolder, runtimes.WrapperFolder,
 	"/etc/hosts", "/etc/hostname", "/etc/resolv.conf",
 	"/var/run/secrets/kubernetes.io", "/run/secrets/kubernetes.io",
 }
 
-// mountPath matches absolute paths that have no colon, no control characters,
-// and nothing that path.Clean would change.
+// mountPath matches clean absolute paths without colons and control characters.
 var mountPath = regexp.MustCompile(`^(/([^/:.\x00-\x1f][^/:\x00-\x1f]*|\.[^/:.\x00-\x1f][^/:\x00-\x1f]*|\.\.[^/:\x00-\x1f]+))+$`)
 
 func validateSecretMounts(mounts []SecretMount) (errs *apis.FieldError) {
@@ -175,7 +171,7 @@ func validateSecretMounts(mounts []SecretMount) (errs *apis.FieldError) {
 			case mount.MountPath == other.MountPath:
 				errs = errs.Also(apis.ErrGeneric(fmt.Sprintf("duplicate mountPath %q", mount.MountPath), "mountPath").ViaIndex(i))
 			case overlap(mount.MountPath, other.MountPath):
-				errs = errs.Also(apis.ErrGeneric(fmt.Sprintf("%q and %q, the mountPath of [%d], are one in the other",
+				errs = errs.Also(apis.ErrGeneric(fmt.Sprintf("%q and %q, the mountPath of [%d], must not be nested",
 					mount.MountPath, other.MountPath, j), "mountPath").ViaIndex(i))
 			}
 		}

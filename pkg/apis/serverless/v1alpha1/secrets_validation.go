@@ -30,7 +30,7 @@ func (fs *FunctionSpec) ValidateSecrets(reserved []string) (errs *apis.FieldErro
 		if !slices.Contains(reserved, name) {
 			return nil
 		}
-		return apis.ErrGeneric("no Function may have Secret "+name+", which has the credentials of the image registry: use another", field)
+		return apis.ErrGeneric("no Function may use Secret "+name+", which has the credentials of the image registry: use another", field)
 	}
 	for i := range fs.Env {
 		if from := fs.Env[i].ValueFrom; from != nil && from.SecretKeyRef != nil {
