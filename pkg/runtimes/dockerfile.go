@@ -49,11 +49,10 @@ func (r Runtime) CheckSource(text string) error {
 	return nil
 }
 
-// ownBuildContext is BuildContext for DockerfileLanguage.
-func (r Runtime) ownBuildContext(fn Function) (map[string]string, error) {
+// ownContext is the build context for DockerfileLanguage.
+func (fn Function) ownContext() (map[string]string, error) {
 	if !fn.Fetched {
 		return nil, errNoFiles
 	}
-	_, _, err := r.dependencies(fn.Dependencies)
-	return map[string]string{}, err
+	return map[string]string{}, nil
 }
