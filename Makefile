@@ -125,7 +125,7 @@ test-weather: ## Run Kiln behind a proxy that fails 5 % of its requests. Needs n
 	@go run ./test/reliability $(if $(SEED),-seed=$(SEED))
 
 .PHONY: test-scale
-test-scale: ## Create, edit and keep 20 Functions; fail if Kiln asks the API server for more than it must. Needs no cluster.
+test-scale: ## Create, edit and keep 20 Functions, and 60 of 900 KiB; fail if Kiln asks the API server for more than it must, or keeps sources in memory. Needs no cluster.
 	@$(call program,test/performance,scale) -short
 
 .PHONY: test-faults
@@ -169,7 +169,7 @@ bench-runtimes: ## Measure what the wrappers cost, beside bare servers and other
 	@$(call program,test/performance,runtimes) -rounds=$(or $(ROUNDS),20)
 
 .PHONY: bench-scale
-bench-scale: ## Measure Kiln with 100, 1,000 and 10,000 Functions; write docs/performance.md. Needs Linux. FUNCTIONS=100,1000
+bench-scale: ## Measure Kiln with 100, 1,000 and 10,000 Functions, and 1,000 of 900 KiB; write docs/performance.md. Needs Linux. FUNCTIONS=100,1000
 	@$(call program,test/performance,scale) $(if $(FUNCTIONS),-functions=$(FUNCTIONS))
 
 ##@ Development

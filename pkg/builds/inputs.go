@@ -51,7 +51,7 @@ type Inputs struct {
 	// SourceFile and DependencyFile are the names of the author's Files.
 	SourceFile, DependencyFile string
 
-	// Files is the build context, by file name.
+	// Files has the digest of each file of the build context, by file name.
 	Files map[string]string
 
 	// Fetched identifies the source that the build fetches and adds to Files, or is "".
@@ -67,7 +67,7 @@ func (in Inputs) Tag() string {
 	return digest(values...)[:tagLength]
 }
 
-// InstallFiles returns the files that the install step may read. If its dependencies are
+// InstallFiles returns those Files that the install step may read. If its dependencies are
 // cached, these are only the files that their tag depends on.
 func (in Inputs) InstallFiles() map[string]string {
 	files := maps.Clone(in.Files)

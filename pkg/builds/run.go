@@ -39,10 +39,10 @@ type Spec struct {
 	// own Dockerfile names one.
 	BaseImage string
 
-	// Files is the build context, by file name.
+	// Files has the digest of each file of the build context, by file name.
 	Files map[string]string
 
-	// InstallFiles are the Files that the install step may read.
+	// InstallFiles are those Files that the install step may read.
 	InstallFiles map[string]string
 
 	// Runtime is the runtime of the Function.

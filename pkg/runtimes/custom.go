@@ -106,7 +106,7 @@ func (c Custom) Runtime() Runtime {
 
 // readAnything implements Runtime.readDependencies for files of an unknown format.
 func readAnything(text string) (string, bool, error) {
-	return text, strings.TrimSpace(text) != "", nil
+	return text, !isBlank(text), nil
 }
 
 // running matches the log line before a command, and exited the one after a failed one.

@@ -49,10 +49,9 @@ func (r Runtime) CheckSource(text string) error {
 	return nil
 }
 
-func (r Runtime) ownBuildContext(fn Function) (map[string]string, error) {
+func (fn Function) ownContext() (map[string]string, error) {
 	if !fn.Fetched {
 		return nil, errNoFiles
 	}
-	_, _, err := r.dependencies(fn.Dependencies)
-	return map[string]string{}, err
+	return map[string]string{}, nil
 }

@@ -45,13 +45,13 @@ const byteOrderMark = "\ufeff"
 // peer dependencies.
 func readPackageJSON(text string) (string, bool, error) {
 	text = strings.TrimPrefix(text, byteOrderMark)
-	if strings.TrimSpace(text) == "" {
+	if isBlank(text) {
 		return "{}\n", false, nil
 	}
 	var manifest *struct {
-		Dependencies         map[string]any `json:"dependencies"`
-		OptionalDependencies map[string]any `json:"optionalDependencies"`
-		PeerDependencies     map[string]any `json:"peerDependencies"`
+		Dependencies         map[string]json.RawMessage `json:"dependencies"`
+		OptionalDependencies map[string]json.RawMessage `json:"optionalDependencies"`
+		PeerDependencies     map[string]json.RawMessage `json:"peerDependencies"`
 	}
 	if err := json.Unmarshal([]byte(text), &manifest); err != nil {
 		return "", false, explainJSON([]byte(text), err)

@@ -190,12 +190,18 @@ type Function struct {
 // For DockerfileLanguage the context is empty. Errors describe a mistake in the
 // dependency file or in the Dockerfile template.
 func (r Runtime) BuildContext(fn Function) (map[string]string, error) {
-	if r.IsOwnDockerfile() {
-		return r.ownBuildContext(fn)
-	}
 	dependencies, install, err := r.dependencies(fn.Dependencies)
 	if err != nil {
 		return nil, err
+	}
+	return r.context(fn, fn.Source, dependencies, install)
+}
+
+// context returns the files of the build context. It copies source and dependencies, the
+// texts or the digests of the author's files, and reads neither.
+func (r Runtime) context(fn Function, source, dependencies string, install bool) (map[string]string, error) {
+	if r.IsOwnDockerfile() {
+		return fn.ownContext()
 	}
 	files := maps.Clone(r.files)
 	if files == nil {
@@ -205,7 +211,7 @@ func (r Runtime) BuildContext(fn Function) (map[string]string, error) {
 	if fn.Fetched {
 		install, layout = true, layout.fetched(r.SourceFile, r.DependencyFile)
 	} else {
-		files[r.SourceFile] = fn.Source
+		files[r.SourceFile] = source
 		if r.DependencyFile != "" {
 			files[r.DependencyFile] = dependencies
 		}
@@ -219,6 +225,7 @@ func (r Runtime) BuildContext(fn Function) (map[string]string, error) {
 		files[LayoutName] = layout.encode()
 	}
 	if own || install {
+		var err error
 		if files[DockerfileName], err = renderDockerfile(text, newDockerfileData(fn.BaseImage, install)); err != nil {
 			return nil, err
 		}
@@ -267,20 +274,30 @@ func (r Runtime) CheckDependencies(text string) error {
 // must be installed.
 func (r Runtime) dependencies(text string) (normal string, install bool, err error) {
 	if r.DependencyFile == "" {
-		switch {
-		case strings.TrimSpace(text) == "":
-			return "", false, nil
-		case r.IsOwnDockerfile():
-			return "", false, errors.New("the runtime takes no dependencies: the Dockerfile installs them")
-		default:
-			return "", false, errors.New("the runtime takes no dependencies: its entry in config-runtimes has no dependencyFile")
-		}
+		return "", false, r.checkNone(isBlank(text))
 	}
 	if normal, install, err = r.readDependencies(text); err != nil {
-		return "", false, fmt.Errorf("%s %w", r.DependencyFile, err)
+		return "", false, r.inDependencies(err)
 	}
 	return normal, install, nil
 }
+
+// checkNone returns an error if a runtime without a dependency file got dependencies.
+func (r Runtime) checkNone(blank bool) error {
+	switch {
+	case blank:
+		return nil
+	case r.IsOwnDockerfile():
+		return errors.New("the runtime takes no dependencies: the Dockerfile installs them")
+	default:
+		return errors.New("the runtime takes no dependencies: its entry in config-runtimes has no dependencyFile")
+	}
+}
+
+// inDependencies adds the name of the dependency file to an error.
+func (r Runtime) inDependencies(err error) error { return fmt.Errorf("%s %w", r.DependencyFile, err) }
+
+func isBlank(text string) bool { return strings.TrimSpace(text) == "" }
 
 // DockerfileTemplate returns the Dockerfile that installs dependencies, in the format of
 // text/template. dockerfileData has its fields.

@@ -19,8 +19,10 @@ package slim
 import (
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds"
+	"github.com/kiln-dev/kiln/pkg/runtimes"
 )
 
 // contentLabel is the label of a cached ConfigMap that holds the digest of its
@@ -50,17 +52,30 @@ func ContentDigest(cm *corev1.ConfigMap) string {
 	if content, ok := cm.Labels[contentLabel]; ok {
 		return content
 	}
-	return builds.ContextDigest(cm.Data)
+	digests := make(map[string]string, len(cm.Data))
+	for name, text := range cm.Data {
+		digests[name] = runtimes.Digest(text)
+	}
+	return builds.ContextDigest(digests)
 }
 
-// Function drops the annotation of kubectl apply, which repeats the source. The
-// controller writes nothing of a Function but its status.
+// Function replaces the source and the dependencies of a Function by their digests, and
+// drops labels and annotations of others. The texts would be most of the cache, and would
+// let authors decide how much memory the controller takes.
 func Function(obj any) (any, error) {
 	fn, ok := obj.(*v1alpha1.Function)
 	if !ok {
 		return obj, nil
 	}
-	delete(fn.Annotations, corev1.LastAppliedConfigAnnotation)
+	if fn.Spec.Source != "" || fn.Spec.Deps != "" {
+		fn.Digests = fn.TextDigests()
+		fn.Spec.Source, fn.Spec.Deps = "", ""
+	}
+	rebuild, asked := fn.Annotations[serverless.RebuildAnnotationKey]
+	fn.Labels, fn.Annotations = nil, nil
+	if asked {
+		fn.Annotations = map[string]string{serverless.RebuildAnnotationKey: rebuild}
+	}
 	ShareMeta(&fn.ObjectMeta)
 	Share(&fn.Spec.Runtime)
 	Share(&fn.Spec.Visibility)

@@ -23,16 +23,16 @@ import (
 )
 
 func TestParseUsage(t *testing.T) {
-	got, err := parseUsage("7 (a (b) c) S 1 7 7 0 -1 4194560 1 0 0 0 250 50 0 0 20 0", "900 300 200 1 0 100 0")
+	got, err := parseUsage("7 (a (b) c) S 1 7 7 0 -1 4194560 1 0 0 0 250 50 0 0 20 0", "900 300 200 1 0 100 0", "Name:\ta\nVmPeak:\t   2000 kB\nVmHWM:\t    1200 kB\nVmRSS:\t    1100 kB\n")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Usage{CPU: 3, Resident: 300 * float64(os.Getpagesize())}
+	want := Usage{CPU: 3, Resident: 300 * float64(os.Getpagesize()), Peak: 1200 << 10}
 	if got != want {
 		t.Errorf("parseUsage() = %+v, want %+v", got, want)
 	}
 	for _, stat := range []string{"", "7 (a) S 1", "7 (a) S 1 7 7 0 -1 4194560 1 0 0 0 x 50 0"} {
-		if got, err := parseUsage(stat, "900 300"); err == nil {
+		if got, err := parseUsage(stat, "900 300", "\nVmHWM:\t1 kB"); err == nil {
 			t.Errorf("parseUsage(%q) = %+v, want an error", stat, got)
 		}
 	}
@@ -41,7 +41,7 @@ func TestParseUsage(t *testing.T) {
 // TestAdapted checks Kiln's manifests as they are.
 func TestAdapted(t *testing.T) {
 	t.Chdir("../..")
-	objects, environment, err := adapted("127.0.0.1:5000", "8443", map[string]map[string]string{"config-functions": {"default-timeout": "123s"}})
+	objects, environment, limits, err := adapted("127.0.0.1:5000", "8443", map[string]map[string]string{"config-functions": {"default-timeout": "123s"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,5 +61,8 @@ func TestAdapted(t *testing.T) {
 	}
 	if len(environment["controller"]) == 0 {
 		t.Error("the controller's environment is not found")
+	}
+	if limits["controller"] < 64<<20 {
+		t.Errorf("the controller's memory limit is %v", limits["controller"])
 	}
 }

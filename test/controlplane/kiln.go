@@ -28,6 +28,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
@@ -77,6 +78,9 @@ type Kiln struct {
 
 	// Environment is what the manifests give the containers, by component.
 	Environment map[string][]string
+
+	// MemoryLimits are those of the manifests in bytes, by component.
+	MemoryLimits map[string]float64
 
 	// Failed has the first error of what stands by.
 	Failed chan error
@@ -165,39 +169,39 @@ func (k *Kiln) Fail(err error) {
 // which nothing else is left of a cluster than, and what they give the containers.
 // A Service without pods, and with a name in place of an address, is all it takes
 // for the API server to find a webhook that is a process.
-func adapted(registry, webhookPort string, config map[string]map[string]string) (out []byte, environment map[string][]string, err error) {
+func adapted(registry, webhookPort string, config map[string]map[string]string) (out []byte, environment map[string][]string, limits map[string]float64, err error) {
 	files, err := filepath.Glob(filepath.Join(manifests, "*.yaml"))
 	if err != nil || len(files) == 0 {
-		return nil, nil, errors.Join(err, errors.New("failed to find Kiln's manifests: please run this in the root of the repository"))
+		return nil, nil, nil, errors.Join(err, errors.New("failed to find Kiln's manifests: please run this in the root of the repository"))
 	}
-	environment = map[string][]string{}
+	environment, limits = map[string][]string{}, map[string]float64{}
 	for _, file := range files {
 		data, err := os.ReadFile(file)
 		if err != nil {
-			return nil, nil, fmt.Errorf("failed to read manifests: %w", err)
+			return nil, nil, nil, fmt.Errorf("failed to read manifests: %w", err)
 		}
 		for document := range strings.SplitSeq("\n"+string(data), "\n---") {
 			o := &unstructured.Unstructured{}
 			if err := yaml.Unmarshal([]byte(document), &o.Object); err != nil {
-				return nil, nil, fmt.Errorf("failed to decode %s: %w", file, err)
+				return nil, nil, nil, fmt.Errorf("failed to decode %s: %w", file, err)
 			}
 			if o.Object == nil {
 				continue
 			}
 			if o.GetKind() == "Deployment" {
-				environment[o.GetName()] = literals(o)
+				environment[o.GetName()], limits[o.GetName()] = literals(o), memoryLimit(o)
 			}
 			if !adapt(o, registry, webhookPort, config[o.GetName()]) {
 				continue
 			}
 			encoded, err := yaml.Marshal(o.Object)
 			if err != nil {
-				return nil, nil, fmt.Errorf("failed to encode %s: %w", file, err)
+				return nil, nil, nil, fmt.Errorf("failed to encode %s: %w", file, err)
 			}
 			out = append(append(out, "---\n"...), encoded...)
 		}
 	}
-	return out, environment, nil
+	return out, environment, limits, nil
 }
 
 // literals returns the environment that a Deployment gives its container, but for
@@ -214,6 +218,18 @@ func literals(deployment *unstructured.Unstructured) (env []string) {
 		}
 	}
 	return env
+}
+
+// memoryLimit returns the memory limit of a Deployment's container in bytes.
+func memoryLimit(deployment *unstructured.Unstructured) float64 {
+	containers, _, _ := unstructured.NestedSlice(deployment.Object, "spec", "template", "spec", "containers")
+	for _, container := range containers {
+		text, _, _ := unstructured.NestedString(container.(map[string]any), "resources", "limits", "memory")
+		if quantity, err := resource.ParseQuantity(text); err == nil {
+			return quantity.AsApproximateFloat64()
+		}
+	}
+	return 0
 }
 
 // baseImage is the base image of all runtimes, in the registry.
@@ -289,11 +305,11 @@ func (k *Kiln) install(ctx context.Context, config map[string]map[string]string)
 	if k.webhookPorts, err = freePorts(3); err != nil {
 		return err
 	}
-	objects, environment, err := adapted(k.Images.Address, k.webhookPorts[0], config)
+	objects, environment, limits, err := adapted(k.Images.Address, k.webhookPorts[0], config)
 	if err != nil {
 		return err
 	}
-	k.Environment = environment
+	k.Environment, k.MemoryLimits = environment, limits
 	definitions, err := os.ReadFile(k.programs.Definitions)
 	if err != nil {
 		return fmt.Errorf("failed to read definitions: %w", err)

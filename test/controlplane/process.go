@@ -133,8 +133,11 @@ func Tail(file string) string {
 
 // Usage is what a process has used, or uses.
 type Usage struct {
-	// CPU is its CPU time in seconds, and Resident its memory in bytes.
-	CPU, Resident float64
+	// CPU is its CPU time in seconds.
+	CPU float64
+
+	// Resident is its memory in bytes, and Peak the most that it has had.
+	Resident, Peak float64
 }
 
 // ticks is how many of the units of /proc/PID/stat make a second: of all
@@ -152,16 +155,20 @@ func (p *Process) Usage() (Usage, error) {
 	if err != nil {
 		return Usage{}, fmt.Errorf("failed to read what %s uses: %w", p.name, err)
 	}
-	u, err := parseUsage(string(stat), string(statm))
+	status, err := os.ReadFile(filepath.Join(folder, "status"))
+	if err != nil {
+		return Usage{}, fmt.Errorf("failed to read what %s uses: %w", p.name, err)
+	}
+	u, err := parseUsage(string(stat), string(statm), string(status))
 	if err != nil {
 		return Usage{}, fmt.Errorf("failed to read what %s uses: %w", p.name, err)
 	}
 	return u, nil
 }
 
-// parseUsage reads /proc/PID/stat and /proc/PID/statm. The name of the program, in
+// parseUsage reads /proc/PID/stat, /proc/PID/statm and /proc/PID/status. The name of the program, in
 // parentheses, may have spaces and parentheses, too.
-func parseUsage(stat, statm string) (Usage, error) {
+func parseUsage(stat, statm, status string) (Usage, error) {
 	end := strings.LastIndex(stat, ")")
 	fields, pages := strings.Fields(stat[end+1:]), strings.Fields(statm)
 	if end < 0 || len(fields) < 13 || len(pages) < 2 {
@@ -179,7 +186,12 @@ func parseUsage(stat, statm string) (Usage, error) {
 	if err != nil {
 		return Usage{}, err
 	}
-	return Usage{CPU: (user + system) / ticks, Resident: resident * float64(os.Getpagesize())}, nil
+	_, peak, _ := strings.Cut(status, "\nVmHWM:")
+	var kib float64
+	if _, err := fmt.Sscanf(peak, "%g kB", &kib); err != nil {
+		return Usage{}, fmt.Errorf("%q has no VmHWM: %w", status, err)
+	}
+	return Usage{CPU: (user + system) / ticks, Resident: resident * float64(os.Getpagesize()), Peak: kib * 1024}, nil
 }
 
 // freePorts returns ports that nobody listens on.

@@ -194,7 +194,7 @@ func imageLabels(fn *v1alpha1.Function, build builds.Spec) []string {
 	if fn.Spec.IsFetched() {
 		return labels // The fetch step adds the hash of the source.
 	}
-	return append(labels, serverless.SourceHashLabelKey+"="+builds.SourceHash(fn.Spec.Source))
+	return append(labels, serverless.SourceHashLabelKey+"="+fn.TextDigests().Source)
 }
 
 func insecureRegistries(cfg *config.Config) []string {

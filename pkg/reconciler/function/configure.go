@@ -26,6 +26,7 @@ import (
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/builds"
 	"github.com/kiln-dev/kiln/pkg/children"
 	"github.com/kiln-dev/kiln/pkg/slim"
 )
@@ -33,8 +34,8 @@ import (
 // configure creates the ConfigMap that the build reads, and deletes those of earlier
 // builds.
 func (r *Reconciler) configure(ctx context.Context, fn *v1alpha1.Function, want plan, before *v1alpha1.FunctionStatus) error {
-	desired := MakeConfigMap(fn, want.request.Tag, want.files)
-	existing, from, err := r.getOrCreateConfigMap(ctx, fn, desired)
+	desired := MakeConfigMap(fn, want.request.Tag, nil)
+	existing, from, err := r.getOrCreateConfigMap(ctx, fn, want, desired)
 	if err != nil {
 		return err
 	}
@@ -46,7 +47,7 @@ func (r *Reconciler) configure(ctx context.Context, fn *v1alpha1.Function, want 
 		fn.Status.MarkConfigurationUnknown(v1alpha1.ReasonWaitingForDeletion, "ConfigMap %s is being deleted.", existing.Name)
 		return from.AwaitDeletion("ConfigMap", existing.Name)
 	}
-	if slim.ContentDigest(existing) != slim.ContentDigest(desired) {
+	if slim.ContentDigest(existing) != builds.ContextDigest(want.files) {
 		// Kiln's ConfigMaps are immutable, so somebody else has made this one under
 		// Kiln's name. Its deletion wakes the Function.
 		if err := r.deleteConfigMap(ctx, existing); err != nil {
@@ -78,15 +79,18 @@ func MakeConfigMap(fn *v1alpha1.Function, tag string, files map[string]string) *
 	return cm
 }
 
-// getOrCreateConfigMap returns the ConfigMap of the desired name. A ConfigMap that has lost
-// Kiln's label exists, but no lister shows it.
-func (r *Reconciler) getOrCreateConfigMap(ctx context.Context, fn *v1alpha1.Function, desired *corev1.ConfigMap) (*corev1.ConfigMap, children.Origin, error) {
+// getOrCreateConfigMap returns the ConfigMap of the desired name, and adds the files to one
+// that it creates. A ConfigMap that has lost Kiln's label exists, but no lister shows it.
+func (r *Reconciler) getOrCreateConfigMap(ctx context.Context, fn *v1alpha1.Function, want plan, desired *corev1.ConfigMap) (*corev1.ConfigMap, children.Origin, error) {
 	existing, err := r.configMapLister.ConfigMaps(fn.Namespace).Get(desired.Name)
 	if err == nil {
 		return existing, children.Listed, nil
 	}
 	if !apierrs.IsNotFound(err) {
 		return nil, children.Listed, fmt.Errorf("failed to get ConfigMap: %w", err)
+	}
+	if err := r.fill(ctx, fn, want, desired); err != nil {
+		return nil, children.Listed, err
 	}
 	existing, from, err := children.CreateOrGet(ctx, r.kube.CoreV1().ConfigMaps(fn.Namespace), "ConfigMap", desired)
 	if err == nil || from != children.Created {
@@ -96,6 +100,21 @@ func (r *Reconciler) getOrCreateConfigMap(ctx context.Context, fn *v1alpha1.Func
 		fn.Status.MarkConfigurationFailed(v1alpha1.ReasonConfigMapFailed, "ConfigMap %s cannot be created: %v", desired.Name, err)
 	}
 	return nil, from, children.RetryError(fmt.Errorf("failed to create ConfigMap: %w", err))
+}
+
+// fill adds the files of the build context to the ConfigMap.
+func (r *Reconciler) fill(ctx context.Context, fn *v1alpha1.Function, want plan, cm *corev1.ConfigMap) (err error) {
+	if err := r.complete(ctx, fn); err != nil {
+		return err
+	}
+	if cm.Data, err = want.buildContext(fn); err != nil {
+		return fmt.Errorf("failed to make build context: %w", err)
+	}
+	if slim.ContentDigest(cm) != builds.ContextDigest(want.files) {
+		// No image may contain other files than its tag names.
+		return fmt.Errorf("failed to make build context: the files differ from those of image tag %s", want.request.Tag)
+	}
+	return nil
 }
 
 func (r *Reconciler) deleteOtherConfigMaps(ctx context.Context, fn *v1alpha1.Function, name string) error {

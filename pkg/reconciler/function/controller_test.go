@@ -21,7 +21,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 	fakepipelineclient "github.com/tektoncd/pipeline/pkg/client/injection/client/fake"
 	pipelinefiltered "github.com/tektoncd/pipeline/pkg/client/injection/informers/factory/filtered"
@@ -185,21 +184,5 @@ func TestWithoutManagedFields(t *testing.T) {
 		if kept := got.(metav1.Object).GetManagedFields(); kept != nil {
 			t.Errorf("%T keeps %v", test.object, kept)
 		}
-	}
-}
-
-func TestSlimFunction(t *testing.T) {
-	fn := function()
-	fn.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
-	fn.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: "the source", serverless.RebuildAnnotationKey: "1"}
-	want := function()
-	want.Annotations = map[string]string{serverless.RebuildAnnotationKey: "1"}
-	got, err := slim.Function(fn)
-	if diff := cmp.Diff(any(want), got); diff != "" || err != nil {
-		t.Errorf("slim.Function() = %v (-want, +got):\n%s", err, diff)
-	}
-	// A missed deletion arrives as a DeletedFinalStateUnknown.
-	if _, err := slim.Function(cache.DeletedFinalStateUnknown{Key: "default/greeter"}); err != nil {
-		t.Error(err)
 	}
 }

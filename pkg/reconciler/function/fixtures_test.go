@@ -267,7 +267,8 @@ func factory() rtesting.Factory {
 			Client: w.Serving, Services: ktesting.TransformedServices{ServiceLister: w.ServiceLister, Transform: knative.Slim},
 			Pods: podLister, MountEvents: w.EventLister, CheckCurrent: r.checkCurrent,
 		}
-		return functionreconciler.NewReconciler(ctx, logging.FromContext(ctx), w.Kiln, w.FunctionLister, edgeRecorder{w.Recorder}, r,
+		return functionreconciler.NewReconciler(ctx, logging.FromContext(ctx), w.Kiln,
+			ktesting.TransformedFunctions{FunctionLister: w.FunctionLister, Transform: slim.Function}, edgeRecorder{w.Recorder}, r,
 			controller.Options{ConfigStore: fixedStore{cfg}, SkipStatusUpdates: true})
 	})
 }
@@ -492,12 +493,20 @@ func request(fn *v1alpha1.Function) builds.Request {
 }
 
 func configMap(fn *v1alpha1.Function, options ...func(*corev1.ConfigMap)) *corev1.ConfigMap {
-	want := planOf(fn)
-	cm := MakeConfigMap(fn, want.request.Tag, want.files)
+	cm := configMapOf(planOf(fn), fn)
 	for _, option := range options {
 		option(cm)
 	}
 	return cm
+}
+
+// configMapOf returns the ConfigMap of the plan. The Function must have its texts.
+func configMapOf(want plan, fn *v1alpha1.Function) *corev1.ConfigMap {
+	files, err := want.buildContext(fn)
+	if err != nil {
+		panic(err)
+	}
+	return MakeConfigMap(fn, want.request.Tag, files)
 }
 
 type taskRunOption func(*pipelinev1.TaskRun)
@@ -616,10 +625,11 @@ func routeFailed(reason, message string) serviceOption {
 
 // Expectations.
 
+// statusUpdate is sent without the texts, which the cache lacks.
 func statusUpdate(fn *v1alpha1.Function) []clientgotesting.UpdateActionImpl {
 	return []clientgotesting.UpdateActionImpl{{
 		ActionImpl: clientgotesting.ActionImpl{Verb: "update", Resource: v1alpha1.SchemeGroupVersion.WithResource("functions"), Subresource: "status"},
-		Object:     fn,
+		Object:     cached(fn, slim.Function),
 	}}
 }
 

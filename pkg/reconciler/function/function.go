@@ -74,6 +74,9 @@ func (r *Reconciler) ReconcileKind(ctx context.Context, fn *v1alpha1.Function) p
 	}
 	original := fn.DeepCopy()
 	pkgreconciler.PreProcessReconcile(ctx, fn)
+	if err := r.completeNew(ctx, fn); err != nil {
+		return unlessStale(err)
+	}
 	err := r.reconcile(ctx, fn)
 	if errors.Is(err, errStale) {
 		return nil
@@ -121,6 +124,12 @@ func (r *Reconciler) prepare(ctx context.Context, fn *v1alpha1.Function, before 
 		r.polls.Forget(children.KeyOf(fn))
 		return nil
 	}
+	if !fn.IsAccepted() {
+		// The validation reads the texts.
+		if err := r.complete(ctx, fn); err != nil {
+			return err
+		}
+	}
 	want, ok := makePlan(ctx, fn)
 	if !ok {
 		r.polls.Forget(children.KeyOf(fn))
@@ -152,20 +161,68 @@ func (r *Reconciler) prepare(ctx context.Context, fn *v1alpha1.Function, before 
 // status: the watch will deliver the newer Function.
 var errStale = errors.New("the cached Function is stale")
 
+// unlessStale returns the error, or nil for errStale.
+func unlessStale(err error) error {
+	if errors.Is(err, errStale) {
+		return nil
+	}
+	return err
+}
+
 // checkCurrent returns errStale unless the cached Function is the live one. The live
 // status may name a build that the cache does not show yet.
 func (r *Reconciler) checkCurrent(ctx context.Context, fn *v1alpha1.Function) error {
+	live, err := r.getLive(ctx, fn)
+	if err == nil && live.ResourceVersion != fn.ResourceVersion {
+		return errStale
+	}
+	return err
+}
+
+// complete adds the texts that the cache has dropped. It returns errStale if the spec has
+// changed since.
+func (r *Reconciler) complete(ctx context.Context, fn *v1alpha1.Function) error {
+	if fn.Digests == nil {
+		return nil
+	}
+	live, err := r.getLive(ctx, fn)
+	switch {
+	case err != nil:
+		return err
+	case live.Generation != fn.Generation:
+		return errStale
+	}
+	fn.Spec.Source, fn.Spec.Deps, fn.Digests = live.Spec.Source, live.Spec.Deps, nil
+	return nil
+}
+
+// completeNew completes a Function whose spec is not validated yet. If the texts cannot be
+// read, the status stays: the API server is unavailable, and the reconcile is retried.
+func (r *Reconciler) completeNew(ctx context.Context, fn *v1alpha1.Function) error {
+	if fn.IsAccepted() {
+		return nil
+	}
+	err := r.complete(ctx, fn)
+	if err != nil {
+		r.queue.Release(children.KeyOf(fn))
+	}
+	return err
+}
+
+// getLive returns the live Function. It returns errStale if that is deleted or another
+// one.
+func (r *Reconciler) getLive(ctx context.Context, fn *v1alpha1.Function) (*v1alpha1.Function, error) {
 	live, err := r.kiln.ServerlessV1alpha1().Functions(fn.Namespace).Get(ctx, fn.Name, metav1.GetOptions{})
 	switch {
 	case apierrs.IsNotFound(err), err == nil && live.DeletionTimestamp != nil:
 		r.queue.Release(children.KeyOf(fn))
-		return errStale
+		return nil, errStale
 	case err != nil:
-		return fmt.Errorf("failed to get Function: %w", err)
-	case live.UID != fn.UID || live.ResourceVersion != fn.ResourceVersion:
-		return errStale
+		return nil, fmt.Errorf("failed to get Function: %w", err)
+	case live.UID != fn.UID:
+		return nil, errStale
 	}
-	return nil
+	return live, nil
 }
 
 // either returns the error that retries the Function the soonest. A permanent error, or

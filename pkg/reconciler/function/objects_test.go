@@ -231,7 +231,7 @@ func planIn(cfg *config.Config, fn *v1alpha1.Function) plan {
 
 func configMapIn(cfg *config.Config, fn *v1alpha1.Function) *corev1.ConfigMap {
 	want := planIn(cfg, fn)
-	return MakeConfigMap(fn, want.request.Tag, want.files)
+	return configMapOf(want, fn)
 }
 
 // rebased returns the running Function after its runtime got a new base image.

@@ -41,12 +41,13 @@ type plan struct {
 	// lookup finds the image in the registry.
 	lookup images.Lookup
 
-	// files is the build context, and installFiles the part of it that the install step
-	// may read.
+	// files has the digests of the files of the build context, and installFiles those of
+	// the files that the install step may read.
 	files, installFiles map[string]string
 
-	// runtime is the Function's runtime.
+	// runtime is the Function's runtime, and image what else the files depend on.
 	runtime runtimes.Runtime
+	image   runtimes.Function
 
 	// credentials is the Secret with the namespace's registry credentials, or nil.
 	credentials *corev1.Secret
@@ -79,13 +80,8 @@ func makePlan(ctx context.Context, fn *v1alpha1.Function) (plan, bool) {
 			"No registry is configured. Set push in the ConfigMap config-registry.")
 		return plan{}, false
 	}
-	files, err := runtime.BuildContext(runtimes.Function{
-		BaseImage:    configured.BaseImage,
-		Source:       fn.Spec.Source,
-		Dependencies: fn.Spec.Deps,
-		Dockerfile:   configured.Dockerfile,
-		Fetched:      fn.Spec.IsFetched(),
-	})
+	image := runtimes.Function{BaseImage: configured.BaseImage, Dockerfile: configured.Dockerfile, Fetched: fn.Spec.IsFetched()}
+	files, err := runtime.ContextDigests(image, fn.TextDigests())
 	if err != nil {
 		fn.Status.MarkConfigurationFailed(v1alpha1.ReasonInvalidSpec, "%s", err.Error())
 		return plan{}, false
@@ -118,7 +114,14 @@ func makePlan(ctx context.Context, fn *v1alpha1.Function) (plan, bool) {
 		files:        files,
 		installFiles: inputs.InstallFiles(),
 		runtime:      runtime,
+		image:        image,
 	}, true
+}
+
+// buildContext returns the files of the build context. The Function must have its texts.
+func (p plan) buildContext(fn *v1alpha1.Function) (map[string]string, error) {
+	p.image.Source, p.image.Dependencies = fn.Spec.Source, fn.Spec.Deps
+	return p.runtime.BuildContext(p.image)
 }
 
 // DesiredTag returns the tag of the image that the Function asks for, or "" if the Function

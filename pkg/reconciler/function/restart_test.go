@@ -64,6 +64,7 @@ import (
 	fakekilnclient "github.com/kiln-dev/kiln/pkg/client/injection/client/fake"
 	functioninformer "github.com/kiln-dev/kiln/pkg/client/injection/informers/serverless/v1alpha1/function"
 	"github.com/kiln-dev/kiln/pkg/fairqueue"
+	ktesting "github.com/kiln-dev/kiln/pkg/reconciler/testing"
 )
 
 const (
@@ -199,6 +200,8 @@ func startWorld(t *testing.T, logger *zap.Logger, objects []runtime.Object, reac
 	w.ctx = logging.WithLogger(ctx, logger.Sugar())
 	w.ctx = controller.WithEventRecorder(w.ctx, &record.FakeRecorder{Events: w.events})
 	w.store(objects)
+	kiln := fakekilnclient.Get(w.ctx)
+	kiln.PrependReactor("update", "functions", ktesting.StatusOnly(kiln.Tracker()))
 	for _, fake := range w.fakes() {
 		fake.PrependReactor("*", "*", react)
 	}

@@ -35,7 +35,7 @@ import (
 const (
 	// pinnedTag changes with the wrapper, the Dockerfile, or the way in which they
 	// are hashed: every Function is built again.
-	pinnedTag = "90ff7be773cd07aa2b06c35bb0647c6b"
+	pinnedTag = "c550f44c9e7952fa3d7cf6406d738521"
 
 	// pinnedTemplate changes with what Kiln writes into Services: every Function
 	// gets a new revision.

@@ -144,6 +144,7 @@ func Factory(roles *Roles, create Make) rtesting.Factory {
 			*clientgotesting.Fake
 			tracker clientgotesting.ObjectTracker
 		}{{&kube.Fake, kube.Tracker()}, {&kiln.Fake, kiln.Tracker()}, {&tekton.Fake, tekton.Tracker()}, {&serving.Fake, serving.Tracker()}} {
+			fake.PrependReactor("update", "functions", StatusOnly(fake.tracker))
 			for _, reactor := range row.WithReactors {
 				fake.PrependReactor("*", "*", reactor)
 			}
@@ -187,6 +188,24 @@ func admit(tracker clientgotesting.ObjectTracker) clientgotesting.ReactionFunc {
 			}
 		}
 		return false, nil, nil
+	}
+}
+
+// StatusOnly answers a write of a Function's status as the API server does: the write
+// changes nothing else. The fake client would store the whole object.
+func StatusOnly(tracker clientgotesting.ObjectTracker) clientgotesting.ReactionFunc {
+	return func(action clientgotesting.Action) (bool, runtime.Object, error) {
+		sent, ok := action.(clientgotesting.UpdateAction).GetObject().(*v1alpha1.Function)
+		if !ok || action.GetSubresource() != "status" {
+			return false, nil, nil
+		}
+		found, err := tracker.Get(action.GetResource(), action.GetNamespace(), sent.Name)
+		if err != nil {
+			return true, nil, err
+		}
+		stored := found.(*v1alpha1.Function).DeepCopy()
+		sent.Status.DeepCopyInto(&stored.Status)
+		return true, stored, tracker.Update(action.GetResource(), stored, action.GetNamespace())
 	}
 }
 

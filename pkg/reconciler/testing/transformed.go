@@ -27,7 +27,21 @@ import (
 	"k8s.io/client-go/tools/cache"
 	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
 	servinglisters "knative.dev/serving/pkg/client/listers/serving/v1"
+
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	listers "github.com/kiln-dev/kiln/pkg/client/listers/serverless/v1alpha1"
 )
+
+// TransformedFunctions lists Functions after the transform.
+type TransformedFunctions struct {
+	listers.FunctionLister
+	Transform cache.TransformFunc
+}
+
+// Functions implements listers.FunctionLister.
+func (l TransformedFunctions) Functions(namespace string) listers.FunctionNamespaceLister {
+	return transformedNamespace[*v1alpha1.Function]{l.FunctionLister.Functions(namespace), l.Transform}
+}
 
 // TransformedConfigMaps lists ConfigMaps after the transform.
 type TransformedConfigMaps struct {

@@ -105,7 +105,17 @@ func track(ctx context.Context, c *test.Clients) (*tracker, error) {
 	t := &tracker{ready: map[types.NamespacedName]readiness{}, changed: make(chan struct{}, 1)}
 	factory := informers.NewSharedInformerFactory(c.Kiln, 0)
 	informer := factory.Serverless().V1alpha1().Functions().Informer()
-	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	// This program has no use for the sources, which may be a gigabyte.
+	err := informer.SetTransform(func(obj any) (any, error) {
+		if fn, ok := obj.(*v1alpha1.Function); ok {
+			fn.Spec = v1alpha1.FunctionSpec{}
+		}
+		return obj, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("failed to watch Functions: %w", err)
+	}
+	_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    t.see,
 		UpdateFunc: func(_, obj any) { t.see(obj) },
 	})

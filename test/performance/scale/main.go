@@ -36,8 +36,9 @@ import (
 )
 
 func main() {
-	short := flag.Bool("short", false, "a few Functions, once; write nothing, and fail where there are more requests than there may be")
+	short := flag.Bool("short", false, "a few Functions, once; write nothing, and fail where there are more requests, or there is more memory, than there may be")
 	sizes := flag.String("functions", "100,1000,10000", "how many Functions are created, one measurement after the other")
+	large := flag.Int("large", 1000, "how many Functions of large sources are created")
 	rounds := flag.Int("rounds", 3, "how often Kiln and the bare client are compared")
 	folder := flag.String("out", "build/bench", "where scale.json is written")
 	docs := flag.String("docs", "docs", "where performance.md and its plot are written")
@@ -47,24 +48,23 @@ func main() {
 	defer stop()
 	conclude := func(found *results) error { return found.save(*folder, *docs) }
 	if *short {
-		*sizes, *rounds = "20", 1
+		*sizes, *rounds, *large = "20", 1, 60
 		conclude = func(found *results) error {
 			err := check(found.report())
 			if err == nil {
-				fmt.Println("Kiln asks for no more than it must.")
+				fmt.Println("Kiln asks for no more than it must, and keeps no more.")
 			}
 			return err
 		}
 	}
-	if err := run(ctx, *sizes, *rounds, conclude); err != nil {
+	if err := run(ctx, &bench{rounds: max(*rounds, 1), large: max(*large, 1), begin: time.Now()}, *sizes, conclude); err != nil {
 		fmt.Fprintln(os.Stderr, "The benchmark has failed:", err)
 		stop()
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, sizes string, rounds int, conclude func(*results) error) error {
-	b := &bench{rounds: max(rounds, 1), begin: time.Now()}
+func run(ctx context.Context, b *bench, sizes string, conclude func(*results) error) error {
 	for _, size := range strings.Split(sizes, ",") {
 		n, err := strconv.Atoi(strings.TrimSpace(size))
 		if err != nil || n < 1 {

@@ -100,6 +100,7 @@ func page(r *report.Report) string {
 			p["controller_cpu_ms_per_function"], p["apiserver_cpu_ms_per_function"], p["controller_mib"], more)
 	}
 	steady(&b, r)
+	largePage(&b, r.Row("large"))
 	return b.String()
 }
 
@@ -192,8 +193,8 @@ func ratioToBare(row report.Row) string {
 type aim struct {
 	what, aim, found string
 	met              bool
-	// counted says that it counts requests, and so holds on each machine, and for a few
-	// Functions as for many.
+	// counted says that it counts requests or memory, and so holds on each machine, and for a
+	// few Functions as for many.
 	counted bool
 }
 
@@ -202,14 +203,14 @@ func atMost(what string, found, most float64, unit string) aim {
 	return aim{what: what, aim: strings.TrimSpace(fmt.Sprintf("≤ %.4g %s", most, unit)), found: strings.TrimSpace(fmt.Sprintf("%.3g %s", found, unit)), met: found <= most}
 }
 
-// noMore returns the aim that there are no more requests than that.
+// noMore returns the aim that there are no more requests, or no more memory, than that.
 func noMore(what string, found, most float64, unit string) aim {
 	a := atMost(what, found, most, unit)
 	a.counted = true
 	return a
 }
 
-// check returns an error for each count of requests that exceeds its bound.
+// check returns an error for each count of requests, and each memory, that exceeds its bound.
 func check(r *report.Report) error {
 	var wrong []error
 	for _, a := range aims(r) {
@@ -237,6 +238,7 @@ func aims(r *report.Report) (all []aim) {
 		}
 	}
 	resync, restart, storm := r.Row("steady-writes"), r.Row("restart"), r.Row("storm")
+	all = append(all, largeAims(r.Row("large"))...)
 	return append(all,
 		atMost("memory of the controller at rest, without its base", restart.Parts["controller_kib_per_function"], 20, "KiB of each"),
 		noMore("writes after a change of the configuration that changes no Function", resync.Parts["writes"], 0, ""),

@@ -133,7 +133,8 @@ func (r *results) report() *report.Report {
 			"controller_cpu_ms_per_function": 1000 * l.restart.controller / n, "controller_mib": l.restart.resident / (1 << 20),
 			"controller_rested_mib": l.rested / (1 << 20), "controller_kib_per_function": (l.rested - l.base) / n / (1 << 10),
 		}},
-		l.stormRow(out.Row(fmt.Sprintf("create-%d", l.functions)).Parts["ms_per_function"]))
+		l.stormRow(out.Row(fmt.Sprintf("create-%d", l.functions)).Parts["ms_per_function"]),
+		r.large.row())
 	return out
 }
 

@@ -92,6 +92,10 @@ func newResults() *results {
 			resync: taken{wall: time.Second}, restart: taking(20*time.Second, 1, 6), storm: taking(90*time.Second, 900, 100),
 			idle: []single{{time.Second, 100 * time.Millisecond}}, busy: []single{{3 * time.Second, 200 * time.Millisecond}},
 		},
+		large: large{
+			functions: 64, limit: 512 << 20, base: 60 << 20, rested: 76 << 20, createdPeak: 200 << 20, restartPeak: 100 << 20,
+			created: taken{wall: 30 * time.Second}, restart: 2 * time.Second,
+		},
 	}
 }
 
@@ -101,7 +105,7 @@ func TestReport(t *testing.T) {
 	for _, row := range got.Rows {
 		names = append(names, row.Name)
 	}
-	if diff := cmp.Diff([]string{"create-10", "create-100", "steady-writes", "restart", "storm"}, names); diff != "" {
+	if diff := cmp.Diff([]string{"create-10", "create-100", "steady-writes", "restart", "storm", "large"}, names); diff != "" {
 		t.Errorf("rows (-want, +got): %s", diff)
 	}
 	for _, test := range []struct {
@@ -117,6 +121,7 @@ func TestReport(t *testing.T) {
 		{"storm", got.Row("storm").Ratio, 1.5},
 		{"storm", got.Row("storm").Parts["busy_ratio"], 3},
 		{"storm", got.Row("storm").Parts["busy_writes_ratio"], 2},
+		{"large", got.Row("large").Parts["controller_kib_per_function"], 256},
 	} {
 		if diff := cmp.Diff(test.want, test.got, cmp.Comparer(func(x, y float64) bool { return x-y < 1e-9 && y-x < 1e-9 })); diff != "" {
 			t.Errorf("%s (-want, +got): %s", test.row, diff)
@@ -146,6 +151,13 @@ func TestCheck(t *testing.T) {
 	if err := check(found.report()); err != nil {
 		t.Errorf("check = %v, want nothing wrong", err)
 	}
+	// Both come out of the sources being kept.
+	found.large.restartPeak, found.large.rested = 513<<20, 83<<20
+	const want = "most memory of the controller with 64 Functions of 900 KiB: 513 MiB, and not ≤ 512 MiB\n" +
+		"memory that they add to the controller at rest: 23 MiB, and not ≤ 22.5 MiB"
+	if err := check(found.report()); err == nil || err.Error() != want {
+		t.Errorf("check = %v, want %s", err, want)
+	}
 }
 
 func TestSave(t *testing.T) {
@@ -167,6 +179,7 @@ func TestSave(t *testing.T) {
 		"| writes after a restart | ≤ 0 | 1 | **not met** |",
 		"| 10 | 4.0 | 3.5 | 1.25 | 7.00, of 6 |",
 		"| 100 | 60.0 | – | – | 9.00, of – |",
+		"| a restart of the controller, until it has reconciled all | 2.0 | 100 |",
 		"| Kiln | 400.0 | 100.0 | 0.0 | 0.0 | 50.0 | 550.0 |",
 		"| the bare client | 350.0 | 100.0 |",
 	} {

@@ -37,6 +37,8 @@ type bench struct {
 	controlplane.Binaries
 	sizes  []int
 	rounds int
+	// large is how many Functions of large sources are created.
+	large int
 
 	begin time.Time
 	found results
@@ -48,6 +50,8 @@ type results struct {
 	growth []growth
 	// live is what becomes of the most of them.
 	live live
+	// large is the memory with large sources.
+	large large
 }
 
 // growth is the creation of n Functions, by Kiln and by the bare client.
@@ -85,7 +89,7 @@ func (b *bench) run(ctx context.Context) error {
 		}
 		b.found.growth = append(b.found.growth, g)
 	}
-	return nil
+	return b.measureLarge(ctx, b.large)
 }
 
 // workers returns how many Functions the controller works on at a time.

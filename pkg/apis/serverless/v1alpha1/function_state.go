@@ -16,6 +16,8 @@ limitations under the License.
 
 package v1alpha1
 
+import "github.com/kiln-dev/kiln/pkg/runtimes"
+
 // IsAccepted reports whether the controller has accepted this generation of the spec.
 // An accepted spec stays accepted when the configuration becomes stricter.
 func (fn *Function) IsAccepted() bool {
@@ -28,4 +30,13 @@ func (fn *Function) DesiredMinReplicas() int {
 		return 0
 	}
 	return int(*fn.Spec.MinReplicas)
+}
+
+// TextDigests returns the digests of spec.source and spec.deps, also where the cache has
+// dropped the texts.
+func (fn *Function) TextDigests() *runtimes.Digests {
+	if fn.Digests != nil {
+		return fn.Digests
+	}
+	return runtimes.DigestsOf(fn.Spec.Source, fn.Spec.Deps)
 }

@@ -24,6 +24,8 @@ import (
 	"knative.dev/pkg/apis"
 	duckv1 "knative.dev/pkg/apis/duck/v1"
 	"knative.dev/pkg/kmeta"
+
+	"github.com/kiln-dev/kiln/pkg/runtimes"
 )
 
 // Function is code with dependencies. Kiln builds it into an image and runs it as an
@@ -48,6 +50,10 @@ type Function struct {
 	// Status is the observed state of the function.
 	// +optional
 	Status FunctionStatus `json:"status,omitempty"`
+
+	// Digests replaces spec.source and spec.deps of a Function in the controller's cache.
+	// It is in no other Function: it has no JSON form.
+	Digests *runtimes.Digests `json:"-"`
 }
 
 var (

@@ -49,6 +49,10 @@ const (
 	// maxSpecBytes limits the JSON of a spec. The API server stores at most 1.5 MiB with
 	// metadata and status.
 	maxSpecBytes = 1200 << 10
+
+	// maxOtherBytes limits the JSON of a spec without source and deps. The controller
+	// holds it in memory.
+	maxOtherBytes = 256 << 10
 )
 
 // Validate implements apis.Validatable. It uses the config in the context.
@@ -298,7 +302,7 @@ func (fs *FunctionSpec) validateVisibility() *apis.FieldError {
 		fmt.Sprintf("use %s or %s", VisibilityClusterLocal, VisibilityPublic))
 }
 
-// validateSize reserves space for the status.
+// validateSize reserves space for the status, and bounds the controller's memory.
 func (fs *FunctionSpec) validateSize() *apis.FieldError {
 	text, err := json.Marshal(fs)
 	if err != nil {
@@ -307,6 +311,12 @@ func (fs *FunctionSpec) validateSize() *apis.FieldError {
 	if len(text) > maxSpecBytes {
 		return apis.ErrGeneric(fmt.Sprintf("it is %d bytes of JSON, more than the limit of %d; "+
 			"a quote or a line break takes 2 bytes there, and each <, > and & takes 6", len(text), maxSpecBytes), apis.CurrentField)
+	}
+	other := *fs
+	other.Source, other.Deps = "", ""
+	if text, err = json.Marshal(&other); err == nil && len(text) > maxOtherBytes {
+		return apis.ErrGeneric(fmt.Sprintf("without source and deps it is %d bytes of JSON, more than the limit of %d: "+
+			"put large values of env into a ConfigMap or a Secret", len(text), maxOtherBytes), apis.CurrentField)
 	}
 	return nil
 }

@@ -596,6 +596,21 @@ func TestValidateSize(t *testing.T) {
 	}
 }
 
+// TestValidateOtherSize denies an environment that would fill the controller's memory.
+func TestValidateOtherSize(t *testing.T) {
+	fn := validFunction()
+	fn.Spec.Source = strings.Repeat("x", 900<<10)
+	fn.Spec.Env = []corev1.EnvVar{{Name: "A", Value: strings.Repeat("x", 250<<10)}}
+	if err := fn.Validate(t.Context()); err != nil {
+		t.Errorf("an environment of 250 KiB: %v", err)
+	}
+	fn.Spec.Env = append(fn.Spec.Env, corev1.EnvVar{Name: "B", Value: strings.Repeat("x", 10<<10)})
+	const want = "bytes of JSON, more than the limit of 262144: put large values of env into a ConfigMap or a Secret: spec"
+	if err := fn.Validate(t.Context()); !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+}
+
 func validFunction() *Function {
 	return &Function{
 		ObjectMeta: metav1.ObjectMeta{Name: "greeter", Namespace: "default"},

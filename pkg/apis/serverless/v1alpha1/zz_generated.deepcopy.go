@@ -170,6 +170,10 @@ func (in *Function) DeepCopyInto(out *Function) {
 	in.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
 	in.Spec.DeepCopyInto(&out.Spec)
 	in.Status.DeepCopyInto(&out.Status)
+	if in.Digests != nil {
+		in, out := &in.Digests, &out.Digests
+		*out = (*in).DeepCopy()
+	}
 	return
 }
 

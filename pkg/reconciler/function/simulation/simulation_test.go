@@ -309,7 +309,8 @@ func (s *simulation) connect(p *process) {
 		Polls:    noPolls{},
 		Queue:    p.queue,
 	})
-	generated := functionreconciler.NewReconciler(unlogged, zap.NewNop().Sugar(), clients.Kiln, p.caches.FunctionLister(),
+	generated := functionreconciler.NewReconciler(unlogged, zap.NewNop().Sugar(), clients.Kiln,
+		ktesting.TransformedFunctions{FunctionLister: p.caches.FunctionLister(), Transform: slim.Function},
 		&record.FakeRecorder{}, r, controller.Options{ConfigStore: fixedStore{s.config}, SkipStatusUpdates: true, DemoteFunc: r.Demote})
 	leader := function.NewLeader(unlogged, generated.(fairqueue.Leader), p.queue, p.caches.FunctionLister(), builder)
 	s.starting = true
