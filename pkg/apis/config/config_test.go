@@ -121,6 +121,9 @@ func TestFunctionsFromMap(t *testing.T) {
 		"default-cpu-limit":      "1",
 		"default-timeout":        "1m30s",
 		"max-source-size":        "1Ki",
+
+		"allowed-pod-annotations": "example.com/*, prometheus.io/scrape,",
+		"allowed-pod-labels":      "",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -138,9 +141,31 @@ func TestFunctionsFromMap(t *testing.T) {
 		},
 		DefaultTimeout: 90 * time.Second,
 		MaxSourceBytes: 1024,
+
+		AllowedAnnotations: KeyPatterns{"example.com/*", "prometheus.io/scrape"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestKeyPatterns(t *testing.T) {
+	patterns := KeyPatterns{"example.com/*", "prometheus.io/scrape"}
+	for key, want := range map[string]bool{
+		"team":                 true,
+		"example.com/any":      true,
+		"example.com/":         true,
+		"example.com":          true,
+		"prometheus.io/scrape": true,
+		"prometheus.io/port":   false,
+		"a.example.com/any":    false,
+		"Example.com/any":      false,
+		"example.com/a/b":      true,
+		"/any":                 false,
+	} {
+		if got := patterns.Allow(key); got != want {
+			t.Errorf("Allow(%q) = %v", key, got)
+		}
 	}
 }
 
@@ -296,6 +321,10 @@ func TestErrors(t *testing.T) {
 		"quantity":             {functions, FunctionsConfigName, "default-cpu-limit", "lots", nil, []string{`"lots"`, "quantity"}},
 		"quantity zero":        {functions, FunctionsConfigName, "default-cpu-limit", "0", nil, []string{`"0"`, "more than zero"}},
 		"request above limit":  {functions, FunctionsConfigName, "default-memory-request", "1Gi", nil, []string{"default-memory-limit", "1Gi", "256Mi"}},
+		"annotations, all":     {functions, FunctionsConfigName, "allowed-pod-annotations", "*", nil, []string{`"*"`, "example.com/*"}},
+		"annotations, a part":  {functions, FunctionsConfigName, "allowed-pod-annotations", "example.com/a*", nil, []string{`"example.com/a*"`}},
+		"labels, subdomains":   {functions, FunctionsConfigName, "allowed-pod-labels", "a/b, *.example.com/x", nil, []string{`"*.example.com/x"`}},
+		"labels, no prefix":    {functions, FunctionsConfigName, "allowed-pod-labels", "team", nil, []string{`"team"`}},
 		"source size too big":  {functions, FunctionsConfigName, "max-source-size", "1Mi", nil, []string{`"1Mi"`, "1Ki and 960Ki"}},
 		"timeout":              {functions, FunctionsConfigName, "default-timeout", "300", nil, []string{`"300"`, "duration"}},
 		"timeout of 0":         {functions, FunctionsConfigName, "default-timeout", "0s", nil, []string{`"0s"`, "1s and 24h"}},

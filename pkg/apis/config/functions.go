@@ -66,6 +66,11 @@ type Functions struct {
 	// MaxSourceBytes limits a Function's source and dependencies together. As shipped, it
 	// is as much as fits.
 	MaxSourceBytes int64
+
+	// AllowedAnnotations and AllowedLabels are the keys that Functions may give their
+	// pods, besides those of Knative that Kiln knows.
+	AllowedAnnotations KeyPatterns
+	AllowedLabels      KeyPatterns
 }
 
 func defaultFunctions() *Functions {
@@ -82,6 +87,7 @@ func defaultFunctions() *Functions {
 		},
 		DefaultTimeout: 5 * time.Minute,
 		MaxSourceBytes: mostSourceBytes,
+		AllowedLabels:  KeyPatterns{"app.kubernetes.io/*"},
 	}
 }
 
@@ -95,6 +101,8 @@ func NewFunctionsFromMap(data map[string]string) (*Functions, error) {
 		asResources("default-", &f.DefaultResources),
 		asSeconds("default-timeout", &f.DefaultTimeout, time.Second, MaxTimeout),
 		asBytes("max-source-size", &f.MaxSourceBytes, leastSourceBytes, mostSourceBytes),
+		cm.AsFunc(AllowedAnnotationsKey, &f.AllowedAnnotations, parseKeyPatterns),
+		cm.AsFunc(AllowedLabelsKey, &f.AllowedLabels, parseKeyPatterns),
 	); err != nil {
 		return nil, err
 	}

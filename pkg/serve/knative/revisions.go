@@ -74,7 +74,7 @@ func (s *Server) missingRevisions(ctx context.Context, fn *v1alpha1.Function, de
 			names = append(names, list.Items[i].Name)
 		}
 	}
-	if message := describeReserved(ctx, wanted, list.Items); message != "" {
+	if message := describeRefused(ctx, wanted, list.Items); message != "" {
 		return message, nil
 	}
 	return describeMissing(wanted, names), nil
@@ -104,7 +104,9 @@ func (s *Server) restoreTemplate(ctx context.Context, fn *v1alpha1.Function, svc
 	if err != nil {
 		return false, fmt.Errorf("failed to list Revisions: %w", err)
 	}
-	allowed := slices.DeleteFunc(list.Items, func(revision servingv1.Revision) bool { return reservedSecretOf(ctx, &revision) != "" })
+	allowed := slices.DeleteFunc(list.Items, func(revision servingv1.Revision) bool {
+		return reservedSecretOf(ctx, &revision) != "" || hasForbiddenMetadata(ctx, &revision)
+	})
 	return RestoreTemplate(svc, allowed, fn.Status.TemplateHash), nil
 }
 

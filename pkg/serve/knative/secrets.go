@@ -64,13 +64,17 @@ func reservedSecretOf(ctx context.Context, revision *servingv1.Revision) string 
 	return ""
 }
 
-// describeReserved returns a message about the wanted revisions that name the Secret with
-// registry credentials, or "".
-func describeReserved(ctx context.Context, wanted []string, revisions []servingv1.Revision) string {
+// describeRefused returns a message about a wanted revision that names the Secret with
+// registry credentials, or whose pods have metadata that is not allowed; or "".
+func describeRefused(ctx context.Context, wanted []string, revisions []servingv1.Revision) string {
 	for i := range revisions {
 		if secret := reservedSecretOf(ctx, &revisions[i]); secret != "" && slices.Contains(wanted, revisions[i].Name) {
 			return fmt.Sprintf("spec.traffic names revision %s, which uses Secret %s. It has the credentials of the image registry, "+
 				"which no Function may have. Name another revision. The previous traffic stays in effect.", revisions[i].Name, secret)
+		}
+		if forbidden := describeForbidden(ctx, revisions[i].Labels, revisions[i].Annotations); forbidden != "" && slices.Contains(wanted, revisions[i].Name) {
+			return fmt.Sprintf("spec.traffic names revision %s, whose pods have %s. Name another revision. The previous traffic stays in effect.",
+				revisions[i].Name, forbidden)
 		}
 	}
 	return ""

@@ -133,6 +133,9 @@ func (s *Server) applyChange(ctx context.Context, fn *v1alpha1.Function, desired
 		// follow, so the state is reported now.
 		return false, nil
 	}
+	if change == RevisionChange {
+		reportDropped(ctx, fn)
+	}
 	PropagateStatus(fn, updated)
 	fn.Status.MarkRunningUnknown(v1alpha1.ReasonServiceUpdated, "Service %s was updated.", updated.Name)
 	return true, nil
@@ -140,6 +143,7 @@ func (s *Server) applyChange(ctx context.Context, fn *v1alpha1.Function, desired
 
 // desiredService returns the Service that runs the Function's image.
 func desiredService(ctx context.Context, fn *v1alpha1.Function) *servingv1.Service {
+	fn = withAllowedMetadata(ctx, fn)
 	if hasOwnDockerfile(ctx, fn) {
 		return MakeListeningService(fn, fn.Status.Image, pullSecrets(ctx)...)
 	}

@@ -89,9 +89,9 @@ var annotationChecks = map[string]func(string) error{
 	sidecarGroup + "/ephemeral-storage-resource-limit":   checkQuantity,
 }
 
-// validateAnnotations rejects annotations that authors must not set, and values that
+// validateAnnotations rejects annotations that are reserved or not allowed, and values that
 // Serving or Kubernetes would reject.
-func (fs *FunctionSpec) validateAnnotations() (errs *apis.FieldError) {
+func (fs *FunctionSpec) validateAnnotations(allowed config.KeyPatterns) (errs *apis.FieldError) {
 	size := 0
 	for _, key := range slices.Sorted(maps.Keys(fs.Annotations)) {
 		value := fs.Annotations[key]
@@ -102,6 +102,10 @@ func (fs *FunctionSpec) validateAnnotations() (errs *apis.FieldError) {
 		}
 		if reason := whyReserved(key); reason != "" {
 			errs = errs.Also(apis.ErrInvalidKeyName(key, apis.CurrentField, reason))
+			continue
+		}
+		if !AllowsOnPods(allowed, key) {
+			errs = errs.Also(apis.ErrInvalidKeyName(key, apis.CurrentField, notAllowed("annotations", config.AllowedAnnotationsKey)))
 			continue
 		}
 		if check, ok := annotationChecks[key]; ok {

@@ -199,7 +199,8 @@ type FunctionSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || self.limits.all(k, k == 'cpu' || k == 'memory' || k == 'ephemeral-storage' || type(self.limits[k]) == int || size(self.limits[k]) <= 3)",message="limits of devices are whole numbers; above 999 without quotes"
 	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
 
-	// Labels are added to the function's pods.
+	// Labels are added to the function's pods. The allowed-pod-labels of config-functions
+	// lists the keys with a prefix that are allowed.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('serverless.kiln.dev/') && !k.startsWith('serving.knative.dev/') && !k.startsWith('autoscaling.knative.dev/') && !k.startsWith('networking.knative.dev/'))",message="Kiln and Knative set labels of their prefixes"
@@ -208,7 +209,8 @@ type FunctionSpec struct {
 	// Annotations are added to the function's pods. Of Knative's annotations, these are
 	// allowed: those of autoscaling.knative.dev, features.knative.dev and
 	// queue.sidecar.serving.knative.dev, and serving.knative.dev/progress-deadline for
-	// functions that start slowly.
+	// functions that start slowly. Of others, the allowed-pod-annotations of
+	// config-functions lists the keys with a prefix that are allowed.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k == 'serving.knative.dev/progress-deadline' || !k.startsWith('serverless.kiln.dev/') && !k.startsWith('serving.knative.dev/') && !k.startsWith('networking.knative.dev'))",message="Kiln and Knative set annotations of their prefixes"

@@ -46,6 +46,9 @@ const (
 	// allows 256 KiB.
 	maxBuildEnvBytes = 32 << 10
 
+	// maxTextBytes is the limit of the CRD for the source and the dependencies.
+	maxTextBytes = 1 << 20
+
 	// maxSpecBytes limits the JSON of a spec. The API server stores at most 1.5 MiB with
 	// metadata and status.
 	maxSpecBytes = 1200 << 10
@@ -73,6 +76,9 @@ func (fn *Function) Validate(ctx context.Context) *apis.FieldError {
 // Function's name.
 func (fs *FunctionSpec) Validate(ctx context.Context) *apis.FieldError {
 	cfg := config.FromContextOrDefaults(ctx)
+	if errs := fs.validateCounts(); errs != nil {
+		return errs
+	}
 	return fs.validateRuntime(ctx, cfg.Runtimes).
 		Also(fs.validateSource(cfg.Functions.MaxSourceBytes)).
 		Also(fs.validateInline(cfg.Runtimes)).
@@ -86,12 +92,50 @@ func (fs *FunctionSpec) Validate(ctx context.Context) *apis.FieldError {
 		Also(fs.validateReplicas()).
 		Also(fs.validateLimits()).
 		Also(validateResources(fs.Resources).ViaField("resources")).
-		Also(validateLabels(fs.Labels).ViaField("labels")).
-		Also(fs.validateAnnotations().ViaField("annotations")).
+		Also(validateLabels(fs.Labels, cfg.Functions.AllowedLabels).ViaField("labels")).
+		Also(fs.validateAnnotations(cfg.Functions.AllowedAnnotations).ViaField("annotations")).
 		Also(fs.validateVisibility()).
 		Also(validateTraffic(fs.Traffic, apis.ParentMeta(ctx).Name).ViaField("traffic")).
 		Also(fs.Build.validate(cfg.Build).ViaField("build")).
 		Also(fs.validateSize())
+}
+
+// validateCounts checks the numbers of entries, and the sizes of texts that are parsed.
+// The CRD has the same limits. A request to the webhook need not come from an API server
+// that knows the CRD, and the time of the other checks grows faster than these numbers.
+func (fs *FunctionSpec) validateCounts() (errs *apis.FieldError) {
+	build := fs.Build
+	if build == nil {
+		build = &BuildSpec{}
+	}
+	for _, list := range []struct {
+		field       string
+		count, most int
+	}{
+		{"env", len(fs.Env), 256},
+		{"envFrom", len(fs.EnvFrom), 64},
+		{"secretMounts", len(fs.SecretMounts), 32},
+		{"nodeSelector", len(fs.NodeSelector), 64},
+		{"tolerations", len(fs.Tolerations), 64},
+		{"labels", len(fs.Labels), 64},
+		{"annotations", len(fs.Annotations), 64},
+		{"traffic", len(fs.Traffic), 64},
+		{"resources.requests", len(fs.Resources.Requests), 64},
+		{"resources.limits", len(fs.Resources.Limits), 64},
+		{"build.env", len(build.Env), 64},
+		{"build.resources.requests", len(build.Resources.Requests), 64},
+		{"build.resources.limits", len(build.Resources.Limits), 64},
+	} {
+		if list.count > list.most {
+			errs = errs.Also(apis.ErrGeneric(fmt.Sprintf("it has %d entries, more than the limit of %d", list.count, list.most), list.field))
+		}
+	}
+	for field, text := range map[string]string{"source": fs.Source, "deps": fs.Deps} {
+		if len(text) > maxTextBytes {
+			errs = errs.Also(apis.ErrGeneric(fmt.Sprintf("it is %d bytes, more than the limit of %d", len(text), maxTextBytes), field))
+		}
+	}
+	return errs
 }
 
 // validateName checks that a Service can have the Function's name.

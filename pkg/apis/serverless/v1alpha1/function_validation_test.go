@@ -19,6 +19,7 @@ package v1alpha1
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -48,9 +49,20 @@ var knownRuntimes = config.Runtimes{
 
 func withConfig(t testing.TB) context.Context {
 	t.Helper()
-	cfg := *config.FromContextOrDefaults(withFunctions(t, map[string]string{"max-source-size": "1Ki"}))
+	cfg := *config.FromContextOrDefaults(withFunctions(t, map[string]string{
+		"max-source-size": "1Ki", "allowed-pod-annotations": "example.com/*, example.org/one",
+		"allowed-pod-labels": "app.kubernetes.io/*, example.com/*, myknative.dev/x",
+	}))
 	cfg.Runtimes = knownRuntimes
 	return config.ToContext(t.Context(), &cfg)
+}
+
+func manyResources(n int) corev1.ResourceList {
+	list := corev1.ResourceList{}
+	for i := range n {
+		list[corev1.ResourceName(fmt.Sprint("example.com/", i))] = resource.MustParse("1")
+	}
+	return list
 }
 
 func variable(name string, source *corev1.EnvVarSource) corev1.EnvVar {
@@ -337,6 +349,11 @@ func validationCases() map[string]validationCase {
 		"label key with a space": {func(fn *Function) { fn.Spec.Labels = map[string]string{"a b": "c"} }, "invalid key name \"a b\": spec.labels\n"},
 		"label value":            {func(fn *Function) { fn.Spec.Labels = map[string]string{"a": "b c"} }, "invalid value: b c: spec.labels[a]\n"},
 		"label of Kiln":          {func(fn *Function) { fn.Spec.Labels = map[string]string{"serverless.kiln.dev/x": "y"} }, "invalid key name \"serverless.kiln.dev/x\": spec.labels\nKiln sets labels of this prefix"},
+		"label of Azure":         {func(fn *Function) { fn.Spec.Labels = map[string]string{"azure.workload.identity/use": "true"} }, "invalid key name \"azure.workload.identity/use\": spec.labels\nthe labels that pods may have are listed in allowed-pod-labels of the ConfigMap config-functions"},
+		"label of Kubernetes":    {func(fn *Function) { fn.Spec.Labels = map[string]string{"app.kubernetes.io/name": "x"} }, ""},
+		"many variables":         {func(fn *Function) { fn.Spec.Env = make([]corev1.EnvVar, 257) }, "it has 257 entries, more than the limit of 256: spec.env"},
+		"many resources":         {func(fn *Function) { fn.Spec.Resources.Limits = manyResources(65) }, "it has 65 entries, more than the limit of 64: spec.resources.limits"},
+		"large dependencies":     {func(fn *Function) { fn.Spec.Deps = strings.Repeat("[", 1<<20+1) }, "it is 1048577 bytes, more than the limit of 1048576: spec.deps"},
 		"label of Knative":       {func(fn *Function) { fn.Spec.Labels = map[string]string{"serving.knative.dev/service": "y"} }, "invalid key name \"serving.knative.dev/service\": spec.labels\nKnative sets labels of this prefix"},
 		"label like Knative":     {func(fn *Function) { fn.Spec.Labels = map[string]string{"myknative.dev/x": "y"} }, ""},
 
@@ -502,7 +519,14 @@ func TestValidateAnnotations(t *testing.T) {
 		// want is what the error contains; nothing where there is none.
 		want string
 	}{
-		"any":                     {map[string]string{"a": "b", "Example.com/X": "\n", "sidecar.istio.io/inject": "false", "kubectl.kubernetes.io/restartedAt": "x"}, ""},
+		"any":                     {map[string]string{"a": "b", "B": "\n"}, ""},
+		"allowed":                 {map[string]string{"example.com/any": "x", "example.org/one": "x"}, ""},
+		"another of a prefix":     {map[string]string{"example.org/two": "x"}, `invalid key name "example.org/two": spec.annotations` + "\nthe annotations that pods may have are listed in allowed-pod-annotations of the ConfigMap config-functions"},
+		"of another case":         {map[string]string{"Example.org/one": "x"}, "allowed-pod-annotations"},
+		"Istio's":                 {map[string]string{"sidecar.istio.io/userVolume": "[]"}, "allowed-pod-annotations"},
+		"Vault's":                 {map[string]string{"vault.hashicorp.com/role": "x"}, "allowed-pod-annotations"},
+		"kube2iam's":              {map[string]string{"iam.amazonaws.com/role": "x"}, "allowed-pod-annotations"},
+		"kubectl's":               {map[string]string{"kubectl.kubernetes.io/restartedAt": "x"}, "allowed-pod-annotations"},
 		"bad key":                 {map[string]string{"a b": ""}, `invalid key name "a b": spec.annotations`},
 		"Kiln's":                  {map[string]string{"serverless.kiln.dev/rebuild": "1"}, "Kiln sets annotations of this prefix"},
 		"Serving's":               {map[string]string{"serving.knative.dev/creator": "me"}, "Knative sets annotations of this prefix"},

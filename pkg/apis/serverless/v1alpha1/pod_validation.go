@@ -27,6 +27,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"knative.dev/pkg/apis"
 
+	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/scheduling"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/runtimes"
@@ -247,10 +248,12 @@ func isExtended(name corev1.ResourceName) bool {
 	return strings.Contains(string(name), "/") && len(validation.IsQualifiedName(string(name))) == 0
 }
 
-func validateLabels(labels map[string]string) (errs *apis.FieldError) {
+func validateLabels(labels map[string]string, allowed config.KeyPatterns) (errs *apis.FieldError) {
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		if owner := prefixOwner(key); owner != "" {
 			errs = errs.Also(apis.ErrInvalidKeyName(key, apis.CurrentField, owner+" sets labels of this prefix"))
+		} else if !allowed.Allow(key) {
+			errs = errs.Also(apis.ErrInvalidKeyName(key, apis.CurrentField, notAllowed("labels", config.AllowedLabelsKey)))
 		}
 		errs = errs.Also(scheduling.ValidateLabel(key, labels[key]))
 	}
