@@ -119,7 +119,7 @@ func newModel(ctx context.Context) *model {
 	s := newSimulation()
 	s.ctx, s.clocked = ctx, true
 	s.server.Now = time.Now()
-	s.limits = queue.Limits{Cluster: 2, Namespace: 1}
+	s.limits = queue.Limits{Cluster: 1, Namespace: 1}
 	s.setPassword("other", "right")
 	s.setPassword(bystander.Namespace, "right")
 	m := &model{simulation: s}
