@@ -80,15 +80,10 @@ func (l *load) isOver(start time.Time, timeout time.Duration) bool {
 	if !end.After(l.now) {
 		return true
 	}
-	l.note(end)
-	return false
-}
-
-// note notes a moment at which more builds may start.
-func (l *load) note(at time.Time) {
-	if l.next.IsZero() || at.Before(l.next) {
-		l.next = at
+	if l.next.IsZero() || end.Before(l.next) {
+		l.next = end
 	}
+	return false
 }
 
 // serve grants what may start now, and returns the Functions that may. It sets the timer
