@@ -28,14 +28,23 @@ import (
 type surveyed struct {
 	line    []*waiting
 	running int
+	// stuck reports whether stalled builds fill the namespace.
+	stuck bool
+}
+
+// placed is a waiting Function and the number of Functions before it.
+type placed struct {
+	*waiting
+	ahead int
+	// isStuck is the Place.Stuck of the Function.
+	isStuck bool
 }
 
 // survey returns the lines in the order that breaks ties, and apart from them the lines
 // that yield.
-func (q *Queue) survey() (lines, yielding []surveyed) {
-	l := q.load()
+func (q *Queue) survey(l load) (lines, yielding []surveyed) {
 	for lane, line := range q.lines {
-		if s := (surveyed{line: line, running: int(l.by[lane.namespace])}); lane.yields {
+		if s := (surveyed{line: line, running: int(l.running[lane.namespace]), stuck: q.isStuck(lane.namespace, l)}); lane.yields {
 			yielding = append(yielding, s)
 		} else {
 			lines = append(lines, s)
@@ -51,17 +60,17 @@ func (q *Queue) survey() (lines, yielding []surveyed) {
 	return lines, yielding
 }
 
-// places returns each waiting Function and the number of Functions before it, if nothing
-// else changes. It takes one pass, because thousands may wait in as many namespaces.
-func (q *Queue) places() iter.Seq2[*waiting, int] {
-	return func(yield func(*waiting, int) bool) {
-		lines, yielding := q.survey()
+// places returns the place of each waiting Function, if nothing else changes. It takes one
+// pass, because thousands may wait in as many namespaces.
+func (q *Queue) places(l load) iter.Seq[placed] {
+	return func(yield func(placed) bool) {
+		lines, yielding := q.survey(l)
 		before := 0
 		for _, alike := range [][]surveyed{lines, yielding} {
 			next := firsts(alike, before)
 			for _, line := range alike {
 				for i, w := range line.line {
-					if !yield(w, next[line.running+i]) {
+					if !yield(placed{w, next[line.running+i], line.stuck && i == 0}) {
 						return
 					}
 					next[line.running+i]++
@@ -89,22 +98,33 @@ func firsts(lines []surveyed, before int) []int {
 	return places
 }
 
-// place returns the rounded place of a waiting Function.
-func (q *Queue) place(w *waiting) int {
-	for other, ahead := range q.places() {
-		if other == w {
-			return round(ahead + 1)
+// place returns the place of a waiting Function. Its number is determined once.
+func (q *Queue) place(w *waiting) Place {
+	l := q.load()
+	w.stuck = q.isStuck(w.function.Namespace, l) && q.lines[w.lane()][0] == w
+	if w.reported == 0 {
+		for other := range q.places(l) {
+			if other.waiting == w {
+				w.reported = round(other.ahead + 1)
+				break
+			}
 		}
 	}
-	return 0 // Not reached, because w waits.
+	return Place{Number: w.reported, Since: w.Since, Stuck: w.stuck}
 }
 
-// news returns the Functions whose rounded place has improved. Rounding limits that to a
-// few times for each, however long the queue is.
+// news returns the Functions whose rounded place has improved, or whose Place.Stuck has
+// changed. Rounding, and that only the first of a line is stuck, limits that to a few times
+// for each, however long the queue is.
 func (q *Queue) news() (functions []types.NamespacedName) {
-	for w, ahead := range q.places() {
-		if number := round(ahead + 1); w.reported == 0 || w.reported > number {
+	for w := range q.places(q.load()) {
+		number := round(w.ahead + 1)
+		improved := w.reported == 0 || w.reported > number
+		if improved {
 			w.reported = number
+		}
+		if improved || w.stuck != w.isStuck {
+			w.stuck = w.isStuck
 			functions = append(functions, w.function)
 		}
 	}

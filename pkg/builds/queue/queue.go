@@ -20,6 +20,7 @@ package queue
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"strings"
 	"sync"
@@ -27,6 +28,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 )
+
+// Grace is how long a build may be pending before it counts only in its namespace, and how
+// long no build may start before one goes beyond the cluster limit. A pod runs after a few
+// seconds, or half a minute if its node has to pull the images.
+const Grace = 30 * time.Second
 
 const (
 	// unseenTimeout is how long a started build counts as running without being seen.
@@ -39,7 +45,18 @@ const (
 
 // Queue knows which builds run and which Functions wait. Within a namespace, the first
 // to come is the first served. Between namespaces, the one with the fewest running builds
-// goes first, then the one served longest ago. One namespace cannot hold up the others.
+// goes first, then the one served longest ago.
+//
+// One namespace cannot hold up the others:
+//   - A build that has been pending for Grace is stalled. It counts only in its namespace.
+//     Once it runs, it counts again, also beyond the limit.
+//   - If no build has started for Grace, a namespace that runs none starts one beyond the
+//     cluster limit. When that ends, the next such namespace may start one. Functions
+//     whose Ticket.Yields never do.
+//
+// So a namespace that runs none waits at most Grace, and Grace for each other such
+// namespace that was there before. At most one build of each namespace is beyond the limit,
+// and these use none of its slots.
 //
 // A Function has one build at a time. All methods are safe for concurrent use.
 type Queue struct {
@@ -56,8 +73,9 @@ type Queue struct {
 	lines   map[lane][]*waiting
 	waiting map[types.NamespacedName]*waiting
 
-	// granted are the Functions that may start a build and have not yet.
-	granted map[types.NamespacedName]struct{}
+	// granted are the Functions that may start a build and have not yet. The value
+	// reports whether the build is beyond the cluster limit.
+	granted map[types.NamespacedName]bool
 
 	// running are the builds that run or may run, by name.
 	running map[types.NamespacedName]running
@@ -66,6 +84,14 @@ type Queue struct {
 	// nobody waits.
 	served map[string]int64
 	turn   int64
+
+	// moved is when a build was last granted, and surplus is how many may be beyond the
+	// cluster limit.
+	moved   time.Time
+	surplus int32
+
+	// timer fires when more builds may start although nothing happens.
+	timer *time.Timer
 }
 
 // lane identifies a line.
@@ -80,6 +106,8 @@ type waiting struct {
 	Ticket
 	// reported is the last reported place, or 0.
 	reported int
+	// stuck is the last reported Place.Stuck.
+	stuck bool
 }
 
 func (w *waiting) lane() lane { return lane{namespace: w.function.Namespace, yields: w.Yields} }
@@ -92,30 +120,45 @@ func (w *waiting) compare(other *waiting) int {
 type running struct {
 	function types.NamespacedName
 	uid      types.UID
-	stalled  bool
+	// beyond reports whether the build was granted beyond the cluster limit.
+	beyond bool
+	// pending is since when the build is pending. It is zero if it runs.
+	pending time.Time
 	// unseen is when the build was started. It is zero once the build was seen.
 	unseen time.Time
 	// doubtful reports whether the build may not exist. It does not count then.
 	doubtful bool
 }
 
-func (b Build) seen() running {
-	return running{function: b.Function, uid: b.UID, stalled: b.Stalled}
-}
-
 // New returns a Queue that grants nothing until it is opened. It calls wake for each
-// Function that may start, and for each whose reported place has improved. wake must not
-// block.
-func New(limits Limits, wake func(types.NamespacedName)) *Queue {
-	return &Queue{
+// Function that may start, and for each whose reported place has changed. wake must not
+// block. Until ctx ends, builds also start because time passes.
+func New(ctx context.Context, limits Limits, wake func(types.NamespacedName)) *Queue {
+	q := &Queue{
 		wake:    wake,
 		now:     time.Now,
 		limits:  limits,
 		lines:   map[lane][]*waiting{},
 		waiting: map[types.NamespacedName]*waiting{},
-		granted: map[types.NamespacedName]struct{}{},
+		granted: map[types.NamespacedName]bool{},
 		running: map[types.NamespacedName]running{},
 		served:  map[string]int64{},
+		timer:   time.NewTimer(0),
+	}
+	q.timer.Stop()
+	go q.watchTimer(ctx)
+	return q
+}
+
+func (q *Queue) watchTimer(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-q.timer.C:
+			q.mu.Lock()
+			q.advance()
+		}
 	}
 }
 
@@ -135,7 +178,7 @@ func (q *Queue) Open(waiting map[types.NamespacedName]Ticket, list func() ([]Bui
 			continue
 		}
 		// The build may end before a watch reports it. It must not count forever then.
-		listed := b.seen()
+		listed := q.seen(b)
 		listed.unseen = q.now()
 		q.running[b.Name] = listed
 	}
@@ -143,6 +186,8 @@ func (q *Queue) Open(waiting map[types.NamespacedName]Ticket, list func() ([]Bui
 		q.enter(function, ticket)
 	}
 	q.opened++
+	// A restart must not start a build beyond the limit sooner.
+	q.moved = q.now()
 	q.advance()
 	return nil
 }
@@ -200,8 +245,8 @@ func (q *Queue) Start(function types.NamespacedName, ticket Ticket, build types.
 	}
 	place, woken := q.ask(function, ticket)
 	if place.Granted {
+		q.running[build] = running{function: function, uid: ticket.UID, beyond: q.granted[function], unseen: q.now()}
 		delete(q.granted, function)
-		q.running[build] = running{function: function, uid: ticket.UID, unseen: q.now()}
 	}
 	q.mu.Unlock()
 	q.wakeAll(woken)
@@ -218,10 +263,7 @@ func (q *Queue) ask(function types.NamespacedName, ticket Ticket) (Place, []type
 	if w == nil {
 		return Place{Granted: true}, woken
 	}
-	if w.reported == 0 {
-		w.reported = q.place(w)
-	}
-	return Place{Number: w.reported, Since: w.Since}, woken
+	return q.place(w), woken
 }
 
 // Doubt reports that a started build may not exist. It does not count until it is seen.
@@ -278,12 +320,29 @@ func (q *Queue) See(b Build) {
 
 // see reports whether the build is new or has changed.
 func (q *Queue) see(b Build) bool {
-	now := b.seen()
+	now := q.seen(b)
 	if was, ok := q.running[b.Name]; ok && was == now {
 		return false
 	}
 	q.running[b.Name] = now
 	return true
+}
+
+// seen returns how a build counts from now on.
+func (q *Queue) seen(b Build) running {
+	was, now := q.running[b.Name], q.now()
+	seen := running{function: b.Function, uid: b.UID, pending: b.Pending}
+	switch {
+	case b.Pending.IsZero():
+	case !was.pending.IsZero():
+		seen.pending = was.pending
+	case b.Pending.After(now):
+		// The clock of the API server is ahead.
+		seen.pending = now
+	}
+	// A build that did not count has made way for another one.
+	seen.beyond = was.beyond && (&load{now: now}).counts(was)
+	return seen
 }
 
 // End reports that a build does not run.

@@ -26,6 +26,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -57,7 +58,7 @@ func newWorld(t *testing.T, limits Limits) *world {
 
 func closedWorld(t *testing.T, limits Limits) *world {
 	w := &world{T: t, time: noon}
-	w.Queue = New(limits, func(function types.NamespacedName) {
+	w.Queue = New(t.Context(), limits, func(function types.NamespacedName) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.woken = append(w.woken, function.String())
@@ -68,6 +69,22 @@ func closedWorld(t *testing.T, limits Limits) *world {
 		return w.time
 	}
 	return w
+}
+
+// newTimedWorld returns an open queue in a bubble of package synctest.
+func newTimedWorld(t *testing.T, limits Limits) *world {
+	w := closedWorld(t, limits)
+	w.now = time.Now
+	if err := w.Open(nil, func() ([]Build, error) { return nil, nil }); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// pass lets time pass in the bubble, with what is due meanwhile.
+func (w *world) pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
 }
 
 func key(namespace, name string) types.NamespacedName {
@@ -245,8 +262,8 @@ func TestPositionsAreTurns(t *testing.T) {
 		w.start(fmt.Sprint("team-", random.IntN(random.IntN(6)+1)), strconv.Itoa(i))
 	}
 	expected := map[types.NamespacedName]int{}
-	for f, ahead := range w.places() {
-		expected[f.function] = ahead
+	for f := range w.places(w.load()) {
+		expected[f.function] = f.ahead
 	}
 	last := key("z", "0")
 	for turn := range 40 {
@@ -330,23 +347,6 @@ func TestSeen(t *testing.T) {
 	w.wantWaiting(1, "c", "1")
 	w.End(other.Name)
 	w.wantWoken("c/1")
-}
-
-// Stalled builds count in the limit of their namespace only.
-func TestStalled(t *testing.T) {
-	for name, limits := range map[string]Limits{"both": {Cluster: 2, Namespace: 2}, "cluster's": {Cluster: 2}} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, limits)
-			for _, name := range []string{"1", "2"} {
-				w.wantStarted("a", name)
-				w.See(Build{Name: buildOf(key("a", name)), Function: key("a", name), Stalled: true})
-			}
-			w.wantWaiting(1, "a", "3")
-			w.wantStarted("b", "1")
-			w.wantStarted("b", "2")
-			w.wantWaiting(2, "b", "3")
-		})
-	}
 }
 
 // A Function may check on its own build. A deleted build frees its slot.
@@ -433,7 +433,7 @@ func TestNeverSeen(t *testing.T) {
 	w.wantStarted("b", "1")
 	w.See(Build{Name: buildOf(key("b", "1")), Function: key("b", "1")})
 	w.time = w.time.Add(unseenTimeout)
-	w.wantWaiting(1, "c", "1")
+	w.wantWaiting(1, "b", "2")
 }
 
 // The same holds for a listed build that no watch reports.
@@ -454,13 +454,15 @@ func TestNeverSeenAgain(t *testing.T) {
 // slot, and in the end everybody is served.
 func TestInvariants(t *testing.T) {
 	for seed := range uint64(200) {
-		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) { playAny(t, rand.New(rand.NewPCG(seed, 0))) })
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { playAny(t, rand.New(rand.NewPCG(seed, 0))) })
+		})
 	}
 }
 
 func playAny(t *testing.T, random *rand.Rand) {
 	limits := Limits{Cluster: int32(random.IntN(6)), Namespace: int32(random.IntN(4))}
-	w := newWorld(t, limits)
+	w := newTimedWorld(t, limits)
 	wanting := map[types.NamespacedName]Ticket{}
 	building := map[types.NamespacedName]bool{}
 	try := func(function types.NamespacedName) {
@@ -489,12 +491,13 @@ func playAny(t *testing.T, random *rand.Rand) {
 			namespace, name, _ := strings.Cut(w.woken[i], "/")
 			w.woken = slices.Delete(w.woken, i, i+1)
 			try(key(namespace, name))
-			checkInvariants(w, limits, building)
+			checkInvariants(w, limits, wanting, building)
 		}
 	}
 	for i := range 300 {
+		w.pass(time.Microsecond)
 		function := key(fmt.Sprint("team-", random.IntN(4)), strconv.Itoa(random.IntN(30)))
-		switch random.IntN(8) {
+		switch random.IntN(11) {
 		case 0, 1, 2, 3:
 			wanting[function] = Ticket{Yields: random.IntN(4) == 0}
 			try(function)
@@ -512,8 +515,22 @@ func playAny(t *testing.T, random *rand.Rand) {
 				limits = Limits{Cluster: int32(random.IntN(6)), Namespace: int32(random.IntN(4))}
 				w.SetLimits(limits)
 			}
+		case 8: // A build has no pod yet, or no longer.
+			for function := range building {
+				w.See(Build{Name: buildOf(function), Function: function, Pending: time.Now()})
+				w.last = w.load()
+				break
+			}
+		case 9: // A build starts to run, perhaps beyond the limits.
+			for function := range building {
+				w.See(Build{Name: buildOf(function), Function: function})
+				w.last = w.load()
+				break
+			}
+		case 10:
+			w.pass(time.Duration(random.Int64N(int64(2 * Grace))))
 		}
-		checkInvariants(w, limits, nil)
+		checkInvariants(w, limits, wanting, nil)
 		if random.IntN(2) == 0 {
 			drain()
 		}
@@ -542,22 +559,27 @@ func playAny(t *testing.T, random *rand.Rand) {
 }
 
 // checkInvariants checks each step. More builds than the limits run only after the limits
-// were lowered, and then no further build starts.
-func checkInvariants(w *world, limits Limits, building map[types.NamespacedName]bool) {
+// were lowered or a stalled build has started, and then no further build starts.
+func checkInvariants(w *world, limits Limits, wanting map[types.NamespacedName]Ticket, building map[types.NamespacedName]bool) {
 	w.Helper()
 	l := w.load()
-	if room := (limits.Cluster == 0 || l.total < limits.Cluster) && w.next(l) != nil; room {
+	if room := limits.hasRoom(l.total); room && w.next(l, true) != nil {
 		w.Fatalf("there is room, and somebody waits: %+v, %v", l, w.waiting)
 	}
-	for namespace, n := range l.by {
-		if most := limits.perNamespace(); most > 0 && n > most && n > w.last.by[namespace] {
-			w.Fatalf("%d of %s run, the limit is %d", n, namespace, most)
+	if next := w.next(l, false); next != nil && (l.beyond < w.surplus || l.isOver(w.moved, Grace)) {
+		w.Fatalf("a namespace that runs nothing waits for longer than %s: %+v, %v", Grace, l, next.function)
+	}
+	most := limits.perNamespace()
+	for namespace, n := range l.all {
+		if most > 0 && n > most && n > w.last.all[namespace] && (n > most+1 || l.running[namespace] > 1) {
+			w.Fatalf("%d of %s count, of which %d run; the limit is %d, and one if all are stalled", n, namespace, l.running[namespace], most)
 		}
 	}
 	if limits.Cluster > 0 && l.total > limits.Cluster && l.total > w.last.total {
 		w.Fatalf("%d run, the limit is %d", l.total, limits.Cluster)
 	}
 	w.last = l
+	checkBeyond(w, wanting)
 	if building != nil && len(w.running) != len(building) {
 		w.Fatalf("%d builds count, and %d run", len(w.running), len(building))
 	}
@@ -575,6 +597,32 @@ func checkInvariants(w *world, limits Limits, building map[types.NamespacedName]
 	}
 	if total != len(w.waiting) {
 		w.Fatalf("%d in lines, %d wait", total, len(w.waiting))
+	}
+}
+
+// checkBeyond checks that each namespace has one build beyond the limit at most, and that
+// it is no automatic rebuild.
+func checkBeyond(w *world, wanting map[types.NamespacedName]Ticket) {
+	w.Helper()
+	beyond := map[string]int{}
+	for function, isBeyond := range w.granted {
+		if isBeyond {
+			beyond[function.Namespace]++
+		}
+		if isBeyond && wanting[function].Yields {
+			w.Fatalf("the automatic rebuild of %s is beyond the limit", function)
+		}
+	}
+	l := load{now: w.now()}
+	for build, b := range w.running {
+		if b.beyond && l.counts(b) {
+			beyond[build.Namespace]++
+		}
+	}
+	for namespace, n := range beyond {
+		if n > 1 {
+			w.Fatalf("%d builds of %s are beyond the limit", n, namespace)
+		}
 	}
 }
 
@@ -599,7 +647,7 @@ func TestStarvation(t *testing.T) {
 // BenchmarkEnd measures the end of a build while 10,000 Functions wait in 1,000
 // namespaces. The queue is locked meanwhile.
 func BenchmarkEnd(b *testing.B) {
-	q := New(Limits{Cluster: 10}, func(types.NamespacedName) {})
+	q := New(b.Context(), Limits{Cluster: 10}, func(types.NamespacedName) {})
 	if err := q.Open(nil, func() ([]Build, error) { return nil, nil }); err != nil {
 		b.Fatal(err)
 	}
@@ -623,7 +671,7 @@ func BenchmarkEnd(b *testing.B) {
 func TestConcurrency(t *testing.T) {
 	const functions, limit = 200, 3
 	work := make(chan types.NamespacedName, 100*functions)
-	q := New(Limits{Cluster: limit}, func(function types.NamespacedName) { work <- function })
+	q := New(t.Context(), Limits{Cluster: limit}, func(function types.NamespacedName) { work <- function })
 	var mu sync.Mutex
 	runs, most := 0, 0
 	done := make(chan struct{}, functions)
@@ -674,7 +722,7 @@ func TestConcurrency(t *testing.T) {
 func TestDoubt(t *testing.T) {
 	function, other := types.NamespacedName{Namespace: "a", Name: "fn"}, types.NamespacedName{Namespace: "b", Name: "fn"}
 	build := types.NamespacedName{Namespace: "a", Name: "fn-1"}
-	q := New(Limits{Cluster: 1}, func(types.NamespacedName) {})
+	q := New(t.Context(), Limits{Cluster: 1}, func(types.NamespacedName) {})
 	if err := q.Open(nil, func() ([]Build, error) { return nil, nil }); err != nil {
 		t.Fatal(err)
 	}

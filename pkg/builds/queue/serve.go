@@ -19,63 +19,125 @@ package queue
 import (
 	"cmp"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// load counts the builds that run or may start.
+// load counts the builds that run or may start, at a moment.
 type load struct {
-	total int32
-	by    map[string]int32
+	now time.Time
+	// total are the builds that use a slot of the cluster, and beyond those that were
+	// granted beyond its limit.
+	total, beyond int32
+	// running are the builds of each namespace without those that are stalled, and all
+	// are the builds with them.
+	running, all map[string]int32
+	// next is when the load changes although nothing happens, or zero.
+	next time.Time
 }
 
 func (q *Queue) load() load {
-	l := load{by: map[string]int32{}}
-	for function := range q.granted {
-		l.total++
-		l.by[function.Namespace]++
+	l := load{now: q.now(), running: map[string]int32{}, all: map[string]int32{}}
+	for function, beyond := range q.granted {
+		l.all[function.Namespace]++
+		l.run(function.Namespace, beyond)
 	}
 	for name, b := range q.running {
-		if b.doubtful || !b.unseen.IsZero() && q.now().Sub(b.unseen) > unseenTimeout {
-			continue
+		if l.exists(b) {
+			l.all[name.Namespace]++
 		}
-		l.by[name.Namespace]++
-		if !b.stalled {
-			l.total++
+		if l.counts(b) {
+			l.run(name.Namespace, b.beyond)
 		}
 	}
 	return l
 }
 
-// serve grants the free slots, and returns the Functions that got one.
+// exists reports whether the build counts in its namespace.
+func (l *load) exists(b running) bool { return !b.doubtful && !l.isOver(b.unseen, unseenTimeout) }
+
+// counts reports whether the build counts in the cluster.
+func (l *load) counts(b running) bool { return l.exists(b) && !l.isOver(b.pending, Grace) }
+
+// run counts a build that is not stalled.
+func (l *load) run(namespace string, beyond bool) {
+	l.running[namespace]++
+	if beyond {
+		l.beyond++
+	} else {
+		l.total++
+	}
+}
+
+// isOver reports whether the timeout since start is over. If not, it notes when it will
+// be. A start of zero has no timeout.
+func (l *load) isOver(start time.Time, timeout time.Duration) bool {
+	if start.IsZero() {
+		return false
+	}
+	end := start.Add(timeout)
+	if !end.After(l.now) {
+		return true
+	}
+	if l.next.IsZero() || end.Before(l.next) {
+		l.next = end
+	}
+	return false
+}
+
+// serve grants what may start now, and returns the Functions that may. It sets the timer
+// for the moment at which more may start although nothing happens.
 func (q *Queue) serve() (woken []types.NamespacedName) {
+	q.timer.Stop()
 	if len(q.waiting) == 0 {
 		clear(q.served)
+		q.surplus = 0
+		return nil
+	}
+	if q.opened == 0 {
 		return nil
 	}
 	l := q.load()
-	for q.opened > 0 && (q.limits.Cluster == 0 || l.total < q.limits.Cluster) {
-		w := q.next(l)
+	for {
+		room := q.limits.hasRoom(l.total)
+		w := q.next(l, room)
 		if w == nil {
+			// Nobody needs a further build beyond the limit.
+			q.surplus = l.beyond
 			break
 		}
-		q.remove(w)
-		q.granted[w.function] = struct{}{}
-		l.total++
-		l.by[w.function.Namespace]++
-		q.turn++
-		q.served[w.function.Namespace] = q.turn
+		if !room && l.beyond >= q.surplus {
+			if !l.isOver(q.moved, Grace) {
+				break
+			}
+			q.surplus = l.beyond + 1
+		}
+		q.grant(w, !room)
+		l.all[w.function.Namespace]++
+		l.run(w.function.Namespace, !room)
+		q.moved = l.now
 		woken = append(woken, w.function)
+	}
+	if !l.next.IsZero() {
+		q.timer.Reset(l.next.Sub(l.now))
 	}
 	return woken
 }
 
-// next returns the first Function of the namespaces below their limit, or nil.
-func (q *Queue) next(l load) *waiting {
+func (q *Queue) grant(w *waiting, beyond bool) {
+	q.remove(w)
+	q.granted[w.function] = beyond
+	q.turn++
+	q.served[w.function.Namespace] = q.turn
+}
+
+// next returns the Function that starts next, or nil. Without room in the cluster limit,
+// that is one that may go beyond the limit.
+func (q *Queue) next(l load, room bool) *waiting {
 	var first *waiting
-	most := q.limits.perNamespace()
 	for lane, line := range q.lines {
-		if most != 0 && l.by[lane.namespace] >= most {
+		if q.isFull(lane.namespace, l) || !room && (lane.yields || l.running[lane.namespace] > 0) {
 			continue
 		}
 		if first == nil || q.compare(line[0], first, l) < 0 {
@@ -83,6 +145,17 @@ func (q *Queue) next(l load) *waiting {
 		}
 	}
 	return first
+}
+
+// isFull reports whether the limit of the namespace lets no build start.
+func (q *Queue) isFull(namespace string, l load) bool {
+	most, all := q.limits.perNamespace(), l.all[namespace]
+	return most != 0 && (all > most || all == most && l.running[namespace] > 0)
+}
+
+// isStuck reports whether only stalled builds fill the namespace.
+func (q *Queue) isStuck(namespace string, l load) bool {
+	return q.isFull(namespace, l) && l.running[namespace] == 0
 }
 
 // compare orders the heads of two lines.
@@ -95,7 +168,7 @@ func (q *Queue) compare(a, b *waiting, l load) int {
 	}
 	m, n := a.function.Namespace, b.function.Namespace
 	return cmp.Or(
-		cmp.Compare(l.by[m], l.by[n]),
+		cmp.Compare(l.running[m], l.running[n]),
 		cmp.Compare(q.served[m], q.served[n]),
 		a.compare(b),
 		strings.Compare(m, n),

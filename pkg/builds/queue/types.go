@@ -24,12 +24,15 @@ import (
 
 // Limits bound how many builds run at once. 0 is no limit.
 type Limits struct {
-	// Cluster bounds all builds.
+	// Cluster bounds all builds that run. See Queue for the builds beyond it.
 	Cluster int32
 
-	// Namespace bounds the builds of each namespace.
+	// Namespace bounds the builds of each namespace, also those that are stalled. One more
+	// may start if all are stalled.
 	Namespace int32
 }
+
+func (l Limits) hasRoom(total int32) bool { return l.Cluster == 0 || total < l.Cluster }
 
 func (l Limits) perNamespace() int32 {
 	if l.Namespace == 0 || l.Cluster != 0 && l.Cluster < l.Namespace {
@@ -62,9 +65,9 @@ type Build struct {
 	// another Function of the same name.
 	UID types.UID
 
-	// Stalled reports whether a quota keeps the build from running. A stalled build does
-	// not count in the cluster limit.
-	Stalled bool
+	// Pending is when the build was created, while none of its containers has run. It is
+	// zero once one runs.
+	Pending time.Time
 }
 
 // Place is the place of a Function in the queue.
@@ -78,6 +81,10 @@ type Place struct {
 
 	// Since is when the build was first requested.
 	Since time.Time
+
+	// Stuck reports whether the Function is the first of its namespace and waits only for
+	// stalled builds of the namespace.
+	Stuck bool
 }
 
 // exact is the last place that is not rounded.

@@ -55,6 +55,9 @@ const (
 	// exceededQuota is the reason of a TaskRun whose pod exceeds a quota. Tekton
 	// retries the pod.
 	exceededQuota = "ExceededResourceQuota"
+	// exceededNode is the reason of a TaskRun whose pod fits on no node, and notPulled
+	// that of one whose pod lacks an image. Both wait.
+	exceededNode, notPulled = "ExceededNodeResources", "PullImageFailed"
 
 	// listTimeout bounds the wait for each page of TaskRuns. A new leader builds
 	// nothing meanwhile, so it must not wait for a lost response.
@@ -221,10 +224,16 @@ func taskRunOf(run builds.Run) *pipelinev1.TaskRun { return run.Object.(*pipelin
 // QueuedBuild returns the queue's view of a TaskRun that has not ended. The TaskRun
 // gives up its slot when it ends, although its pod may run a moment longer.
 func QueuedBuild(tr *pipelinev1.TaskRun) queue.Build {
-	return queue.Build{
+	b := queue.Build{
 		Name:     types.NamespacedName{Namespace: tr.Namespace, Name: tr.Name},
 		Function: types.NamespacedName{Namespace: tr.Namespace, Name: tr.Labels[serverless.FunctionNameLabelKey]},
 		UID:      types.UID(tr.Labels[serverless.FunctionUIDLabelKey]),
-		Stalled:  tr.Status.GetCondition(apis.ConditionSucceeded).GetReason() == exceededQuota,
 	}
+	switch tr.Status.GetCondition(apis.ConditionSucceeded).GetReason() {
+	case pending, exceededNode, notPulled, exceededQuota:
+		// A TaskRun that Tekton has not seen yet is not pending. While Tekton is down, no
+		// build must make way for further ones.
+		b.Pending = tr.CreationTimestamp.Time
+	}
+	return b
 }

@@ -79,7 +79,7 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 	var fair *fairqueue.Queue
 	impl := functionreconciler.NewImpl(ctx, r, func(impl *controller.Impl) controller.Options {
 		fair = fairqueue.New(queueName, isBegun(functions.Lister()), impl.EnqueueKey)
-		r.queue = queue.New(queue.Limits{Cluster: 1}, fair.Add)
+		r.queue = queue.New(ctx, queue.Limits{Cluster: 1}, fair.Add)
 		store := config.NewStore(logger.Named("config-store"), setLimits(r.queue), func(string, any) {
 			for _, fn := range functions.Informer().GetStore().List() {
 				fair.AddObject(fn)

@@ -87,7 +87,9 @@ const (
 
 // openedQueue returns a queue that wakes nobody.
 func openedQueue(limits queue.Limits) *queue.Queue {
-	q := queue.New(limits, func(types.NamespacedName) {})
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	q := queue.New(ctx, limits, func(types.NamespacedName) {})
 	if err := q.Open(nil, func() ([]queue.Build, error) { return nil, nil }); err != nil {
 		panic(err)
 	}

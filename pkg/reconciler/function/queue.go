@@ -57,7 +57,11 @@ func markQueued(fn *v1alpha1.Function, spec builds.Spec, place queue.Place) {
 	if !place.IsExact() {
 		where = "among the first %d"
 	}
-	fn.Status.MarkBuildUnknown(v1alpha1.ReasonBuildQueued, "All build slots are in use. This build is "+where+" in the queue.", place.Number)
+	why := "All build slots are in use."
+	if place.Stuck {
+		why = "The pods of other builds of this namespace do not start, and hold its build slots. Correct or delete their Functions."
+	}
+	fn.Status.MarkBuildUnknown(v1alpha1.ReasonBuildQueued, why+" This build is "+where+" in the queue.", place.Number)
 }
 
 // isQueued reports whether the Function waits for a build slot.

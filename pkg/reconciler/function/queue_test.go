@@ -63,6 +63,16 @@ func busyQueue(limits queue.Limits, waiting ...string) *queue.Queue {
 	return q
 }
 
+// stuckQueue returns a queue in which this namespace may have one build, and two are stalled.
+func stuckQueue() *queue.Queue {
+	q := openedQueue(queue.Limits{Namespace: 1})
+	for _, name := range []string{"a", "b"} {
+		key := types.NamespacedName{Namespace: namespace, Name: name}
+		q.See(queue.Build{Name: key, Function: key, Pending: noon.Time.Add(-time.Hour)})
+	}
+	return q
+}
+
 // queued describes a build that waits since noon.
 func queued(reason, where string) functionOption {
 	return func(fn *v1alpha1.Function) {
@@ -86,6 +96,9 @@ func TestReconcileQueue(t *testing.T) {
 	first := function(observed(configured, queued(builds.ReasonFirstBuild, "number 1")))
 	third := function(observed(configured, queued(builds.ReasonFirstBuild, "number 3")))
 	far := function(observed(configured, queued(builds.ReasonFirstBuild, "among the first 8")))
+	stuck := first.DeepCopy()
+	stuck.Status.MarkBuildUnknown(v1alpha1.ReasonBuildQueued, "The pods of other builds of this namespace do not start, and hold its build slots. "+
+		"Correct or delete their Functions. This build is number 1 in the queue.")
 	started := function(observed(configured, buildCreated(firstRun)))
 	runningRun := taskRun(function(), builds.ReasonFirstBuild, taskRunRunning)
 	startedEvent := "Normal TaskRunCreated TaskRun " + firstRun.Name + " is about to run."
@@ -147,6 +160,12 @@ func TestReconcileQueue(t *testing.T) {
 		WantCreates:       []runtime.Object{firstRun},
 		WantStatusUpdates: statusUpdate(started),
 		WantEvents:        []string{startedEvent},
+	}, {
+		Name:              "stalled builds hold all slots of the namespace: it is told what to correct",
+		Key:               key,
+		Objects:           []runtime.Object{first, configMap(function())},
+		OtherTestData:     map[string]any{queueKey: stuckQueue()},
+		WantStatusUpdates: statusUpdate(stuck),
 	}, {
 		Name:              "it was edited while it waited: it keeps its place",
 		Key:               key,

@@ -15,8 +15,9 @@ limitations under the License.
 */
 
 // The program burst applies many Functions at once on the cluster that KUBECONFIG names.
-// It fails unless all become Ready, and if more builds run than config-build allows. It
-// reports the time, the controller's memory and CPU, and the requests to the API server.
+// It fails unless all become Ready, and if more builds run than config-build allows, plus
+// one for each namespace. It reports the time, the controller's memory and CPU, and the
+// requests to the API server.
 package main
 
 import (
@@ -80,7 +81,7 @@ func run(ctx context.Context, functions, namespaces int, folder string) error {
 		}
 		names = append(names, namespace.Name)
 	}
-	w := newWatcher(clients, limit, functions)
+	w := newWatcher(clients, limit, namespaces, functions)
 	result, err := w.follow(ctx, func() error { return apply(ctx, clients, functions, names) })
 	if result != nil {
 		err = errors.Join(err, result.print(os.Stdout), test.WriteJSON(folder, "burst", result))

@@ -34,9 +34,12 @@ import (
 	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/builds/queue"
+	"github.com/kiln-dev/kiln/pkg/builds/tekton"
 	"github.com/kiln-dev/kiln/test"
 )
 
@@ -69,24 +72,29 @@ type result struct {
 	Functions  int      `json:"functions"`
 	Limit      int      `json:"limit"`
 	MostBuilds int      `json:"most_builds"`
+	Stalled    int      `json:"stalled_builds"`
 	TookS      float64  `json:"took_s"`
 	Samples    []sample `json:"samples"`
 }
 
 // watcher follows a burst.
 type watcher struct {
-	clients          *test.Clients
-	limit, functions int
+	clients                      *test.Clients
+	limit, namespaces, functions int
 
 	mu     sync.Mutex
 	start  time.Time
 	now    sample
 	most   int
 	result result
+
+	// stalled are the builds that were pending for longer than the queue's grace. They may
+	// run beyond the limit.
+	stalled map[types.UID]bool
 }
 
-func newWatcher(clients *test.Clients, limit, functions int) *watcher {
-	return &watcher{clients: clients, limit: limit, functions: functions}
+func newWatcher(clients *test.Clients, limit, namespaces, functions int) *watcher {
+	return &watcher{clients: clients, limit: limit, namespaces: namespaces, functions: functions, stalled: map[types.UID]bool{}}
 }
 
 // follow has the burst begin and waits until all Functions are Ready.
@@ -114,9 +122,9 @@ func (w *watcher) follow(ctx context.Context, begin func() error) (*result, erro
 	err = errors.Join(err, w.take(ctx))
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.result.Functions, w.result.Limit, w.result.MostBuilds, w.result.TookS = w.functions, w.limit, w.most, took.Seconds()
-	if w.limit > 0 && w.most > w.limit {
-		err = errors.Join(err, fmt.Errorf("%d builds ran at once, the limit is %d", w.most, w.limit))
+	w.result.Functions, w.result.Limit, w.result.MostBuilds, w.result.Stalled, w.result.TookS = w.functions, w.limit, w.most, len(w.stalled), took.Seconds()
+	if w.limit > 0 && w.most > w.limit+w.namespaces {
+		err = errors.Join(err, fmt.Errorf("%d builds ran at once, the limit is %d, and one for each of %d namespaces", w.most, w.limit, w.namespaces))
 	}
 	return &w.result, err
 }
@@ -149,18 +157,24 @@ func (w *watcher) untilReady(ctx context.Context) error {
 	})
 }
 
-// countBuilds looks at each change of a TaskRun.
+// countBuilds looks at each change of a TaskRun. It does not count builds that were stalled.
 func (w *watcher) countBuilds(ctx context.Context) error {
 	endless := errors.New("builds go on")
 	err := test.Until(ctx, w.clients.Pipeline.TektonV1().TaskRuns(metav1.NamespaceAll), metav1.ListOptions{LabelSelector: serverless.FunctionUIDLabelKey}, func(all []*pipelinev1.TaskRun) error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
 		running := 0
 		for _, tr := range all {
-			if !tr.IsDone() {
+			if tr.IsDone() {
+				continue
+			}
+			if pending := tekton.QueuedBuild(tr).Pending; !pending.IsZero() && time.Since(pending) >= queue.Grace {
+				w.stalled[tr.UID] = true
+			}
+			if !w.stalled[tr.UID] {
 				running++
 			}
 		}
-		w.mu.Lock()
-		defer w.mu.Unlock()
 		w.now.Building, w.most = running, max(w.most, running)
 		return endless
 	})
@@ -263,7 +277,7 @@ func (r *result) print(to io.Writer) error {
 	}
 	took := last.AtS - first.AtS
 	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(table, "%d Functions, at most %d builds at once (limit %d), all ready in %.0f s\n", r.Functions, r.MostBuilds, r.Limit, r.TookS)
+	fmt.Fprintf(table, "%d Functions, at most %d builds at once (limit %d; besides, %d were stalled), all ready in %.0f s\n", r.Functions, r.MostBuilds, r.Limit, r.Stalled, r.TookS)
 	fmt.Fprintf(table, "memory of the controller (MiB)\tbefore %.1f\tmost %.1f\tafter %.1f\n", first.MemoryMiB, most, last.MemoryMiB)
 	fmt.Fprintf(table, "CPU of the controller (s)\t%.1f\t%.2f of a core\t\n", last.CPUSeconds-first.CPUSeconds, (last.CPUSeconds-first.CPUSeconds)/took)
 	fmt.Fprintf(table, "requests to the API server, of all clients (1/s)\tmean %.0f\tmost %.0f\t\n", (last.Requests-first.Requests)/took, rate)

@@ -72,7 +72,8 @@ const (
 	// starts if the registry does not hold it or does not answer.
 	ReasonCheckingRegistry = "CheckingRegistry"
 	// ReasonBuildQueued (Unknown): all build slots of config-build are in use. The message
-	// has the place in the queue.
+	// has the place in the queue, and says if other builds of the namespace hold the slots
+	// because their pods do not start.
 	ReasonBuildQueued = "BuildQueued"
 	// ReasonTaskRunsDeleted (Unknown): earlier builds of the Function are being
 	// deleted; the next starts when they are gone.

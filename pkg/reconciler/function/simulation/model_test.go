@@ -17,6 +17,7 @@ limitations under the License.
 package simulation
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -25,6 +26,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 	"pgregory.net/rapid"
@@ -46,7 +48,7 @@ import (
 )
 
 // modelSources are what Functions of a model are made of.
-var modelSources = []string{sourceA, sourceB, brokenSource, crashingSource, slowSource}
+var modelSources = []string{sourceA, sourceB, brokenSource, crashingSource, slowSource, stuckSource}
 
 // players are the Functions of a model that things happen to: two of a namespace
 // that may have one build at a time, and one of another.
@@ -88,7 +90,9 @@ func TestModel(t *testing.T) {
 	setUnset(t, "rapid.nofailfile", "true")
 	rapid.Check(t, func(t *rapid.T) {
 		rapid.SyncTest(t, func(t *rapid.T) {
-			m := newModel()
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			m := newModel(ctx)
 			m.judge(t)
 			t.Repeat(m.actions())
 			m.end(t)
@@ -111,10 +115,11 @@ func setUnset(t *testing.T, name, value string) {
 	t.Cleanup(func() { _ = flag.Lookup(name).Value.Set(before) })
 }
 
-func newModel() *model {
+func newModel(ctx context.Context) *model {
 	s := newSimulation()
-	s.clocked = true
-	s.limits = queue.Limits{Cluster: 2, Namespace: 1}
+	s.ctx, s.clocked = ctx, true
+	s.server.Now = time.Now()
+	s.limits = queue.Limits{Cluster: 1, Namespace: 1}
 	s.setPassword("other", "right")
 	s.setPassword(bystander.Namespace, "right")
 	m := &model{simulation: s}

@@ -33,6 +33,8 @@ import (
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/builds/queue"
+	"github.com/kiln-dev/kiln/pkg/builds/tekton"
 	"github.com/kiln-dev/kiln/pkg/reconciler/function"
 	ktesting "github.com/kiln-dev/kiln/pkg/reconciler/testing"
 )
@@ -76,7 +78,7 @@ func (s *simulation) check(change ktesting.Change) {
 		s.checkFunction(obj)
 	case *pipelinev1.TaskRun:
 		if change.Old == nil {
-			s.checkLive()
+			s.checkLive(obj)
 			s.checkBegan(obj)
 		}
 	case *servingv1.Service:
@@ -86,15 +88,12 @@ func (s *simulation) check(change ktesting.Change) {
 	}
 }
 
-// checkLive wants no more builds at once than may be.
-func (s *simulation) checkLive() {
-	live, namespaces := map[types.UID][]string{}, map[string]int32{}
-	var total int32
+// checkLive wants no more builds at once than may be, where one starts.
+func (s *simulation) checkLive(started *pipelinev1.TaskRun) {
+	live := map[types.UID][]string{}
 	for _, tr := range objects[*pipelinev1.TaskRun](s) {
 		if owner := metav1.GetControllerOf(tr); owner != nil && !stateOf(tr).Ended() {
 			live[owner.UID] = append(live[owner.UID], tr.Name)
-			namespaces[tr.Namespace]++
-			total++
 		}
 	}
 	for uid, names := range live {
@@ -102,14 +101,35 @@ func (s *simulation) checkLive() {
 			s.wrongf("%s has %d TaskRuns that run: %v", uid, len(names), names)
 		}
 	}
-	if s.limits.Cluster != 0 && total > s.limits.Cluster {
-		s.wrongf("%d builds run at once, of %d that may", total, s.limits.Cluster)
+	all, running, total := s.countBuilds(started.Namespace)
+	if limit := s.limits.Cluster; limit != 0 && total > limit && running > 1 {
+		s.wrongf("%d builds run at once, of %d that may, and %d of them in namespace %s", total, limit, running, started.Namespace)
 	}
-	for namespace, n := range namespaces {
-		if s.limits.Namespace != 0 && n > s.limits.Namespace {
-			s.wrongf("%d builds run at once in namespace %s, of %d that may", n, namespace, s.limits.Namespace)
+	if limit := s.limits.Namespace; limit != 0 && (all > limit+1 || all > limit && running > 1) {
+		s.wrongf("%d builds are at once in namespace %s, of %d that may; %d of them run", all, started.Namespace, limit, running)
+	}
+}
+
+// countBuilds counts all builds of a namespace, those of them that are not stalled, and
+// those of the cluster that are not.
+func (s *simulation) countBuilds(namespace string) (all, running, total int32) {
+	for _, tr := range objects[*pipelinev1.TaskRun](s) {
+		if stateOf(tr).Ended() {
+			continue
+		}
+		pending := tekton.QueuedBuild(tr).Pending
+		stalled := !pending.IsZero() && !s.server.Now.Before(pending.Add(queue.Grace))
+		if !stalled {
+			total++
+		}
+		if tr.Namespace == namespace {
+			all++
+			if !stalled {
+				running++
+			}
 		}
 	}
+	return all, running, total
 }
 
 // checkBegan checks that no build starts for what a Function was before the
@@ -258,18 +278,14 @@ func (s *simulation) wantSettled(fn *v1alpha1.Function) {
 	}
 }
 
-// isFull reports whether no other build may run in the namespace.
+// isFull reports whether no other build may run in the namespace, however long it waits.
 func (s *simulation) isFull(namespace string) bool {
-	var total, here int32
-	for _, tr := range objects[*pipelinev1.TaskRun](s) {
-		if !stateOf(tr).Ended() {
-			total++
-			if tr.Namespace == namespace {
-				here++
-			}
-		}
+	all, running, total := s.countBuilds(namespace)
+	if !s.clocked {
+		return s.limits.Cluster != 0 && total >= s.limits.Cluster || s.limits.Namespace != 0 && all >= s.limits.Namespace
 	}
-	return s.limits.Cluster != 0 && total >= s.limits.Cluster || s.limits.Namespace != 0 && here >= s.limits.Namespace
+	return s.limits.Cluster != 0 && total >= s.limits.Cluster && running > 0 ||
+		s.limits.Namespace != 0 && (all > s.limits.Namespace || all == s.limits.Namespace && running > 0)
 }
 
 // wantDeployed finds fault with a Function whose image is there.

@@ -25,6 +25,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -74,6 +75,8 @@ const (
 	brokenSource = "BROKEN"
 	// slowSource takes longer to be built than anybody waits.
 	slowSource = "SLOW"
+	// stuckSource has a build whose pod never starts.
+	stuckSource = "STUCK"
 	// crashingSource is built, and ends as soon as it is started.
 	crashingSource = "CRASHES"
 )
@@ -86,6 +89,8 @@ type simulation struct {
 	config *config.Config
 	// limits say how many builds may run at once.
 	limits queue.Limits
+	// ctx ends the passing of time for the queues.
+	ctx context.Context
 	// clocked says that the test runs in a bubble of package synctest. Time passes
 	// when nothing else can happen; without, all is due that is to be done later.
 	clocked bool
@@ -130,7 +135,10 @@ const (
 )
 
 func newSimulation() *simulation {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
 	s := &simulation{
+		ctx:       ctx,
 		config:    testConfig(func(cfg *config.Config) { cfg.Registry.Credentials = credentialsName }),
 		limits:    queue.Limits{Cluster: 1},
 		memory:    memory{tags: map[version]string{}, made: map[string]string{}},
@@ -285,7 +293,7 @@ func (s *simulation) connect(p *process) {
 	})
 	p.lookups = &asked[images.Lookup, images.Found]{do: s.find, wake: p.wake}
 	p.taggings = &asked[images.Tagging, struct{}]{do: s.tag, wake: p.wake}
-	p.queue = queue.New(s.limits, p.wake)
+	p.queue = queue.New(s.ctx, s.limits, p.wake)
 	mountEvents := p.caches.EventLister()
 	builder := &tekton.Builder{
 		Client:   clients.Tekton,
@@ -595,8 +603,8 @@ func (s *simulation) runBuilds() bool {
 		}
 		if condition := tr.Status.GetCondition(apis.ConditionSucceeded); condition == nil || condition.Reason == "Pending" {
 			verdict, ok := s.judge(tr)
+			s.verdicts[tr.UID] = verdict
 			if ok {
-				s.verdicts[tr.UID] = verdict
 				s.updateTaskRun(tr, taskRunRunning)
 				return true
 			}
@@ -638,6 +646,8 @@ func (s *simulation) judge(tr *pipelinev1.TaskRun) (verdict, bool) {
 					verdict = breaks
 				case strings.Contains(file, slowSource):
 					verdict = hangs
+				case strings.Contains(file, stuckSource):
+					return hangs, false
 				case strings.Contains(file, crashingSource):
 					verdict = crashes
 				}
@@ -909,24 +919,35 @@ func (s *simulation) step() bool {
 	return true
 }
 
-// wait waits for the next Function that is to be looked after some time later, and
-// reports whether there was any.
+// wait waits for the next Function that is to be looked after some time later, or that
+// the queue wakes as time passes. It reports whether there was any.
 func (s *simulation) wait() bool {
-	next, ok := first(s.process.asleep)
-	if !ok {
-		return false
-	}
-	for key, due := range s.process.asleep {
-		if due.Before(s.process.asleep[next]) {
+	p := s.process
+	next, ok := first(p.asleep)
+	for key, due := range p.asleep {
+		if due.Before(p.asleep[next]) {
 			next = key
 		}
 	}
-	if s.clocked {
-		time.Sleep(time.Until(s.process.asleep[next]))
-		s.server.Now = time.Now()
+	if !s.clocked {
+		if ok {
+			s.reconcile(next)
+		}
+		return ok
 	}
-	s.reconcile(next)
-	return true
+	// The queue wakes nobody later than that.
+	until := time.Now().Add(queue.Grace)
+	if ok && p.asleep[next].Before(until) {
+		until = p.asleep[next]
+	}
+	time.Sleep(time.Until(until))
+	synctest.Wait()
+	s.server.Now = time.Now()
+	if ok && !p.asleep[next].After(until) {
+		s.reconcile(next)
+		return true
+	}
+	return ok || len(p.woken) > 0
 }
 
 // run has things happen until that is so, or until nothing happens any more.
