@@ -31,7 +31,6 @@ import (
 	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 	"golang.org/x/sync/errgroup"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -161,11 +160,9 @@ func (r *killsReport) verdict(all bool) error {
 // prepare creates all Functions and waits until they are Ready.
 func (k *kills) prepare(ctx context.Context, relayImage string) (err error) {
 	for prefix, name := range map[string]*string{"kiln-kills-": &k.namespace, "kiln-kills-tools-": &k.tools} {
-		made, err := k.clients.Kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: prefix}}, metav1.CreateOptions{})
-		if err != nil {
-			return fmt.Errorf("failed to create namespace: %w", err)
+		if *name, err = createNamespace(ctx, k.clients, prefix); err != nil {
+			return err
 		}
-		*name = made.Name
 	}
 	k.builds = test.Record[*pipelinev1.TaskRun](ctx, k.clients.Pipeline.TektonV1().TaskRuns(k.namespace), metav1.ListOptions{})
 	nodes, err := k.clients.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: "node-role.kubernetes.io/control-plane"})
