@@ -172,9 +172,10 @@ func ended(before, after []corev1.Pod) (all []string) {
 	return all
 }
 
-const neighboursIntro = `A tenant edits the source of a Function again and again on the local cluster, each time after the last edit is Ready: first
-alone, then while another tenant is hostile. Every 50 ms, a pod calls another Function of the tenant, and a Service of the same
-image that Kiln does not manage. ` + "`config-build`" + ` allows 4 builds at once, 2 of them in each namespace. These are the neighbours:
+const neighboursIntro = `On the local cluster, a tenant edits the source of a Function, waits until it is Ready, and edits it again. The tenant does
+that first alone, then while another tenant is hostile. Every 50 ms, a pod calls another Function of the tenant, and a Service
+of the same image that Kiln does not manage. ` + "`config-build`" + ` allows 4 builds at once, 2 of them in each namespace. These are
+the neighbours:
 
 - **stuck builds**: two namespaces with 5 Functions each, whose pods wait for a Secret that does not exist, with a timeout of 1 hour
 - **large sources**: 4 Functions with 960 KiB of source, one of which is edited every 4 s
