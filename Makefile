@@ -45,6 +45,8 @@ ko_flags := --sbom=none
 program = go build -C $(1) -o "$(CURDIR)/build/programs/$(2)" ./$(2) && build/programs/$(2)
 # Sets the shell's variable relay to the image of the pod that calls functions.
 build_relay = relay=$$(ko build $(ko_flags) ./test/images/relay 2>build/relay.log) || { cat build/relay.log; exit 1; };
+# Sets the shell's variable flood to the image of the pod that floods the webhook.
+build_flood = flood=$$(ko build $(ko_flags) ./test/images/flood 2>build/flood.log) || { cat build/flood.log; exit 1; };
 # Sets the shell's variables registries and htpasswd to the images of registries with credentials.
 build_registries = registries=$$(ko build $(ko_flags) ./test/images/registries 2>build/registries.log) || { cat build/registries.log; exit 1; }; \
 	htpasswd=$$(ko build $(ko_flags) github.com/kiln-dev/kiln/third_party/htpasswd 2>build/htpasswd.log) || { cat build/htpasswd.log; exit 1; };
@@ -103,7 +105,7 @@ uninstall: ## Remove Kiln and all Functions.
 ##@ Checks
 
 .PHONY: test
-test: verify test-unit test-weather test-scale test-e2e $(if $(filter kind,$(CLUSTER)),test-kills) ## Run all checks and tests.
+test: verify test-unit test-weather test-scale test-e2e $(if $(filter kind,$(CLUSTER)),test-kills test-neighbours) ## Run all checks and tests.
 
 .PHONY: verify
 verify: ## Check headers, formatting, vet, lint, shell scripts and generated files.
@@ -139,10 +141,15 @@ test-faults: ## Search for faults for long: hours, where the runs of make test t
 		done; \
 	done
 	$(if $(filter kind,$(CLUSTER)),@$(MAKE) --no-print-directory test-kills LONG=1)
+	$(if $(filter kind,$(CLUSTER)),@$(MAKE) --no-print-directory test-neighbours LONG=1)
 
 .PHONY: test-kills
 test-kills: install ## Kill what Functions are built and served by, on the cluster. LONG=1 writes docs/reliability.md. FUNCTIONS=3 BUILT=1 ONLY=registry
 	@$(on_cluster) $(build_relay) go run ./test/reliability -local=$(local) -relay-image="$$relay" $(if $(LONG),-long) $(if $(FUNCTIONS),-functions=$(FUNCTIONS)) $(if $(BUILT),-built=$(BUILT)) $(if $(ONLY),-only='$(ONLY)')
+
+.PHONY: test-neighbours
+test-neighbours: install ## Let hostile tenants act beside a good one, on the cluster. LONG=1 writes docs/reliability.md. FILL=256 ONLY=storm
+	@$(on_cluster) $(build_relay) $(build_flood) go run ./test/reliability -relay-image="$$relay" -flood-image="$$flood" $(if $(LONG),-long) $(if $(FILL),-fill=$(FILL)) $(if $(ONLY),-only='$(ONLY)')
 
 # How long each fuzz target looks for new inputs. One that breaks it is written to testdata/fuzz beside it.
 FUZZTIME := 2m

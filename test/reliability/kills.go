@@ -20,7 +20,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"strconv"
@@ -32,17 +31,12 @@ import (
 	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 	"golang.org/x/sync/errgroup"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	netapi "knative.dev/networking/pkg/apis/networking"
-	"knative.dev/serving/pkg/apis/serving"
-	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/test"
-	"github.com/kiln-dev/kiln/test/images/relay/api"
 )
 
 const (
@@ -50,9 +44,6 @@ const (
 	recoveryTimeout = 10 * time.Minute
 	// again is the delay before a failed request is retried.
 	again = time.Second
-	// calledName is the Function that is called all the time and never edited. bareName is
-	// a Service with the same image that Kiln does not manage.
-	calledName, bareName = "called", "bare"
 )
 
 // victim is a component to kill.
@@ -113,14 +104,7 @@ type killReport struct {
 	// failed and that Kiln retried.
 	Builds       int `json:"builds"`
 	FailedBuilds int `json:"failed_builds,omitempty"`
-	// Calls are the requests to the called Function, and Failed those without a good
-	// answer. BareCalls and BareFailed are those of the unmanaged Service.
-	Calls      int `json:"calls"`
-	Failed     int `json:"failed"`
-	BareCalls  int `json:"bare_calls"`
-	BareFailed int `json:"bare_failed"`
-	// Failure is the first failed request to the Function.
-	Failure string `json:"failure,omitempty"`
+	traffic
 }
 
 // errSkipped reports that a victim cannot be killed on this cluster.
@@ -160,9 +144,8 @@ func runKills(ctx context.Context, relayImage string, all []victim, functions, b
 func (r *killsReport) verdict(all bool) error {
 	var wrong []error
 	for _, kill := range r.Kills {
-		if kill.Failed > 2*kill.BareFailed {
-			wrong = append(wrong, fmt.Errorf("while %s was killed, %d of %d requests to a Function failed, and %d of %d to a Service beside it: %s",
-				kill.Victim, kill.Failed, kill.Calls, kill.BareFailed, kill.BareCalls, kill.Failure))
+		if err := kill.traffic.verdict(); err != nil {
+			wrong = append(wrong, fmt.Errorf("while %s was killed, %w", kill.Victim, err))
 		}
 		if kill.Builds != kill.Built {
 			wrong = append(wrong, fmt.Errorf("while %s was killed, %d builds have succeeded, and %d Functions got another source", kill.Victim, kill.Builds, kill.Built))
@@ -177,11 +160,9 @@ func (r *killsReport) verdict(all bool) error {
 // prepare creates all Functions and waits until they are Ready.
 func (k *kills) prepare(ctx context.Context, relayImage string) (err error) {
 	for prefix, name := range map[string]*string{"kiln-kills-": &k.namespace, "kiln-kills-tools-": &k.tools} {
-		made, err := k.clients.Kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: prefix}}, metav1.CreateOptions{})
-		if err != nil {
-			return fmt.Errorf("failed to create namespace: %w", err)
+		if *name, err = createNamespace(ctx, k.clients, prefix); err != nil {
+			return err
 		}
-		*name = made.Name
 	}
 	k.builds = test.Record[*pipelinev1.TaskRun](ctx, k.clients.Pipeline.TektonV1().TaskRuns(k.namespace), metav1.ListOptions{})
 	nodes, err := k.clients.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: "node-role.kubernetes.io/control-plane"})
@@ -195,9 +176,7 @@ func (k *kills) prepare(ctx context.Context, relayImage string) (err error) {
 		return err
 	}
 	k.say("%d Functions, and one that is called all the time", k.functions)
-	called := newFunction(k.namespace, calledName, 0)
-	called.Spec.MinReplicas = new(int32(1))
-	all := []*v1alpha1.Function{called}
+	all := []*v1alpha1.Function{newCalled(k.namespace)}
 	for i := range k.functions {
 		all = append(all, newFunction(k.namespace, nameOf(i), 0))
 	}
@@ -209,28 +188,7 @@ func (k *kills) prepare(ctx context.Context, relayImage string) (err error) {
 	if err := k.untilReady(ctx); err != nil {
 		return err
 	}
-	return k.serveBare(ctx)
-}
-
-// serveBare creates the unmanaged Service with the image of the called Function.
-func (k *kills) serveBare(ctx context.Context) error {
-	services := k.clients.Serving.ServingV1().Services(k.namespace)
-	of, err := services.Get(ctx, calledName, metav1.GetOptions{})
-	if err != nil {
-		return fmt.Errorf("failed to get Service: %w", err)
-	}
-	svc := &servingv1.Service{ObjectMeta: metav1.ObjectMeta{Name: bareName, Labels: map[string]string{netapi.VisibilityLabelKey: serving.VisibilityClusterLocal}}}
-	svc.Spec = *of.Spec.DeepCopy()
-	svc.Spec.Template.Labels = nil
-	if _, err := services.Create(ctx, svc, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("failed to create Service: %w", err)
-	}
-	return test.Until(ctx, services, test.Named(bareName), func(found []*servingv1.Service) error {
-		if len(found) == 0 || !found[0].IsReady() {
-			return errors.New("the Service is not ready")
-		}
-		return nil
-	})
+	return serveBare(ctx, k.clients, k.namespace)
 }
 
 // one kills one victim during builds and edits, and waits until all Functions are Ready.
@@ -238,11 +196,9 @@ func (k *kills) one(ctx context.Context, v victim) (r killReport, err error) {
 	r.Victim, r.Functions, r.Built = v.name, k.functions, k.built
 	ctx, cancel := context.WithTimeout(ctx, recoveryTimeout)
 	defer cancel()
-	probes := map[string]*test.Prober{}
-	for _, name := range []string{calledName, bareName} {
-		if probes[name], err = k.relay.Probe(ctx, api.Request{Method: http.MethodGet, URL: "http://" + name + "." + k.namespace + ".svc.cluster.local"}); err != nil {
-			return r, err
-		}
+	probes, err := probe(ctx, k.relay, k.namespace)
+	if err != nil {
+		return r, err
 	}
 	k.versions++
 	before, err := k.seenBuilds()
@@ -271,7 +227,7 @@ func (k *kills) one(ctx context.Context, v victim) (r killReport, err error) {
 		return r, err
 	}
 	r.ReadyS, r.RefusedS = time.Since(killed).Seconds(), refused.Seconds()
-	if err := k.read(ctx, probes, &r); err != nil {
+	if r.traffic, err = probes.read(ctx); err != nil {
 		return r, err
 	}
 	after, err := k.seenBuilds()
@@ -279,8 +235,8 @@ func (k *kills) one(ctx context.Context, v victim) (r killReport, err error) {
 		return r, err
 	}
 	r.Builds, r.FailedBuilds = newIn(after, before)
-	k.say("%s: all Ready after %.1f s, edits refused for %.1f s, %d builds of %d, and %d that failed; %d of %d requests failed, %d of %d to the Service beside it %s",
-		v.name, r.ReadyS, r.RefusedS, r.Builds, k.built, r.FailedBuilds, r.Failed, r.Calls, r.BareFailed, r.BareCalls, r.Failure)
+	k.say("%s: all Ready after %.1f s, edits refused for %.1f s, %d builds of %d, and %d that failed; %s",
+		v.name, r.ReadyS, r.RefusedS, r.Builds, k.built, r.FailedBuilds, r.traffic)
 	return r, nil
 }
 
@@ -310,29 +266,6 @@ func newIn(all, before []*pipelinev1.TaskRun) (succeeded, failed int) {
 		}
 	}
 	return succeeded, failed
-}
-
-// read stops the probers and stores their results.
-func (k *kills) read(ctx context.Context, probes map[string]*test.Prober, r *killReport) error {
-	return patiently(ctx, func() error {
-		for name, probe := range probes {
-			found, err := probe.Stop(ctx)
-			if err != nil {
-				return err
-			}
-			delete(probes, name)
-			if name == bareName {
-				r.BareCalls, r.BareFailed = found.Requests, found.Failed
-				continue
-			}
-			r.Calls, r.Failed = found.Requests, found.Failed
-			if found.Failed > 0 {
-				first := found.Failures[0]
-				r.Failure = strings.TrimSpace(fmt.Sprintf("%d %s %s", first.Answer.Status, first.Answer.Error, first.Answer.Body))
-			}
-		}
-		return nil
-	})
 }
 
 // patiently retries a failing operation until it succeeds or ctx ends.

@@ -30,9 +30,9 @@ func TestKillsVerdict(t *testing.T) {
 	}{
 		{name: "nothing failed", kill: killReport{Built: 8, Builds: 8}, all: true},
 		{name: "what failed was built again", kill: killReport{Built: 8, Builds: 8, FailedBuilds: 1}},
-		{name: "as many requests failed to both", kill: killReport{Failed: 4, BareFailed: 4}},
-		{name: "a request failed to the Function alone", kill: killReport{Calls: 9, Failed: 1, Failure: "502"}, want: "1 of 9 requests to a Function failed, and 0 of 0 to a Service beside it: 502"},
-		{name: "many failed, and one of the other", kill: killReport{Calls: 9, Failed: 5, BareCalls: 9, BareFailed: 1}, want: "5 of 9 requests"},
+		{name: "as many requests failed to both", kill: killReport{traffic: traffic{Failed: 4, BareFailed: 4}}},
+		{name: "a request failed to the Function alone", kill: killReport{traffic: traffic{Calls: 9, Failed: 1, Failure: "502"}}, want: "1 of 9 requests to a Function failed, and 0 of 0 to a Service beside it: 502"},
+		{name: "many failed, and one of the other", kill: killReport{traffic: traffic{Calls: 9, Failed: 5, BareCalls: 9, BareFailed: 1}}, want: "5 of 9 requests"},
 		{name: "built twice", kill: killReport{Built: 8, Builds: 9}, want: "9 builds have succeeded, and 8 Functions got another source"},
 		{name: "not built", kill: killReport{Built: 8, Builds: 7}, want: "7 builds"},
 		{name: "not killed, where that may be", kill: killReport{Skipped: "not here"}},

@@ -17,7 +17,7 @@ limitations under the License.
 // The program reliability runs Kiln under faults: a real etcd and API server, the real
 // controller and webhook as processes, and between them a proxy that injects the faults of
 // networks and busy API servers. On a cluster, it instead kills the components that build
-// and serve Functions.
+// and serve Functions, or lets hostile tenants act beside a good one.
 package main
 
 import (
@@ -43,7 +43,9 @@ func main() {
 	out := flag.String("out", "build/reliability", "where what was found is kept, with -long")
 	docs := flag.String("docs", "docs", "where reliability.md is written, with -long")
 	relay := flag.String("relay-image", "", "kill what Functions are built and served by, on the cluster that KUBECONFIG names, instead; the image of test/images/relay")
-	only := flag.String("only", "", "kill only what this regular expression matches, with -relay-image; what was found of the others is kept")
+	flood := flag.String("flood-image", "", "let hostile tenants act beside a good one, on that cluster, instead; the image of test/images/flood, with -relay-image")
+	fill := flag.Int("fill", 0, "how many MiB each build writes that fills the disk, up to 2048, with -flood-image (default 256, or 1024 with -long)")
+	only := flag.String("only", "", "kill only what this regular expression matches, with -relay-image, or let only these tenants act; what was found of the others is kept")
 	local := flag.Bool("local", false, "the cluster is the local one, where all of that can be killed")
 	built := flag.Int("built", 0, "how many of the Functions get another source about each kill, with -relay-image; the others get another variable (default 1, or 8 with -long)")
 	flag.Parse()
@@ -51,10 +53,15 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var err error
-	if *relay != "" {
+	switch {
+	case *flood != "":
+		err = runBeside(ctx, plan{relayImage: *relay, floodImage: *flood, fillMiB: min(*fill, mostFillMiB)}, *only, *long, *out, *docs)
+	case *relay != "":
 		err = runOnCluster(ctx, *relay, *only, *long, *local, *functions, *built, *out, *docs)
-	} else if err = run(ctx, *long, *seed, *functions, *out, *docs); err != nil {
-		err = fmt.Errorf("with -seed=%d: %w", *seed, err)
+	default:
+		if err = run(ctx, *long, *seed, *functions, *out, *docs); err != nil {
+			err = fmt.Errorf("with -seed=%d: %w", *seed, err)
+		}
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "It was too much for Kiln:", err)
@@ -114,6 +121,36 @@ func runOnCluster(ctx context.Context, relayImage, only string, long, local bool
 	err = errors.Join(err, found.verdict(local))
 	if long {
 		err = errors.Join(err, write(out, docs, "kills", found))
+	}
+	return err
+}
+
+// mostFillMiB limits what a build writes that fills the disk.
+const mostFillMiB = 2048
+
+// runBeside lets the neighbours act that match the expression. Only a long run lets all act
+// at once and updates the page.
+func runBeside(ctx context.Context, p plan, only string, long bool, out, docs string) error {
+	wanted, err := regexp.Compile(only)
+	if err != nil {
+		return fmt.Errorf("%q is not a regular expression: %w", only, err)
+	}
+	p.alone, p.edits, p.limits, p.timeout = 3, 2, shortLimits, 10*time.Minute
+	all := hostiles
+	if long {
+		p.alone, p.edits, p.limits, p.timeout = 10, 10, longLimits, time.Hour
+		all = append(slices.Clone(hostiles), neighbour{everybody, allAtOnce})
+	}
+	p.fillMiB = cmp.Or(p.fillMiB, map[bool]int{false: 256, true: 1024}[long])
+	all = slices.DeleteFunc(slices.Clone(all), func(n neighbour) bool { return !wanted.MatchString(n.name) })
+	found, err := runNeighbours(ctx, p, all)
+	if found == nil {
+		return err
+	}
+	complete := err == nil
+	err = errors.Join(err, found.verdict(p.limits))
+	if long && complete {
+		err = errors.Join(err, write(out, docs, "neighbours", found))
 	}
 	return err
 }

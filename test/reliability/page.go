@@ -91,15 +91,17 @@ func (w *weather) report() *weatherReport {
 
 const pageIntro = `# Reliability
 
-This page shows what happens to Functions when the systems below Kiln fail. ` + "`make test-faults`" + ` and
-` + "`make test-kills LONG=1`" + ` each write one chapter. ` + "`build/reliability`" + ` has the figures of the last run.
+This page shows what happens to Functions when the systems below Kiln fail, and when other tenants are hostile.
+` + "`make test-faults`, `make test-kills LONG=1` and `make test-neighbours LONG=1`" + ` each write one chapter.
+` + "`build/reliability`" + ` has the figures of the last run.
 [test/README.md](../test/README.md#the-search-for-faults) describes the search for faults in the reconciler itself.
 `
 
 // These are the chapters of the page, in order.
 const (
-	weatherTitle = "Bad weather"
-	killsTitle   = "On a cluster"
+	weatherTitle    = "Bad weather"
+	killsTitle      = "On a cluster"
+	neighboursTitle = "Noisy neighbours"
 )
 
 // chapter is the result of one kind of run.
@@ -156,7 +158,7 @@ and roll-outs, which share one machine with everything else: compare the row *no
 
 `
 
-// write saves the result and updates its chapter of the page. The other chapter stays.
+// write saves the result and updates its chapter of the page. The other chapters stay.
 func write(folder, docs, name string, found chapter) error {
 	if err := test.WriteJSON(folder, name, found); err != nil {
 		return err
@@ -179,7 +181,7 @@ func write(folder, docs, name string, found chapter) error {
 func page(earlier string, found chapter) string {
 	var b strings.Builder
 	b.WriteString(pageIntro)
-	for _, title := range []string{weatherTitle, killsTitle} {
+	for _, title := range []string{weatherTitle, killsTitle, neighboursTitle} {
 		text := chapterOf(earlier, title)
 		if title != found.title() && text == "" {
 			continue
@@ -235,12 +237,7 @@ func (w *weatherReport) write(b *strings.Builder, _ string) {
 
 // write implements chapter. Victims that were not killed this time keep their rows.
 func (k *killsReport) write(b *strings.Builder, earlier string) {
-	rows := map[string]string{}
-	for line := range strings.SplitSeq(earlier, "\n") {
-		if name, _, ok := strings.Cut(strings.TrimPrefix(line, "| "), " | "); ok {
-			rows[name] = line
-		}
-	}
+	rows := tableRows(earlier)
 	for _, r := range k.Kills {
 		name := r.Victim
 		if r.Skipped != "" {
@@ -260,6 +257,17 @@ func (k *killsReport) write(b *strings.Builder, earlier string) {
 			fmt.Fprintln(b, row)
 		}
 	}
+}
+
+// tableRows returns the rows of the tables in a text by their first column.
+func tableRows(text string) map[string]string {
+	rows := map[string]string{}
+	for line := range strings.SplitSeq(text, "\n") {
+		if name, _, ok := strings.Cut(strings.TrimPrefix(line, "| "), " | "); ok {
+			rows[name] = line
+		}
+	}
+	return rows
 }
 
 // listed lists the counts, the largest first.

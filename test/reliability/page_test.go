@@ -80,8 +80,8 @@ func TestVerdict(t *testing.T) {
 
 // TestPage checks that an update keeps the other chapter and the rows of other victims.
 func TestPage(t *testing.T) {
-	registry := killReport{Victim: "the registry", Functions: 20, Built: 8, ReadyS: 70, Builds: 8, Calls: 900, BareCalls: 901}
-	containerd := killReport{Victim: "containerd", Functions: 20, Built: 8, ReadyS: 80, Builds: 9, Calls: 800, BareCalls: 801}
+	registry := killReport{Victim: "the registry", Functions: 20, Built: 8, ReadyS: 70, Builds: 8, traffic: traffic{Calls: 900, BareCalls: 901}}
+	containerd := killReport{Victim: "containerd", Functions: 20, Built: 8, ReadyS: 80, Builds: 9, traffic: traffic{Calls: 800, BareCalls: 801}}
 	wantRegistry := "| the registry | 20, 8 | 70.0 s | 0.0 s | 8 | 0 of 900 | 0 of 901 |"
 	page1 := page("", &killsReport{Kills: []killReport{containerd, registry}})
 	page2 := page(page1, newWeather(10).report())
