@@ -97,7 +97,7 @@ func TestStuckBuilds(t *testing.T) {
 	for i := range slots {
 		fn := archived("nodejs24", v1alpha1.ArchiveSource{URL: "https://code.example.com/a.tgz", SecretName: "nope"})
 		fn.Name = fmt.Sprint("stuck-", i)
-		fn.Spec.Build.Timeout = &metav1.Duration{Duration: time.Hour}
+		fn.Spec.Build = &v1alpha1.BuildSpec{Timeout: &metav1.Duration{Duration: time.Hour}}
 		stuck[i%len(stuck)].create(fn)
 	}
 	for _, e := range stuck {

@@ -72,7 +72,7 @@ const (
 	// starts if the registry does not hold it or does not answer.
 	ReasonCheckingRegistry = "CheckingRegistry"
 	// ReasonBuildQueued (Unknown): all build slots of config-build are in use. The message
-	// has the place in the queue, and says if other builds of the namespace hold the slots
+	// has the place in the queue, and reports whether other builds hold the namespace's slots
 	// because their pods do not start.
 	ReasonBuildQueued = "BuildQueued"
 	// ReasonTaskRunsDeleted (Unknown): earlier builds of the Function are being
