@@ -18,6 +18,7 @@ package config
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -47,6 +48,7 @@ const (
 	mostFollowInterval   = 7 * 24 * time.Hour
 	mostConcurrentBuilds = 10000
 	mostHistory          = 100
+	mostCacheKey         = 63
 
 	// Sources are on the disk of a node. The names of their files are in memory.
 	mostSource      = 10 << 30
@@ -81,6 +83,10 @@ type Build struct {
 	// package registries, in the namespaces of Functions that do not name one. The Secret
 	// is optional. With "" there is none.
 	PackageRegistrySecret string
+
+	// DependencyCacheKey is part of the key of cached dependencies, so each new value
+	// makes builds install them again. With "" it is none.
+	DependencyCacheKey string
 
 	// MaxConcurrent is how many builds may run at once in the cluster, and
 	// MaxConcurrentPerNamespace how many of them in each namespace. 0 is no limit.
@@ -156,6 +162,7 @@ func NewBuildFromMap(data map[string]string) (*Build, error) {
 		asResource("max-cpu", b.MaxResources, corev1.ResourceCPU),
 		asResource("max-memory", b.MaxResources, corev1.ResourceMemory),
 		asSecretName("package-registry-secret", &b.PackageRegistrySecret),
+		cm.AsFunc("dependency-cache-key", &b.DependencyCacheKey, parseCacheKey),
 		asLimit("max-concurrent-builds", &b.MaxConcurrent, mostConcurrentBuilds),
 		asLimit("max-concurrent-builds-per-namespace", &b.MaxConcurrentPerNamespace, mostConcurrentBuilds),
 		asInt32("history-limit", &b.HistoryLimit, mostHistory),
@@ -173,6 +180,15 @@ func NewBuildFromMap(data map[string]string) (*Build, error) {
 	}
 	b.raiseCeilings()
 	return b, nil
+}
+
+// parseCacheKey parses a short text.
+func parseCacheKey(s string) (string, error) {
+	s = strings.TrimSpace(s)
+	if len(s) > mostCacheKey {
+		return "", fmt.Errorf("it has %d bytes, and %d are allowed", len(s), mostCacheKey)
+	}
+	return s, nil
 }
 
 // raiseCeilings raises each maximum to the default at least. So an administrator who
