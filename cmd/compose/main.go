@@ -79,6 +79,7 @@ func parsePush(args []string) *compose.PushStep {
 	flags := flag.NewFlagSet("compose", flag.ExitOnError)
 	flags.StringVar(&s.Base, "base", "", "the base image; if empty, the image has only the layers")
 	flags.StringVar(&s.Dependencies, "dependencies", "", "an image that an earlier build kept: the base image with the layers")
+	flags.StringVar(&s.Packages, "packages", "", "the digest of the list of the packages in the dependencies")
 	flags.StringVar(&s.Destination, "destination", "", "the name of the image to push")
 	flags.StringVar(&s.Keep, "keep", "", "where to push the base image with the layers, for later builds")
 	flags.Func("insecure-registry", "a host to access by plain HTTP; may be repeated", func(host string) error {
@@ -98,6 +99,7 @@ func parsePush(args []string) *compose.PushStep {
 	flags.StringVar(&s.ImageURLFile, "image-url-file", "", "the file for the name of the image")
 	flags.StringVar(&s.ImageDigestFile, "image-digest-file", "", "the file for the digest of the image")
 	flags.StringVar(&s.BaseImageFile, "base-image-file", "", "the file for name and digest of the base image, in JSON")
+	flags.StringVar(&s.KeptFile, "kept-file", "", "the file for tag and digest of what was kept, and the digest of the list of its packages, in JSON")
 	_ = flags.Parse(args) // It exits if it fails.
 	return s
 }

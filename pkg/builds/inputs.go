@@ -79,16 +79,21 @@ func (in Inputs) InstallFiles() map[string]string {
 	return files
 }
 
-// Dependencies returns the tag of the dependencies image: a digest of the environment and
-// the inputs of the install step. It is "" if the build installs nothing, fetches its
-// dependencies or cannot cache them. A moved base image keeps the tag.
-func (in Inputs) Dependencies(environment ...string) string {
+// Dependencies returns the key of the dependencies image: a digest of the environment and
+// the inputs of the install step, and of the administrator's key unless that is "". It is
+// "" if the build installs nothing, fetches its dependencies or cannot cache them. A moved
+// base image keeps the key.
+func (in Inputs) Dependencies(cacheKey string, environment ...string) string {
 	dockerfile, installs := in.Files[runtimes.DockerfileName]
 	if !installs || !in.hasLayout() || in.Fetched != "" {
 		return ""
 	}
 	values := append([]string{in.Repository, in.BaseImage, dockerfile, in.Files[in.DependencyFile]}, environment...)
-	return digest(values...)[:tagLength]
+	key := digest(values...)
+	if cacheKey != "" {
+		key = digest(key, cacheKey)
+	}
+	return key[:tagLength]
 }
 
 // hasLayout reports whether dependencies have a layer of their own, which can be cached.

@@ -127,13 +127,14 @@ func TestInstallFiles(t *testing.T) {
 
 func TestDependenciesHash(t *testing.T) {
 	layout := file("layout.json", "{}")
-	was := inputs(layout).Dependencies("TOKEN", "x")
+	was := inputs(layout).Dependencies("", "TOKEN", "x")
 	if len(was) != tagLength {
 		t.Errorf("Dependencies() = %q", was)
 	}
 	for name, tc := range map[string]struct {
 		changes     []func(*Inputs)
 		environment []string
+		cacheKey    string
 		same        bool
 	}{
 		"nothing":          {same: true},
@@ -144,6 +145,7 @@ func TestDependenciesHash(t *testing.T) {
 		"base image":       {changes: []func(*Inputs){func(in *Inputs) { in.BaseImage = "node:24.1" }}},
 		"registry":         {changes: []func(*Inputs){func(in *Inputs) { in.Repository = "other.example.com/x" }}},
 		"environment":      {environment: []string{"TOKEN", "y"}},
+		"cache key":        {cacheKey: "1"},
 		"environment more": {environment: []string{"TOKEN", "x", "", ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -151,7 +153,7 @@ func TestDependenciesHash(t *testing.T) {
 			if environment == nil {
 				environment = []string{"TOKEN", "x"}
 			}
-			is := inputs(append(tc.changes, layout)...).Dependencies(environment...)
+			is := inputs(append(tc.changes, layout)...).Dependencies(tc.cacheKey, environment...)
 			if (is == was) != tc.same {
 				t.Errorf("Dependencies() = %s, was %s; want the same: %t", is, was, tc.same)
 			}
@@ -162,7 +164,7 @@ func TestDependenciesHash(t *testing.T) {
 		"Dockerfile of the administrator": inputs(),
 		"dependencies that are fetched":   inputs(layout, func(in *Inputs) { in.Fetched = "https://example.com/a.zip" }),
 	} {
-		if got := in.Dependencies(); got != "" {
+		if got := in.Dependencies("1"); got != "" {
 			t.Errorf("%s: Dependencies() = %q, want none", name, got)
 		}
 	}

@@ -62,6 +62,9 @@ type Dependencies struct {
 
 	// Digest is the digest of the image, or "" if it does not exist yet.
 	Digest string
+
+	// Packages is the digest of the list of its packages, or "" if that is unknown.
+	Packages string
 }
 
 // Installs reports whether the build runs the package manager or the author's
@@ -98,6 +101,13 @@ type Run struct {
 
 	// Digest is the digest of the image. It is "" unless the build has Succeeded.
 	Digest string
+
+	// BaseDigest is the digest of the base image, or "" if the build does not report it.
+	BaseDigest string
+
+	// Installed is the image with the dependencies that the build has installed, or its
+	// zero value.
+	Installed v1alpha1.DependencyImage
 
 	// Source is the digest of the source that the build fetched.
 	Source SourceDigest

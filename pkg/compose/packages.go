@@ -50,25 +50,33 @@ type pusher struct {
 	packages []sbom.Package
 }
 
-// push pushes an image and its package list. Some registries reject such a list:
-// this is logged, and the build goes on.
-func (p *pusher) push(ctx context.Context, what string, to name.Reference, image v1.Image) error {
+// push pushes an image and its package list. It returns the digest of the list. Some
+// registries reject such a list: this is logged, and the build goes on.
+func (p *pusher) push(ctx context.Context, what string, to name.Reference, image v1.Image) (packages string, err error) {
 	if err := p.base.push(p.log, what, to, image, p.options); err != nil {
-		return err
+		return "", err
 	}
 	if p.packages == nil {
-		return nil
+		return "", nil
 	}
-	if err := p.pushPackages(ctx, to.Context(), image); err != nil {
+	if packages, err = p.pushPackages(ctx, to.Context(), image); err != nil {
 		fmt.Fprintln(p.log, "The packages in it are not listed:", err)
+		return "", nil
 	}
-	return nil
+	return packages, nil
 }
 
-// packagesOfBase returns the packages that the list of the dependencies image names.
-// They are nil if there is no such list.
-func (p *pusher) packagesOfBase(ctx context.Context) []sbom.Package {
-	found, err := fetchPackages(ctx, p.base.ref.Context().Digest(p.base.digest.String()), p.options)
+// packagesOfBase returns the packages in the list of the dependencies image. They are nil
+// if there is no such list. The list is named by its digest, because everyone who can push
+// to the repository can add another list.
+func (p *pusher) packagesOfBase(ctx context.Context, list string) []sbom.Package {
+	if list == "" {
+		fmt.Fprintln(p.log, "The packages in it are not known.")
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, packageListTimeout)
+	defer cancel()
+	found, err := readPackages(p.base.ref.Context().Digest(list), append(p.options, remote.WithContext(ctx)))
 	if err != nil {
 		fmt.Fprintln(p.log, "The packages in it are not known:", err)
 	}
@@ -76,57 +84,36 @@ func (p *pusher) packagesOfBase(ctx context.Context) []sbom.Package {
 }
 
 // pushPackages pushes the package list of an image, as an artifact that refers to
-// the image.
-func (p *pusher) pushPackages(ctx context.Context, repository name.Repository, image v1.Image) error {
+// the image. It returns the digest of the artifact.
+func (p *pusher) pushPackages(ctx context.Context, repository name.Repository, image v1.Image) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, packageListTimeout)
 	defer cancel()
 	subject, err := partial.Descriptor(image)
 	if err != nil {
-		return fmt.Errorf("failed to describe image: %w", err)
+		return "", fmt.Errorf("failed to describe image: %w", err)
 	}
 	document, err := sbom.Encode(sbom.Image{Repository: repository.Name(), Digest: subject.Digest.String()},
 		sbom.Image{Repository: p.identity.repository, Digest: p.identity.digest}, p.packages)
 	if err != nil {
-		return err
+		return "", err
 	}
 	// Registries read the artifact's type from the media type of its configuration.
 	artifact := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), sbom.MediaType)
 	if artifact, err = mutate.AppendLayers(artifact, static.NewLayer(document, sbom.MediaType)); err != nil {
-		return fmt.Errorf("failed to make artifact: %w", err)
+		return "", fmt.Errorf("failed to make artifact: %w", err)
 	}
 	referrer, ok := mutate.Subject(artifact, *subject).(v1.Image)
 	if !ok {
-		return fmt.Errorf("failed to make artifact of %s", subject.Digest)
+		return "", fmt.Errorf("failed to make artifact of %s", subject.Digest)
 	}
 	digest, err := referrer.Digest()
 	if err != nil {
-		return fmt.Errorf("failed to compute digest of artifact: %w", err)
+		return "", fmt.Errorf("failed to compute digest of artifact: %w", err)
 	}
 	if err := remote.Write(repository.Digest(digest.String()), referrer, append(p.options, remote.WithContext(ctx))...); err != nil {
-		return fmt.Errorf("failed to push artifact: %w", err)
+		return "", fmt.Errorf("failed to push artifact: %w", err)
 	}
-	return nil
-}
-
-// fetchPackages returns the packages in the list of an image.
-func fetchPackages(ctx context.Context, image name.Digest, options []remote.Option) ([]sbom.Package, error) {
-	ctx, cancel := context.WithTimeout(ctx, packageListTimeout)
-	defer cancel()
-	options = append(options, remote.WithContext(ctx))
-	referrers, err := remote.Referrers(image, append(options, remote.WithFilter("artifactType", sbom.MediaType))...)
-	if err != nil {
-		return nil, fmt.Errorf("failed to find artifact: %w", err)
-	}
-	index, err := referrers.IndexManifest()
-	if err != nil {
-		return nil, fmt.Errorf("failed to find artifact: %w", err)
-	}
-	for _, found := range index.Manifests {
-		if found.ArtifactType == sbom.MediaType {
-			return readPackages(image.Context().Digest(found.Digest.String()), options)
-		}
-	}
-	return nil, fmt.Errorf("%s has no package list", image)
+	return digest.String(), nil
 }
 
 // readPackages returns the packages in an artifact.

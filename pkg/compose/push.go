@@ -46,6 +46,10 @@ type PushStep struct {
 	// replaces Base, which must name its digest, and Layers.
 	Dependencies string
 
+	// Packages is the digest of the list of the packages in Dependencies. If it is empty,
+	// the image gets no list.
+	Packages string
+
 	// Destination is the name of the image to push.
 	Destination string
 
@@ -81,6 +85,10 @@ type PushStep struct {
 	// of the image, its digest, and name and digest of the base image in JSON. An
 	// empty name skips the result.
 	ImageURLFile, ImageDigestFile, BaseImageFile string
+
+	// KeptFile receives the result about the image that was pushed to Keep: its tag, its
+	// digest, and the digest of the list of its packages, in JSON.
+	KeptFile string
 
 	// Log receives one line for each action.
 	Log io.Writer
@@ -118,7 +126,7 @@ func (s *PushStep) Run(ctx context.Context, options ...remote.Option) error {
 	if image, err = s.label(image, identity); err != nil {
 		return err
 	}
-	if err := pusher.push(ctx, "image", destination, image); err != nil {
+	if _, err := pusher.push(ctx, "image", destination, image); err != nil {
 		return err
 	}
 	return s.report(destination, image, identity)
@@ -136,7 +144,7 @@ func (s *PushStep) addLayers(ctx context.Context, pusher *pusher) (v1.Image, err
 		return nil, err
 	}
 	if s.Dependencies != "" {
-		packages = pusher.packagesOfBase(ctx)
+		packages = pusher.packagesOfBase(ctx, s.Packages)
 	}
 	pusher.packages = packages
 	image, err := appendLayers(pusher.base, layers...)
@@ -147,7 +155,25 @@ func (s *PushStep) addLayers(ctx context.Context, pusher *pusher) (v1.Image, err
 	if err != nil {
 		return nil, err
 	}
-	return image, pusher.push(ctx, "dependencies image", kept, image)
+	listed, err := pusher.push(ctx, "dependencies image", kept, image)
+	if err != nil {
+		return nil, err
+	}
+	return image, s.reportKept(kept, image, listed)
+}
+
+// reportKept writes the result about the image that later builds can reuse. They trust
+// this result, and no tag: others may be able to push to the repository.
+func (s *PushStep) reportKept(kept name.Reference, image v1.Image, packages string) error {
+	digest, err := image.Digest()
+	if err != nil {
+		return fmt.Errorf("failed to compute digest of dependencies image: %w", err)
+	}
+	result, err := json.Marshal(map[string]string{"tag": kept.Identifier(), "digest": digest.String(), "packages": packages})
+	if err != nil {
+		return fmt.Errorf("failed to encode dependencies image: %w", err)
+	}
+	return writeResult(s.KeptFile, string(result))
 }
 
 // finish adds the function's files, or sets the configuration of the layers.

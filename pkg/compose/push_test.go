@@ -22,6 +22,7 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -43,6 +44,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/kiln-dev/kiln/pkg/runtimes"
+	"github.com/kiln-dev/kiln/pkg/sbom"
 )
 
 // workshop has a registry with a base image, a build context and a folder for layers.
@@ -202,6 +204,32 @@ func (w *workshop) addPackages(t *testing.T, file string) {
 	writeFile(t, filepath.Join(w.layers, file), layer.Bytes())
 }
 
+// listedPackages returns the packages in the newest list of the image, as scanners find it.
+func listedPackages(t *testing.T, image name.Digest) ([]sbom.Package, error) {
+	t.Helper()
+	referrers, err := remote.Referrers(image, remote.WithFilter("artifactType", sbom.MediaType))
+	if err != nil {
+		t.Fatal(err)
+	}
+	index, err := referrers.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(index.Manifests) == 0 {
+		return nil, fmt.Errorf("%s has no package list", image)
+	}
+	return readPackages(image.Context().Digest(index.Manifests[len(index.Manifests)-1].Digest.String()), nil)
+}
+
+// kept returns the result about the kept layers.
+func kept(t *testing.T, step *PushStep) (result struct{ Tag, Digest, Packages string }) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(readFile(t, step.KeptFile)), &result); err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
 // wantPackages checks the package list of an image.
 func (w *workshop) wantPackages(t *testing.T, image string, want ...string) {
 	t.Helper()
@@ -209,7 +237,7 @@ func (w *workshop) wantPackages(t *testing.T, image string, want ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	packages, err := fetchPackages(t.Context(), ref, nil)
+	packages, err := listedPackages(t, ref)
 	if err != nil {
 		t.Fatalf("the packages of %s: %v", image, err)
 	}
@@ -232,6 +260,7 @@ func (w *workshop) step() *PushStep {
 		ImageURLFile:       filepath.Join(w.context, "url"),
 		ImageDigestFile:    filepath.Join(w.context, "digest"),
 		BaseImageFile:      filepath.Join(w.context, "base"),
+		KeptFile:           filepath.Join(w.context, "kept"),
 		Labels:             map[string]string{"serverless.kiln.dev/runtime": "nodejs24"},
 		Log:                io.Discard,
 	}
@@ -289,12 +318,24 @@ func TestPush(t *testing.T) {
 		t.Errorf("log (-want, +got):\n%s", diff)
 	}
 	w.wantPackages(t, "/ns/fn@"+digest, "pkg:npm/ms@2.1.3")
+	result := kept(t, step)
+	if result.Tag != "kept" || result.Digest != w.digestOf(t, "/ns/fn:kept") {
+		t.Errorf("the result about the kept layers is %+v", result)
+	}
 
-	// A build that reuses the layers makes the same image, with the same list.
+	// A build that reuses the layers makes the same image, with the same list. It uses
+	// neither what the tag names by now nor another list of the kept image.
+	w.addLayer(t, "0005.tar.gz")
+	forger := w.step()
+	forger.Layers, forger.Keep, forger.Destination = w.layers, step.Keep, w.host+"/ns/fn:forged"
+	if err := forger.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.forgeList(t, "/ns/fn@"+result.Digest)
 	again := w.step()
 	w.forget(t, "/ns/fn@"+digest)
 	again.Base += "@" + w.digest
-	again.Dependencies, again.Destination = w.host+"/ns/fn:kept", w.host+"/ns/fn:again"
+	again.Dependencies, again.Packages, again.Destination = w.host+"/ns/fn@"+result.Digest, result.Packages, w.host+"/ns/fn:again"
 	if err := again.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -302,6 +343,38 @@ func TestPush(t *testing.T) {
 		t.Errorf("with the kept layers the image is %s, want %s", got, digest)
 	}
 	w.wantPackages(t, "/ns/fn@"+digest, "pkg:npm/ms@2.1.3")
+}
+
+// digestOf returns the digest of an image in the registry.
+func (w *workshop) digestOf(t *testing.T, image string) string {
+	t.Helper()
+	ref, err := name.ParseReference(w.host + image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := remote.Head(ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found.Digest.String()
+}
+
+// forgeList adds a package list to an image, as everyone can who can push to the
+// repository.
+func (w *workshop) forgeList(t *testing.T, image string) {
+	t.Helper()
+	ref, err := name.NewDigest(w.host + image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := remote.Image(ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged := &pusher{log: io.Discard, base: &baseImage{}, packages: []sbom.Package{{Name: "forged", URL: "pkg:npm/forged@1.0.0"}}}
+	if _, err := forged.pushPackages(t.Context(), ref.Context(), found); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestPushWithoutList pushes to a registry that rejects package lists, and reuses
@@ -326,7 +399,7 @@ func TestPushWithoutList(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if found, err := fetchPackages(t.Context(), ref, nil); err == nil {
+	if found, err := listedPackages(t, ref); err == nil {
 		t.Errorf("the packages are listed as %v, and are unknown", found)
 	}
 }

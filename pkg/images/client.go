@@ -19,7 +19,6 @@ limitations under the License.
 package images
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -28,9 +27,10 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
-	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 )
 
 // baseLength keeps 128 bits of the digest of the base image in a tag.
@@ -49,12 +49,14 @@ type Repository struct {
 	Credentials, Namespace string
 }
 
-// Lookup looks up an image in the repository, and the images that its build needs.
+// Lookup looks up an image in the repository, and the images that its build needs. Its
+// images are those that the Function's status records: everyone who can push to the
+// repository can move a tag.
 type Lookup struct {
 	Repository
 
-	// Tag is the tag of the image. If it is "", only the base image is looked up.
-	Tag string
+	// Image is the recorded image, or its zero value for none.
+	Image v1alpha1.BuiltImage
 
 	// Base is the name of the base image, or "" if only the build knows it. BaseInsecure
 	// reports whether its registry may use plain HTTP.
@@ -64,6 +66,10 @@ type Lookup struct {
 	// Dependencies is a hash of the inputs of the installed dependencies, or "" if there
 	// are none.
 	Dependencies string
+
+	// Installed is the newest recorded image with these dependencies, or its zero value
+	// for none.
+	Installed v1alpha1.DependencyImage
 }
 
 // DependenciesTag returns the tag of the image with the dependencies on the base image of
@@ -73,7 +79,13 @@ func (l *Lookup) DependenciesTag(base string) string {
 	if l.Dependencies == "" || !known {
 		return ""
 	}
-	return "deps-" + l.Dependencies + "-" + hash[:min(len(hash), baseLength)]
+	return dependenciesPrefix(l.Dependencies) + hash[:min(len(hash), baseLength)]
+}
+
+// dependenciesPrefix returns the part of the tag of dependencies that does not depend on
+// the digest of the base image.
+func dependenciesPrefix(dependencies string) string {
+	return "deps-" + dependencies + "-"
 }
 
 // Found is what registries hold, by digest.
@@ -115,35 +127,37 @@ func NewClient(keychains Keychains) *Client {
 	return &Client{keychains: keychains}
 }
 
-// baseDigestAnnotation is the annotation with the digest of the base image; see
-// https://github.com/opencontainers/image-spec/blob/main/annotations.md.
-const baseDigestAnnotation = "org.opencontainers.image.base.digest"
-
-// Find returns the images that the registries hold. With an error, the result is
-// incomplete. A digest is that of an index, if the tag names one. A found image is
-// complete, because registries accept a manifest only after its layers. Find ignores an
-// image that was built on an older version of the base image.
+// Find returns the recorded images that the registries still hold. With an error, the
+// result is incomplete. A found image is complete, because registries accept a manifest
+// only after its layers. Find ignores an image that was built on an older version of the
+// base image.
 func (c *Client) Find(ctx context.Context, want Lookup) (found Found, err error) {
 	repository, options, err := c.open(ctx, want.Repository)
 	if err != nil {
 		return Found{}, err
 	}
 	base := resolve(want, options)
-	image, builtUpon := "", ""
-	if want.Tag != "" {
-		image, builtUpon, err = findBuilt(repository.Tag(want.Tag), options)
-	}
+	image, err := held(repository, want.Image.Digest, options)
 	resolved := <-base
-	if image != "" && (builtUpon == "" || resolved.digest == "" || builtUpon == resolved.digest) {
+	builtOn := want.Image.BaseDigest
+	if image != "" && (builtOn == "" || resolved.digest == "" || builtOn == resolved.digest) {
 		return Found{Image: image}, nil
 	}
 	if found.Base = resolved.digest; err != nil || resolved.err != nil {
 		return found, errors.Join(err, resolved.err)
 	}
-	if tag := want.DependenciesTag(found.Base); tag != "" && want.Tag != "" {
-		found.Dependencies, err = find(repository.Tag(tag), options)
+	if tag := want.DependenciesTag(found.Base); tag != "" && tag == want.Installed.Tag {
+		found.Dependencies, err = held(repository, want.Installed.Digest, options)
 	}
 	return found, err
+}
+
+// held returns the digest if the repository holds an image of it, and "" otherwise.
+func held(repository name.Repository, digest string, options []remote.Option) (string, error) {
+	if digest == "" {
+		return "", nil
+	}
+	return find(repository.Digest(digest), options)
 }
 
 // resolved is the digest of an image, or the error of its lookup.
@@ -177,20 +191,6 @@ func resolve(want Lookup, options []remote.Option) <-chan resolved {
 		answer <- resolved{digest, err}
 	}()
 	return answer
-}
-
-// findBuilt returns the digest of an image that Kiln has built, or "" if the registry
-// does not hold it. It also returns the digest of its base image, if the image names it.
-func findBuilt(image name.Reference, options []remote.Option) (digest, base string, err error) {
-	found, err := get(image, options)
-	if found == nil || err != nil {
-		return "", "", err
-	}
-	manifest, err := v1.ParseManifest(bytes.NewReader(found.Manifest))
-	if err != nil {
-		return "", "", fmt.Errorf("failed to read the manifest of image %s: %w", image, err)
-	}
-	return found.Digest.String(), manifest.Annotations[baseDigestAnnotation], nil
 }
 
 // find returns the digest of an image, or "" if the registry does not hold it.

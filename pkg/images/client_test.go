@@ -33,9 +33,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
 	containerregistry "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 )
 
 const absent = "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
@@ -129,34 +130,39 @@ func anonymous(context.Context, string, string) (authn.Keychain, error) {
 	return authn.NewMultiKeychain(), nil
 }
 
+// recorded returns a lookup of an image of that digest.
+func recorded(r *fakeRegistry, digest string) Lookup {
+	return Lookup{Repository: r.Repository, Image: v1alpha1.BuiltImage{Tag: "one", Digest: digest}, Base: "node@" + absent}
+}
+
 func TestFind(t *testing.T) {
+	first := func(r *fakeRegistry) string { return digestOf(t, r.images[0]) }
+	lost := func(*fakeRegistry) string { return absent }
 	tests := map[string]struct {
-		tag     string
-		refuses *refuse
-		want    func(*fakeRegistry) string
-		err     string
+		recorded func(*fakeRegistry) string
+		refuses  *refuse
+		found    bool
+		err      string
 	}{
-		"an image":               {tag: "two", want: func(r *fakeRegistry) string { return digestOf(t, r.images[1]) }},
-		"an index":               {tag: "index", want: func(r *fakeRegistry) string { return digestOf(t, r.index) }},
-		"no such image":          {tag: "three"},
-		"HEAD is not answered":   {tag: "one", refuses: &refuse{http.MethodHead, http.StatusMethodNotAllowed}, want: func(r *fakeRegistry) string { return digestOf(t, r.images[0]) }},
-		"HEAD is not, nor there": {tag: "three", refuses: &refuse{http.MethodHead, http.StatusMethodNotAllowed}},
-		"the registry is broken": {tag: "one", refuses: &refuse{status: http.StatusInternalServerError}, err: "500"},
-		"the registry refuses":   {tag: "one", refuses: &refuse{status: http.StatusForbidden}, err: "403"},
+		"an image":                 {recorded: first, found: true},
+		"an index":                 {recorded: func(r *fakeRegistry) string { return digestOf(t, r.index) }, found: true},
+		"nothing is recorded":      {recorded: func(*fakeRegistry) string { return "" }},
+		"the image is lost":        {recorded: lost},
+		"HEAD is not answered":     {recorded: first, refuses: &refuse{http.MethodHead, http.StatusMethodNotAllowed}, found: true},
+		"HEAD is not, and is lost": {recorded: lost, refuses: &refuse{http.MethodHead, http.StatusMethodNotAllowed}},
+		"the registry is broken":   {recorded: first, refuses: &refuse{status: http.StatusInternalServerError}, err: "500"},
+		"the registry refuses":     {recorded: first, refuses: &refuse{status: http.StatusForbidden}, err: "403"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			r := newRegistry(t)
 			r.refuses = tc.refuses
-			image := ""
-			if tc.want != nil {
-				image = tc.want(r)
+			digest := tc.recorded(r)
+			want := Found{Base: absent}
+			if tc.found {
+				want = Found{Image: digest}
 			}
-			got, err := NewClient(anonymous).Find(t.Context(), Lookup{Repository: r.Repository, Tag: tc.tag, Base: "node@" + absent})
-			want := Found{Image: image}
-			if image == "" {
-				want.Base = absent
-			}
+			got, err := NewClient(anonymous).Find(t.Context(), recorded(r, digest))
 			if got != want || (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
 				t.Errorf("Find() = %+v, %v; want %+v, %q", got, err, want, tc.err)
 			}
@@ -164,11 +170,48 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// TestFindTrustsNoTag moves the tags of an image and of its dependencies to a forged
+// image, as every other tenant can who can push to the registry.
+func TestFindTrustsNoTag(t *testing.T) {
+	r := newRegistry(t)
+	forged, err := random.Image(64, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, dependencies := digestOf(t, r.images[0]), digestOf(t, r.images[1])
+	unrecorded := Lookup{Repository: r.Repository, Base: "node@" + absent, Dependencies: "0123"}
+	for _, tag := range []string{"one", unrecorded.DependenciesTag(absent)} {
+		if err := remote.Write(repositoryOf(t, r.Name).Tag(tag), forged); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := unrecorded
+	all.Image = v1alpha1.BuiltImage{Tag: "one", Digest: image, BaseDigest: absent}
+	all.Installed = v1alpha1.DependencyImage{Tag: unrecorded.DependenciesTag(absent), Digest: dependencies}
+	onlyDependencies := all
+	onlyDependencies.Image = v1alpha1.BuiltImage{}
+	for name, tc := range map[string]struct {
+		lookup Lookup
+		want   Found
+	}{
+		"nothing is recorded":           {unrecorded, Found{Base: absent}},
+		"the image is recorded":         {all, Found{Image: image}},
+		"the dependencies are recorded": {onlyDependencies, Found{Base: absent, Dependencies: dependencies}},
+	} {
+		if got, err := NewClient(anonymous).Find(t.Context(), tc.lookup); got != tc.want || err != nil {
+			t.Errorf("%s: Find() = %+v, %v; want %+v", name, got, err, tc.want)
+		}
+	}
+}
+
 // TestFindPings checks that a repository is asked once for how it wants to be spoken
 // to, however many of its images are looked for.
 func TestFindPings(t *testing.T) {
 	r := newRegistry(t)
-	_, err := NewClient(anonymous).Find(t.Context(), Lookup{Repository: r.Repository, Tag: "three", Base: "node@" + absent, Dependencies: "aaaa"})
+	_, err := NewClient(anonymous).Find(t.Context(), Lookup{
+		Repository: r.Repository, Image: v1alpha1.BuiltImage{Digest: digestOf(t, r.images[0]), BaseDigest: "sha256:moved"}, Base: "node@" + absent,
+		Dependencies: "aaaa", Installed: v1alpha1.DependencyImage{Tag: (&Lookup{Dependencies: "aaaa"}).DependenciesTag(absent), Digest: absent},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,44 +220,36 @@ func TestFindPings(t *testing.T) {
 	}
 }
 
-// TestFindBase checks that dependencies are found upon the base image as it is now,
-// whatever its tag was before.
+// TestFindBase checks that images are found only upon the base image as it is now.
 func TestFindBase(t *testing.T) {
 	r := newRegistry(t)
 	one, two, index := digestOf(t, r.images[0]), digestOf(t, r.images[1]), digestOf(t, r.index)
-	kept := Lookup{Dependencies: "0123"}
-	repository := repositoryOf(t, r.Name)
-	if err := remote.Write(repository.Tag(kept.DependenciesTag(index)), r.images[1]); err != nil {
-		t.Fatal(err)
+	upon := func(base string) v1alpha1.BuiltImage {
+		return v1alpha1.BuiltImage{Tag: "one", Digest: one, BaseDigest: base}
 	}
-	upon, ok := mutate.Annotations(r.images[0], map[string]string{baseDigestAnnotation: index}).(containerregistry.Image)
-	if !ok {
-		t.Fatal("failed to annotate image")
-	}
-	if err := remote.Write(repository.Tag("built"), upon); err != nil {
-		t.Fatal(err)
-	}
+	unknown := upon("")
 	for name, tc := range map[string]struct {
-		tag, base, dependencies string
-		want                    Found
-		err                     string
+		image              v1alpha1.BuiltImage
+		base, dependencies string
+		want               Found
+		err                string
 	}{
-		"an image":                                  {tag: "one", base: "index", dependencies: "0123", want: Found{Image: one}},
-		"an image, whose base cannot be told":       {tag: "one", base: "three", dependencies: "0123", want: Found{Image: one}},
-		"an image upon this base image":             {tag: "built", base: "index", want: Found{Image: digestOf(t, upon)}},
-		"an image upon another":                     {tag: "built", base: "two", dependencies: "0123", want: Found{Base: two}},
-		"an image whose base image is gone":         {tag: "built", base: "three", want: Found{Image: digestOf(t, upon)}},
-		"dependencies":                              {tag: "three", base: "index", dependencies: "0123", want: Found{Base: index, Dependencies: two}},
-		"others":                                    {tag: "three", base: "index", dependencies: "4567", want: Found{Base: index}},
-		"the base image was moved":                  {tag: "three", base: "two", dependencies: "0123", want: Found{Base: two}},
-		"nothing to install":                        {tag: "three", base: "index", want: Found{Base: index}},
-		"no such base image":                        {tag: "three", base: "three", dependencies: "0123"},
-		"nothing from before is wanted":             {base: "index", dependencies: "0123", want: Found{Base: index}},
+		"an image whose base image is unknown":      {image: unknown, base: "index", dependencies: "0123", want: Found{Image: one}},
+		"an image and no such base image":           {image: unknown, base: "three", dependencies: "0123", want: Found{Image: one}},
+		"an image upon this base image":             {image: upon(index), base: "index", want: Found{Image: one}},
+		"an image upon another":                     {image: upon(index), base: "two", dependencies: "0123", want: Found{Base: two}},
+		"an image whose base image is gone":         {image: upon(index), base: "three", want: Found{Image: one}},
+		"dependencies":                              {base: "index", dependencies: "0123", want: Found{Base: index, Dependencies: two}},
+		"others":                                    {base: "index", dependencies: "4567", want: Found{Base: index}},
+		"the base image was moved":                  {base: "two", dependencies: "0123", want: Found{Base: two}},
+		"nothing to install":                        {base: "index", want: Found{Base: index}},
+		"no such base image":                        {base: "three", dependencies: "0123"},
 		"a base image by digest":                    {base: "three@" + absent, want: Found{Base: absent}},
 		"a base image that cannot be had a name of": {base: "A B", err: "failed to parse the name of the base image"},
 	} {
 		got, err := NewClient(anonymous).Find(t.Context(), Lookup{
-			Repository: r.Repository, Tag: tc.tag, Base: r.Name + ":" + tc.base, Dependencies: tc.dependencies,
+			Repository: r.Repository, Image: tc.image, Base: r.Name + ":" + tc.base, Dependencies: tc.dependencies,
+			Installed: v1alpha1.DependencyImage{Tag: (&Lookup{Dependencies: "0123"}).DependenciesTag(index), Digest: two},
 		})
 		if got != tc.want || (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
 			t.Errorf("%s: Find() = %+v, %v; want %+v, %q", name, got, err, tc.want, tc.err)
@@ -228,7 +263,8 @@ func TestFindWithoutBase(t *testing.T) {
 	r := newRegistry(t)
 	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() }))
 	t.Cleanup(silent.Close)
-	lookup := Lookup{Repository: r.Repository, Tag: "one", Base: strings.TrimPrefix(silent.URL, "http://") + "/node:24", Dependencies: "0123"}
+	lookup := recorded(r, digestOf(t, r.images[0]))
+	lookup.Base, lookup.Dependencies = strings.TrimPrefix(silent.URL, "http://")+"/node:24", "0123"
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	if got, err := NewClient(anonymous).Find(ctx, lookup); got.Image == "" || err != nil {
@@ -236,7 +272,7 @@ func TestFindWithoutBase(t *testing.T) {
 	}
 	ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	lookup.Tag = "three"
+	lookup.Image.Digest = absent
 	if got, err := NewClient(anonymous).Find(ctx, lookup); got != (Found{}) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Find() = %+v, %v; want nothing, as there was no time", got, err)
 	}
@@ -258,7 +294,7 @@ func TestDependenciesTag(t *testing.T) {
 func TestFindInEmptyRepository(t *testing.T) {
 	r := newRegistry(t)
 	r.Name += "-2"
-	if got, err := NewClient(anonymous).Find(t.Context(), Lookup{Repository: r.Repository, Tag: "one", Base: "node@" + absent}); got != (Found{Base: absent}) || err != nil {
+	if got, err := NewClient(anonymous).Find(t.Context(), recorded(r, absent)); got != (Found{Base: absent}) || err != nil {
 		t.Errorf("Find() = %+v, %v; want nothing", got, err)
 	}
 }
@@ -271,7 +307,7 @@ func TestFindInTime(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	start := time.Now()
-	_, err := NewClient(anonymous).Find(ctx, Lookup{Repository: Repository{Name: strings.TrimPrefix(server.URL, "http://") + "/functions/x"}, Tag: "one"})
+	_, err := NewClient(anonymous).Find(ctx, Lookup{Repository: Repository{Name: strings.TrimPrefix(server.URL, "http://") + "/functions/x"}, Image: v1alpha1.BuiltImage{Digest: absent}})
 	if took := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || took > lookupTimeout/2 {
 		t.Errorf("Find() = %v after %s", err, took)
 	}
@@ -285,7 +321,7 @@ func TestTag(t *testing.T) {
 		if err := client.Tag(t.Context(), Tagging{Repository: r.Repository, Digest: second, Tag: tag}); err != nil {
 			t.Fatalf("Tag(%s) = %v", tag, err)
 		}
-		if got, err := client.Find(t.Context(), Lookup{Repository: r.Repository, Tag: tag}); got.Image != second || err != nil {
+		if got, err := remote.Head(repositoryOf(t, r.Name).Tag(tag)); err != nil || got.Digest.String() != second {
 			t.Errorf("tag %s is of %+v, %v; want %q", tag, got, err, second)
 		}
 	}
@@ -328,7 +364,7 @@ func TestCredentials(t *testing.T) {
 	})
 	for namespace, words := range map[string]string{"team-a": "", "team-b": "401", "broken": "the Secret is no"} {
 		repository.Namespace = namespace
-		_, err := client.Find(t.Context(), Lookup{Repository: repository, Tag: "one", Base: "node@" + absent})
+		_, err := client.Find(t.Context(), Lookup{Repository: repository, Image: v1alpha1.BuiltImage{Digest: absent}, Base: "node@" + absent})
 		if (err == nil) != (words == "") || err != nil && !strings.Contains(err.Error(), words) {
 			t.Errorf("Find() with the credentials of %s: %v, want %q", namespace, err, words)
 		}
@@ -348,14 +384,15 @@ func TestInsecure(t *testing.T) {
 }
 
 // TestFindWithoutKnownBase checks that an image of which only its build knows the base is
-// found, and that nobody looks for an image without a name.
+// found.
 func TestFindWithoutKnownBase(t *testing.T) {
 	r := newRegistry(t)
 	client := NewClient(anonymous)
-	for tag, want := range map[string]Found{"two": {Image: digestOf(t, r.images[1])}, "absent": {}, "": {}} {
-		got, err := client.Find(t.Context(), Lookup{Repository: r.Repository, Tag: tag})
+	two := digestOf(t, r.images[1])
+	for digest, want := range map[string]Found{two: {Image: two}, absent: {}, "": {}} {
+		got, err := client.Find(t.Context(), Lookup{Repository: r.Repository, Image: v1alpha1.BuiltImage{Digest: digest}})
 		if err != nil || got != want {
-			t.Errorf("Find(%q) = %+v, %v, want %+v", tag, got, err, want)
+			t.Errorf("Find(%q) = %+v, %v, want %+v", digest, got, err, want)
 		}
 	}
 }

@@ -83,5 +83,8 @@ func Function(obj any) (any, error) {
 	ShareStatus(&fn.Status.Status)
 	Share(&fn.Status.Phase)
 	ShareURL(fn.Status.URL, fn.Status.Address)
+	for i := range fn.Status.BuiltImages {
+		Share(&fn.Status.BuiltImages[i].BaseDigest)
+	}
 	return fn, nil
 }

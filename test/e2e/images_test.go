@@ -76,7 +76,67 @@ func TestSourceEditedBack(t *testing.T) {
 	}
 }
 
-// TestAppliedAgain checks that a Function that is deleted and applied again needs no build.
+// TestForgedTags moves the tags of an image and of its dependencies to another image, as
+// every tenant can who can push to the registry. Edits of the Function never use that image.
+func TestForgedTags(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	fn := function(answering("A"))
+	fn.Spec.Deps = `{"dependencies": {"ms": "2.1.3"}}`
+	fn = e.until(e.create(fn), test.Ready)
+	imageA, tagA := fn.Status.Image, fn.Status.ImageTag
+	if len(fn.Status.DependencyImages) != 1 {
+		e.Fatalf("dependencyImages are %v, want one", fn.Status.DependencyImages)
+	}
+	installed := fn.Status.DependencyImages[0]
+	e.wantTag(fn, installed.Tag, "registry.example.com/fn@"+installed.Digest)
+
+	setSource := func(text string) func(*v1alpha1.Function) {
+		return func(fn *v1alpha1.Function) { fn.Spec.Source = answering(text) }
+	}
+	fn = e.until(e.edit(fn, setSource("forged")), test.Ready)
+	forged := fn.Status.Image
+	e.moveTag(fn, tagA, forged)
+	e.moveTag(fn, installed.Tag, forged)
+
+	fn = e.until(e.edit(fn, setSource("A")), test.Ready)
+	e.wantAnswerSoon(fn, "A")
+	if fn.Status.Image != imageA {
+		e.Errorf("image is %s, want that of the first version, %s", fn.Status.Image, imageA)
+	}
+	e.wantBuilds(2)
+
+	e.moveTag(fn, installed.Tag, forged)
+	fn = e.until(e.edit(fn, setSource("C")), test.Ready)
+	e.wantAnswerSoon(fn, "C")
+	for _, build := range e.wantBuilds(3) {
+		if reason := build.Annotations[serverless.BuildReasonAnnotationKey]; reason == builds.ReasonFirstBuild {
+			continue
+		}
+		args := strings.Join(build.Spec.TaskSpec.Steps[0].Args, " ")
+		if !strings.Contains(args, "--dependencies=") || !strings.Contains(args, "@"+installed.Digest) {
+			e.Errorf("TaskRun %s does not build on the dependencies that the first build pushed: %s", build.Name, args)
+		}
+	}
+}
+
+// moveTag gives a tag in the Function's repository to another of its images.
+func (e *env) moveTag(fn *v1alpha1.Function, tag, image string) {
+	e.Helper()
+	digest, err := name.NewDigest(image)
+	if err != nil {
+		e.Fatal(err)
+	}
+	manifest := e.askRegistry(fn, http.MethodGet, "manifests/"+digest.DigestStr(), api.Request{})
+	put := api.Request{ContentType: manifest.ContentType, Body: []byte(manifest.Body)}
+	if answer := e.askRegistry(fn, http.MethodPut, "manifests/"+tag, put); answer.Status != http.StatusCreated {
+		e.Fatalf("the registry answers %+v", answer)
+	}
+	e.wantTag(fn, tag, image)
+}
+
+// TestAppliedAgain checks that a Function that is deleted and applied again is built
+// again: no image that only a tag names is used.
 func TestAppliedAgain(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -89,10 +149,9 @@ func TestAppliedAgain(t *testing.T) {
 		e.Fatal(err)
 	}
 
-	again, _ := e.untilCondition(e.create(function(answering("again"))), imageReused)
-	again = e.until(again, test.Ready)
+	again := e.until(e.create(function(answering("again"))), test.Ready)
 	e.wantAnswerSoon(again, "again")
-	e.wantBuilds(1)
+	e.wantBuilds(2)
 	e.wantVersion(again)
 	if again.UID == first.UID || again.Status.Image != first.Status.Image {
 		e.Errorf("image of %s is %s, want that of %s, %s", again.UID, again.Status.Image, first.UID, first.Status.Image)
@@ -212,14 +271,15 @@ func (e *env) digest(fn *v1alpha1.Function, tag string) string {
 // repository. It calls the registry from inside the cluster.
 func (e *env) fromRegistry(fn *v1alpha1.Function, path string) string {
 	e.Helper()
-	answer := e.askRegistry(fn, path)
+	answer := e.askRegistry(fn, http.MethodGet, path, api.Request{})
 	if answer.Status != http.StatusOK {
 		e.Fatalf("the registry answers %+v for %s", answer, path)
 	}
 	return answer.Body
 }
 
-func (e *env) askRegistry(fn *v1alpha1.Function, path string) api.Answer {
+// askRegistry sends the request for a path in the Function's repository.
+func (e *env) askRegistry(fn *v1alpha1.Function, method, path string, request api.Request) api.Answer {
 	e.Helper()
 	cm, err := clients.Kube.CoreV1().ConfigMaps(test.SystemNamespace).Get(e.ctx, config.RegistryConfigName, metav1.GetOptions{})
 	if err != nil {
@@ -237,11 +297,10 @@ func (e *env) askRegistry(fn *v1alpha1.Function, path string) api.Answer {
 	if err != nil {
 		e.Fatal(err)
 	}
-	answer, err := relay.Call(e.ctx, api.Request{
-		Method: http.MethodGet,
-		URL:    fmt.Sprintf("%s://%s/v2/%s/%s", repository.Scheme(), repository.RegistryStr(), repository.RepositoryStr(), path),
-		Accept: fmt.Sprintf("%s, %s, %s", types.OCIManifestSchema1, types.DockerManifestSchema2, types.OCIImageIndex),
-	})
+	request.Method = method
+	request.URL = fmt.Sprintf("%s://%s/v2/%s/%s", repository.Scheme(), repository.RegistryStr(), repository.RepositoryStr(), path)
+	request.Accept = fmt.Sprintf("%s, %s, %s", types.OCIManifestSchema1, types.DockerManifestSchema2, types.OCIImageIndex)
+	answer, err := relay.Call(e.ctx, request)
 	if err != nil {
 		e.Fatal(err)
 	}

@@ -45,6 +45,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/sbom"
 	"github.com/kiln-dev/kiln/test"
+	"github.com/kiln-dev/kiln/test/images/relay/api"
 )
 
 // TestSameInputsSameImage checks the labels of an image, and that a second installation and
@@ -130,7 +131,7 @@ func (e *env) wantPackages(fn *v1alpha1.Function, base string, want ...string) {
 	e.Helper()
 	_, digest, _ := strings.Cut(fn.Status.Image, "@")
 	referrers := "referrers/" + digest
-	if e.askRegistry(fn, referrers).Status == http.StatusNotFound {
+	if e.askRegistry(fn, http.MethodGet, referrers, api.Request{}).Status == http.StatusNotFound {
 		// This is the tag scheme for registries without the referrers API.
 		referrers = "manifests/" + strings.Replace(digest, ":", "-", 1)
 	}

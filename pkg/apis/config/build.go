@@ -18,6 +18,7 @@ package config
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -46,6 +47,7 @@ const (
 	mostFollowInterval   = 7 * 24 * time.Hour
 	mostConcurrentBuilds = 10000
 	mostHistory          = 100
+	mostCacheKey         = 63
 
 	// A source takes disk space on a node, and its file names take memory.
 	mostSource      = 10 << 30
@@ -78,6 +80,10 @@ type Build struct {
 	// registries, in the namespaces of Functions that do not name one. The Secret is
 	// optional.
 	PackageRegistrySecret string
+
+	// DependencyCacheKey is part of the key of cached dependencies, so each new value makes
+	// builds install them again.
+	DependencyCacheKey string
 
 	// MaxConcurrent and MaxConcurrentPerNamespace limit the builds that run at once in the
 	// cluster and in each namespace. 0 means no limit.
@@ -151,6 +157,7 @@ func NewBuildFromMap(data map[string]string) (*Build, error) {
 		asResource("max-cpu", b.MaxResources, corev1.ResourceCPU),
 		asResource("max-memory", b.MaxResources, corev1.ResourceMemory),
 		asSecretName("package-registry-secret", &b.PackageRegistrySecret),
+		cm.AsFunc("dependency-cache-key", &b.DependencyCacheKey, parseCacheKey),
 		asLimit("max-concurrent-builds", &b.MaxConcurrent, mostConcurrentBuilds),
 		asLimit("max-concurrent-builds-per-namespace", &b.MaxConcurrentPerNamespace, mostConcurrentBuilds),
 		asInt32("history-limit", &b.HistoryLimit, mostHistory),
@@ -168,6 +175,15 @@ func NewBuildFromMap(data map[string]string) (*Build, error) {
 	}
 	b.raiseCeilings()
 	return b, nil
+}
+
+// parseCacheKey parses a short text.
+func parseCacheKey(s string) (string, error) {
+	s = strings.TrimSpace(s)
+	if len(s) > mostCacheKey {
+		return "", fmt.Errorf("it has %d bytes, and %d are allowed", len(s), mostCacheKey)
+	}
+	return s, nil
 }
 
 // raiseCeilings raises each maximum to at least the default, so an administrator can raise

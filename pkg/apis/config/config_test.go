@@ -173,7 +173,7 @@ func TestBuildFromMap(t *testing.T) {
 	got, err := NewBuildFromMap(map[string]string{
 		"kaniko-image": kanikoImage, "compose-image": composeImage, "timeout": "1h30m", "memory-limit": "", "cpu-limit": "2",
 		"max-cpu": "1", "max-memory": "", "package-registry-secret": "",
-		"max-concurrent-builds": "20", "max-concurrent-builds-per-namespace": " ", "history-limit": "0", "follow-interval": "90s",
+		"max-concurrent-builds": "20", "max-concurrent-builds-per-namespace": " ", "history-limit": "0", "follow-interval": "90s", "dependency-cache-key": " 2026-11-24 ",
 		"follow-allowed-addresses": "10.1.2.3/8, fd00::/8",
 		"priority-class-name":      "builds", "node-selector": "pool: builds\n\"kubernetes.io/arch\": amd64\n",
 		"tolerations": `[{"key": "builds", "operator": "Exists", "effect": "NoSchedule"}]`,
@@ -190,6 +190,7 @@ func TestBuildFromMap(t *testing.T) {
 	want.MaxResources = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}
 	want.PackageRegistrySecret = ""
 	want.MaxConcurrent, want.MaxConcurrentPerNamespace, want.HistoryLimit = 20, 0, 0
+	want.DependencyCacheKey = "2026-11-24"
 	want.FollowInterval = 90 * time.Second
 	want.FollowAllowedAddresses = "10.0.0.0/8,fd00::/8"
 	want.PriorityClassName = "builds"
@@ -364,6 +365,7 @@ func TestErrors(t *testing.T) {
 		"long timeout":    {build, BuildConfigName, "timeout", "25h", nil, []string{`"25h"`, "24h"}},
 		"builds at once":  {build, BuildConfigName, "max-concurrent-builds", "-1", nil, []string{`"-1"`, "0 and 10000"}},
 		"in a namespace":  {build, BuildConfigName, "max-concurrent-builds-per-namespace", "few", nil, []string{`"few"`, "whole number"}},
+		"cache key":       {build, BuildConfigName, "dependency-cache-key", strings.Repeat("x", 64), nil, []string{"64", "63"}},
 		"history":         {build, BuildConfigName, "history-limit", "101", nil, []string{`"101"`, "0 and 100"}},
 		"hot interval":    {build, BuildConfigName, "follow-interval", "59s", nil, []string{`"59s"`, "1m0s"}},
 		"no address":      {build, BuildConfigName, "follow-allowed-addresses", "git.local", nil, []string{`"git.local"`, "CIDR"}},

@@ -65,6 +65,8 @@ func RunOf(tr *pipelinev1.TaskRun) builds.Run {
 	}
 	if state == builds.Succeeded {
 		run.Digest, _ = digestOf(tr)
+		run.BaseDigest = digestIn(objectOf(tr, BaseImageResult), "digest")
+		run.Installed = installedBy(tr)
 	}
 	return run
 }
@@ -103,25 +105,54 @@ func stateOf(tr *pipelinev1.TaskRun) builds.State {
 }
 
 func digestOf(tr *pipelinev1.TaskRun) (string, error) {
-	i := slices.IndexFunc(tr.Status.Results, func(result pipelinev1.TaskRunResult) bool {
-		return result.Name == ImageDigestResult
-	})
-	if i < 0 {
+	result, ok := resultOf(tr, ImageDigestResult)
+	if !ok {
 		return "", errors.New("the result " + ImageDigestResult + " is missing")
 	}
-	digest, err := containerregistry.NewHash(strings.TrimSpace(tr.Status.Results[i].Value.StringVal))
+	digest, err := containerregistry.NewHash(strings.TrimSpace(result.StringVal))
 	if err != nil {
 		return "", fmt.Errorf("the result %s is not a digest: %w", ImageDigestResult, err)
 	}
 	return digest.String(), nil
 }
 
+// installedBy returns the image with the dependencies that the TaskRun has installed. It
+// is zero unless the result is valid.
+func installedBy(tr *pipelinev1.TaskRun) v1alpha1.DependencyImage {
+	result := objectOf(tr, DependenciesResult)
+	digest := digestIn(result, "digest")
+	if digest == "" || result["tag"] == "" {
+		return v1alpha1.DependencyImage{}
+	}
+	return v1alpha1.DependencyImage{Tag: result["tag"], Digest: digest, PackagesDigest: digestIn(result, "packages")}
+}
+
+// digestIn returns a property that is a digest, or "".
+func digestIn(result map[string]string, property string) string {
+	digest, err := containerregistry.NewHash(result[property])
+	if err != nil {
+		return ""
+	}
+	return digest.String()
+}
+
 func sourceOf(tr *pipelinev1.TaskRun) builds.SourceDigest {
 	var source builds.SourceDigest
-	for _, result := range tr.Status.Results {
-		if result.Name == SourceResult {
-			source.Algorithm, source.Value, _ = strings.Cut(result.Value.ObjectVal["digest"], ":")
-		}
-	}
+	source.Algorithm, source.Value, _ = strings.Cut(objectOf(tr, SourceResult)["digest"], ":")
 	return source
+}
+
+// objectOf returns the properties of a result that is an object.
+func objectOf(tr *pipelinev1.TaskRun, name string) map[string]string {
+	result, _ := resultOf(tr, name)
+	return result.ObjectVal
+}
+
+// resultOf returns a result of the TaskRun.
+func resultOf(tr *pipelinev1.TaskRun, name string) (pipelinev1.ResultValue, bool) {
+	i := slices.IndexFunc(tr.Status.Results, func(result pipelinev1.TaskRunResult) bool { return result.Name == name })
+	if i < 0 {
+		return pipelinev1.ResultValue{}, false
+	}
+	return tr.Status.Results[i].Value, true
 }

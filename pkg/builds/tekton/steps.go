@@ -139,11 +139,15 @@ func pushStep(fn *v1alpha1.Function, cfg *config.Config, build builds.Spec) pipe
 	mounts := contextMounts(fn, build.Files)
 	if build.Dependencies.Digest != "" {
 		args = append(args, "--dependencies="+cfg.Registry.PushRepository(fn.Namespace, fn.Name)+"@"+build.Dependencies.Digest)
+		if build.Dependencies.Packages != "" {
+			args = append(args, "--packages="+build.Dependencies.Packages)
+		}
 	}
 	if build.Installs() {
 		args = append(args, "--layers="+layersPath)
-		if build.Dependencies.Tag != "" {
-			args = append(args, "--keep="+cfg.Registry.PushImage(fn.Namespace, fn.Name, build.Dependencies.Tag))
+		if keepsDependencies(build) {
+			args = append(args, "--keep="+cfg.Registry.PushImage(fn.Namespace, fn.Name, build.Dependencies.Tag),
+				"--kept-file=$(results."+DependenciesResult+".path)")
 		}
 		mounts = append(mounts, corev1.VolumeMount{Name: layersVolumeName, MountPath: layersPath, ReadOnly: true})
 	}
@@ -167,6 +171,12 @@ func pushStep(fn *v1alpha1.Function, cfg *config.Config, build builds.Spec) pipe
 		ComputeResources: copying(),
 		SecurityContext:  children.Restricted(),
 	}
+}
+
+// keepsDependencies reports whether later builds can reuse the dependencies that the
+// build installs.
+func keepsDependencies(build builds.Spec) bool {
+	return build.Installs() && build.Dependencies.Tag != ""
 }
 
 // copying returns the resources of a step that copies between disk and network. They do

@@ -67,6 +67,11 @@ const (
 	// SourceResult is the result with the fetched source: an object like BaseImageResult.
 	SourceResult = "SOURCE_ARTIFACT_INPUTS"
 
+	// DependenciesResult is the result with the image of the installed dependencies: an
+	// object with its tag, its digest, and the digest of the list of its packages. Tekton
+	// Chains does not sign it, because no Function runs it.
+	DependenciesResult = "DEPENDENCIES"
+
 	contextVolumeName = "context"
 	contextPath       = "/kiln-build"
 	layersVolumeName  = "layers"
@@ -151,6 +156,14 @@ func buildResults(fn *v1alpha1.Function, build builds.Spec) []pipelinev1.TaskRes
 	if !build.Runtime.IsOwnDockerfile() {
 		results = append(results, pipelinev1.TaskResult{
 			Name: BaseImageResult, Type: pipelinev1.ResultsTypeObject, Description: "The image that it is built upon.", Properties: input,
+		})
+	}
+	if keepsDependencies(build) {
+		kept := map[string]pipelinev1.PropertySpec{
+			"tag": {Type: pipelinev1.ParamTypeString}, "digest": {Type: pipelinev1.ParamTypeString}, "packages": {Type: pipelinev1.ParamTypeString},
+		}
+		results = append(results, pipelinev1.TaskResult{
+			Name: DependenciesResult, Type: pipelinev1.ResultsTypeObject, Description: "The installed dependencies, for later builds.", Properties: kept,
 		})
 	}
 	if fn.Spec.IsFetched() {

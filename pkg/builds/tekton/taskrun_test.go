@@ -374,11 +374,11 @@ func TestPushStep(t *testing.T) {
 		"dependencies": {
 			dependencies: builds.Dependencies{Tag: "deps-1"},
 			wantSidecars: 1,
-			wantArgs:     []string{"--layers=/kiln-layers", "--keep=push.example.com/fn/default/greeter:deps-1", "--layout=/kiln-build/layout.json"},
+			wantArgs:     []string{"--layers=/kiln-layers", "--keep=push.example.com/fn/default/greeter:deps-1", "--kept-file=$(results.DEPENDENCIES.path)", "--layout=/kiln-build/layout.json"},
 		},
 		"dependencies that are there": {
-			dependencies: builds.Dependencies{Tag: "deps-1", Digest: "sha256:456"},
-			wantArgs:     []string{"--dependencies=push.example.com/fn/default/greeter@sha256:456", "--layout=/kiln-build/layout.json"},
+			dependencies: builds.Dependencies{Tag: "deps-1", Digest: "sha256:456", Packages: "sha256:789"},
+			wantArgs:     []string{"--dependencies=push.example.com/fn/default/greeter@sha256:456", "--packages=sha256:789", "--layout=/kiln-build/layout.json"},
 		},
 		"nothing to run": {
 			without:  "Dockerfile",

@@ -106,15 +106,23 @@ func slimSteps(tr *pipelinev1.TaskRun) []pipelinev1.StepState {
 	return kept
 }
 
-// slimResults keeps the digests of the image and of the source.
+// slimResults keeps the digests of the images and of the source.
 func slimResults(results []pipelinev1.TaskRunResult) []pipelinev1.TaskRunResult {
 	var kept []pipelinev1.TaskRunResult
 	for _, result := range results {
-		if result.Name == ImageDigestResult || result.Name == SourceResult {
-			slim.Share(&result.Name)
-			slim.Share(&result.Type)
-			kept = append(kept, result)
+		switch result.Name {
+		case ImageDigestResult, SourceResult, DependenciesResult:
+		case BaseImageResult:
+			// Thousands of images have the same base image.
+			digest := result.Value.ObjectVal["digest"]
+			slim.Share(&digest)
+			result.Value.ObjectVal = map[string]string{"digest": digest}
+		default:
+			continue
 		}
+		slim.Share(&result.Name)
+		slim.Share(&result.Type)
+		kept = append(kept, result)
 	}
 	return kept
 }

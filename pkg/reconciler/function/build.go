@@ -93,6 +93,7 @@ func (r *Reconciler) act(ctx context.Context, fn *v1alpha1.Function, want plan, 
 			found = images.Found{Base: found.Base}
 		}
 		if found.Image != "" {
+			images.RecordBuilt(&fn.Status, want.lookup.Image)
 			r.useImage(ctx, fn, want, found.Image, builds.ReasonImageReused)
 			return nil
 		}
@@ -229,6 +230,7 @@ func (r *Reconciler) followBuild(ctx context.Context, fn *v1alpha1.Function, wan
 				return r.awaitLog(fn, run, "succeeded", logPoll)
 			}
 			fn.Status.Build.Log = log
+			recordImages(fn, want.request.Tag, run)
 		}
 		setImage(ctx, fn, want.request.Tag, run.Digest)
 		fn.Status.Source = sourceOf(fn, run.Source)
@@ -239,6 +241,14 @@ func (r *Reconciler) followBuild(ctx context.Context, fn *v1alpha1.Function, wan
 	default:
 		return r.markProgress(fn, run)
 	}
+}
+
+// recordImages records in the status the images that the build has pushed, for reuse.
+func recordImages(fn *v1alpha1.Function, tag string, run builds.Run) {
+	if isReusable(fn) {
+		images.RecordBuilt(&fn.Status, v1alpha1.BuiltImage{Tag: tag, Digest: run.Digest, BaseDigest: run.BaseDigest})
+	}
+	images.RecordInstalled(&fn.Status, run.Installed)
 }
 
 // markProgress reports in the status how far a build is that has not ended.

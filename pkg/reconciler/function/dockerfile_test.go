@@ -47,10 +47,12 @@ func TestPlanOfDockerfile(t *testing.T) {
 		if !ok {
 			t.Fatalf("there is no plan: %v", fn.Status.Conditions)
 		}
+		fn.Status.BuiltImages = []v1alpha1.BuiltImage{{Tag: want.request.Tag, Digest: digestA}}
+		want, _ = makePlan(ctx, fn)
 		if len(want.files) > 0 || len(want.installFiles) > 0 {
 			t.Errorf("the ConfigMap has %v", want.files)
 		}
-		if want.lookup.Base != "" || want.lookup.Dependencies != "" || (want.lookup.Tag != "") != reuses {
+		if want.lookup.Base != "" || want.lookup.Dependencies != "" || (want.lookup.Image.Digest != "") != reuses {
 			t.Errorf("revision %s: the registry is asked for %+v", revision, want.lookup)
 		}
 		tags[want.request.Tag] = true

@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -219,10 +220,14 @@ func (f *fakeLookups) Answer(key types.NamespacedName, request images.Lookup, _ 
 	if asked, ok := f.asked[key]; !ok || asked != request {
 		return images.Found{}, false
 	}
-	if request.Tag == "" {
-		return images.Found{Base: f.base}, !f.slow
+	found := images.Found{Base: f.base}
+	if request.Image.Digest == f.digest {
+		found.Image = f.digest
 	}
-	return images.Found{Image: f.digest, Base: f.base, Dependencies: f.dependencies}, !f.slow
+	if request.Installed.Digest == f.dependencies {
+		found.Dependencies = f.dependencies
+	}
+	return found, !f.slow
 }
 
 type fakeTaggings struct{ fakeRegistry }
@@ -412,7 +417,22 @@ func built(tr *pipelinev1.TaskRun, digest string) functionOption {
 		fn.Status.Build = buildStatus(fn, tr)
 		fn.Status.ImageTag = tr.Labels[serverless.ImageTagLabelKey]
 		fn.Status.Image = repo + "@" + digest
+		if isReusable(fn) {
+			recordedBuild(digest)(fn)
+		}
 		fn.Status.MarkBuildReady(v1alpha1.ReasonTaskRunSucceeded, "TaskRun %s built %s.", tr.Name, fn.Status.Image)
+	}
+}
+
+// recordedBuild records the image of that digest as the newest of the Function's.
+func recordedBuild(digest string) functionOption {
+	return func(fn *v1alpha1.Function) {
+		image := v1alpha1.BuiltImage{Tag: fn.Status.ImageTag, Digest: digest}
+		if fn.Status.ImageTag == "" {
+			image.Tag = request(fn).Tag
+		}
+		earlier := slices.DeleteFunc(slices.Clone(fn.Status.BuiltImages), func(b v1alpha1.BuiltImage) bool { return b.Tag == image.Tag })
+		fn.Status.BuiltImages = append([]v1alpha1.BuiltImage{image}, earlier...)
 	}
 }
 
@@ -482,7 +502,7 @@ func marked(mark func(*v1alpha1.FunctionStatus)) functionOption {
 
 func planOf(fn *v1alpha1.Function) plan {
 	fn = fn.DeepCopy()
-	fn.Status = v1alpha1.FunctionStatus{}
+	fn.Status = v1alpha1.FunctionStatus{BuiltImages: fn.Status.BuiltImages, DependencyImages: fn.Status.DependencyImages}
 	want, ok := makePlan(config.ToContext(context.Background(), testConfig()), fn)
 	if !ok {
 		panic(fn.Status.GetCondition(v1alpha1.FunctionConditionConfigurationReady).Message)

@@ -97,6 +97,7 @@ func makePlan(ctx context.Context, fn *v1alpha1.Function) (plan, bool) {
 		Fetched:        fetchedSource(fn),
 	}
 	tag := inputs.Tag()
+	dependencies := inputs.Dependencies(cfg.Build.DependencyCacheKey, installEnvironment(fn)...)
 	return plan{
 		request: builds.Request{
 			Tag:         tag,
@@ -106,10 +107,11 @@ func makePlan(ctx context.Context, fn *v1alpha1.Function) (plan, bool) {
 		},
 		lookup: images.Lookup{
 			Repository:   repositoryOf(ctx, fn),
-			Tag:          reusableTag(fn, tag),
+			Image:        reusableImage(fn, tag),
 			Base:         configured.BaseImage,
 			BaseInsecure: cfg.Registry.IsInsecure(configured.BaseImage),
-			Dependencies: inputs.Dependencies(installEnvironment(fn)...),
+			Dependencies: dependencies,
+			Installed:    images.Installed(&fn.Status, dependencies),
 		},
 		files:        files,
 		installFiles: inputs.InstallFiles(),
@@ -181,13 +183,17 @@ func fetchedSource(fn *v1alpha1.Function) string {
 	}
 }
 
-// reusableTag returns the tag under which the registry may hold the image already. It is ""
-// if the same inputs can make another image.
-func reusableTag(fn *v1alpha1.Function, tag string) string {
-	if fn.Spec.IsFetched() && !isPinned(fn) {
-		return ""
+// isReusable reports whether the same inputs always make the same image.
+func isReusable(fn *v1alpha1.Function) bool {
+	return !fn.Spec.IsFetched() || isPinned(fn)
+}
+
+// reusableImage returns the recorded image of that tag, or its zero value.
+func reusableImage(fn *v1alpha1.Function, tag string) v1alpha1.BuiltImage {
+	if !isReusable(fn) {
+		return v1alpha1.BuiltImage{}
 	}
-	return tag
+	return images.Built(&fn.Status, tag)
 }
 
 // isPinned reports whether the Function names a fixed source, by commit or hash.
@@ -218,6 +224,9 @@ func specOf(fn *v1alpha1.Function, want plan, decision builds.Decision, found im
 		BaseImage: byDigest(want.lookup.Base, found.Base), Credentials: want.credentials,
 		Files: want.files, InstallFiles: want.installFiles, Runtime: want.runtime,
 		Dependencies: builds.Dependencies{Tag: want.lookup.DependenciesTag(found.Base), Digest: found.Dependencies},
+	}
+	if found.Dependencies != "" {
+		spec.Dependencies.Packages = want.lookup.Installed.PackagesDigest
 	}
 	if last := fn.Status.Build; last != nil && (decision.Again || decision.Reason == builds.ReasonCredentialsChanged) {
 		spec.Attempt = last.Attempts + 1

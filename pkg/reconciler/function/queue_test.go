@@ -220,6 +220,8 @@ func ownBuild(tr *pipelinev1.TaskRun) *queue.Queue {
 // Function.
 func TestTurnIsGivenBack(t *testing.T) {
 	waiting := function(observed(configured, queued(builds.ReasonFirstBuild, "number 1")))
+	recorded := waiting.DeepCopy()
+	recordedBuild(digestA)(recorded)
 	invalid := waiting.DeepCopy()
 	invalid.Generation, invalid.Spec.Source = 2, " "
 	for name, row := range map[string]struct {
@@ -232,7 +234,7 @@ func TestTurnIsGivenBack(t *testing.T) {
 		"the Function is gone":           {fn: waiting, react: fail("get", "functions", apierrs.NewNotFound(v1alpha1.Resource("functions"), name))},
 		"the status cannot be written":   {fn: waiting, react: fail("create", "taskruns", errors.New("no connection"))},
 		"the Function is invalid by now": {fn: invalid},
-		"the registry has the image":     {fn: waiting, data: map[string]any{registryKey: fakeRegistry{digest: digestA}}},
+		"the registry has the image":     {fn: recorded, data: map[string]any{registryKey: fakeRegistry{digest: digestA}}},
 		"the build has ended":            {fn: waiting, data: map[string]any{ktesting.Unlisted: []runtime.Object{tr1}}},
 	} {
 		t.Run(name, func(t *testing.T) {

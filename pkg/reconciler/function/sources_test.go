@@ -80,11 +80,12 @@ func TestPlanOfArchive(t *testing.T) {
 	}{"any archive": {"", false}, "this archive": {strings.Repeat("1", 64), true}} {
 		fn := function(withSource(""))
 		fn.Spec.Archive = &v1alpha1.ArchiveSource{URL: "https://example.com/a.zip", SHA256: tc.sha256}
+		recordedBuild(digestA)(fn)
 		want, ok := makePlan(ctx, fn)
 		if !ok {
 			t.Fatalf("%s: there is no plan: %v", name, fn.Status.Conditions)
 		}
-		if reuses := want.lookup.Tag != ""; reuses != tc.reuses || want.lookup.Dependencies != "" {
+		if reuses := want.lookup.Image.Digest != ""; reuses != tc.reuses || want.lookup.Dependencies != "" {
 			t.Errorf("%s: the registry is asked for %+v", name, want.lookup)
 		}
 		if _, ok := want.files["Dockerfile"]; !ok || len(want.files) != 3 {
@@ -94,8 +95,9 @@ func TestPlanOfArchive(t *testing.T) {
 	for revision, reuses := range map[string]bool{"main": false, strings.Repeat("1", 40): true} {
 		fn := function(withSource(""))
 		fn.Spec.Git = &v1alpha1.GitSource{URL: "https://example.com/a.git", Revision: revision}
+		recordedBuild(digestA)(fn)
 		want, ok := makePlan(ctx, fn)
-		if !ok || (want.lookup.Tag != "") != reuses {
+		if !ok || (want.lookup.Image.Digest != "") != reuses {
 			t.Errorf("revision %s: %+v, %v", revision, want, fn.Status.Conditions)
 		}
 	}

@@ -59,7 +59,7 @@ func (r *Reconciler) lookUp(fn *v1alpha1.Function, want plan, decision builds.De
 func lookupFor(want plan, decision builds.Decision) images.Lookup {
 	lookup := want.lookup
 	if !decision.Reuse {
-		lookup.Tag = ""
+		lookup.Image, lookup.Installed = v1alpha1.BuiltImage{}, v1alpha1.DependencyImage{}
 	}
 	return lookup
 }

@@ -43,7 +43,6 @@ import (
 	"github.com/kiln-dev/kiln/pkg/fairqueue"
 	"github.com/kiln-dev/kiln/pkg/images"
 	ktesting "github.com/kiln-dev/kiln/pkg/reconciler/testing"
-	"github.com/kiln-dev/kiln/pkg/serve/knative"
 )
 
 // checkingRegistry says that the registry has not answered yet.
@@ -55,6 +54,7 @@ func checkingRegistry(fn *v1alpha1.Function) {
 func found(digest string) functionOption {
 	return func(fn *v1alpha1.Function) {
 		fn.Status.Image, fn.Status.ImageTag = repo+"@"+digest, request(fn).Tag
+		recordedBuild(digest)(fn)
 		reused(fn)
 	}
 }
@@ -69,7 +69,10 @@ func TestReconcileReuse(t *testing.T) {
 
 	// B runs, with version 2, and is edited back to A.
 	runB := taskRun(edited(withSource(sourceB)), builds.ReasonSourceChanged, taskRunSucceeded(digestB))
-	runningB := edited(withSource(sourceB), observed(reconfigured, built(runB, digestB), running, versionTagged("g2")))
+	recordedA := func(fn *v1alpha1.Function) {
+		fn.Status.BuiltImages = []v1alpha1.BuiltImage{{Tag: request(function()).Tag, Digest: digestA}}
+	}
+	runningB := edited(withSource(sourceB), recordedA, observed(reconfigured, built(runB, digestB), running, versionTagged("g2")))
 	svcB := service(runningB, serviceReady)
 	backToA := func(options ...functionOption) *v1alpha1.Function {
 		fn := runningB.DeepCopy()
@@ -92,10 +95,13 @@ func TestReconcileReuse(t *testing.T) {
 	retried := failed.DeepCopy()
 	observed(configured, buildCreated(retryRun))(retried)
 	withDeps := function(func(fn *v1alpha1.Function) { fn.Spec.Deps = `{"dependencies": {"ms": "2.1.3"}}` }, observed(configured))
+	unrecordedDeps := withDeps.DeepCopy()
+	lookup := planOf(withDeps).lookup
+	withDeps.Status.DependencyImages = []v1alpha1.DependencyImage{{Tag: lookup.DependenciesTag(digestC), Digest: digestB, PackagesDigest: digestA}}
 	depsPlan := planOf(withDeps)
 	depsRun := tekton.MakeTaskRun(withDeps, testConfig(), builds.Spec{
 		Request: depsPlan.request, Reason: builds.ReasonFirstBuild, Attempt: 1, BaseImage: depsPlan.lookup.Base + "@" + digestC, Files: depsPlan.files, InstallFiles: depsPlan.installFiles,
-		Dependencies: builds.Dependencies{Tag: depsPlan.lookup.DependenciesTag(digestC), Digest: digestB},
+		Dependencies: builds.Dependencies{Tag: depsPlan.lookup.DependenciesTag(digestC), Digest: digestB, Packages: digestA},
 	})
 	withDepsBuilding := withDeps.DeepCopy()
 	observed(configured, buildCreated(depsRun))(withDepsBuilding)
@@ -112,18 +118,32 @@ func TestReconcileReuse(t *testing.T) {
 	observed(configured, buildCreated(installRun))(installing)
 	configuredEvent := "Normal ConfigMapCreated ConfigMap " + configMap(function()).Name + " holds the build context."
 
+	firstDepsRun := tekton.MakeTaskRun(unrecordedDeps, testConfig(), builds.Spec{
+		Request: depsPlan.request, Reason: builds.ReasonFirstBuild, Attempt: 1, BaseImage: depsPlan.lookup.Base + "@" + digestC, Files: depsPlan.files, InstallFiles: depsPlan.installFiles,
+		Dependencies: builds.Dependencies{Tag: depsPlan.lookup.DependenciesTag(digestC)},
+	})
+	installingFirst := unrecordedDeps.DeepCopy()
+	observed(configured, buildCreated(firstDepsRun))(installingFirst)
+	buildingAgain := building.DeepCopy()
+	againRun := attempt(function(), builds.ReasonFirstBuild, 2)
+	observed(configured, buildCreated(againRun))(buildingAgain)
+
 	rtesting.TableTest{{
-		Name:              "the registry holds the image of a new Function: no build",
+		Name:              "the registry holds an image that the status does not record: it is not used",
 		Key:               key,
 		Objects:           []runtime.Object{function()},
 		OtherTestData:     holds,
-		WantCreates:       []runtime.Object{configMap(function()), knative.MakeService(function(), repo+"@"+digestA)},
-		WantStatusUpdates: statusUpdate(function(observed(configured, found(digestA), serviceCreated))),
-		WantEvents: []string{
-			configuredEvent,
-			"Normal ImageReused " + repo + "@" + digestA + " was built before.",
-			"Normal ServiceCreated Service greeter was created.",
-		},
+		WantCreates:       []runtime.Object{configMap(function()), firstRun},
+		WantStatusUpdates: statusUpdate(function(observed(configured, buildCreated(firstRun)))),
+		WantEvents:        []string{configuredEvent, "Normal TaskRunCreated TaskRun " + firstRun.Name + " is about to run."},
+	}, {
+		Name:              "the registry holds dependencies that the status does not record: they are not used",
+		Key:               key,
+		Objects:           []runtime.Object{unrecordedDeps, configMap(withDeps)},
+		OtherTestData:     map[string]any{registryKey: fakeRegistry{base: digestC, dependencies: digestB}},
+		WantCreates:       []runtime.Object{firstDepsRun},
+		WantStatusUpdates: statusUpdate(installingFirst),
+		WantEvents:        []string{"Normal TaskRunCreated TaskRun " + firstDepsRun.Name + " is about to run."},
 	}, {
 		Name:    "a reused image runs: nothing happens",
 		Key:     key,
@@ -198,16 +218,13 @@ func TestReconcileReuse(t *testing.T) {
 		WantStatusUpdates: statusUpdate(building),
 		WantEvents:        []string{"Normal TaskRunRunning TaskRun " + firstRun.Name + " runs."},
 	}, {
-		Name:              "TaskRun was deleted by hand after it had pushed the image: no build",
+		Name:              "TaskRun was deleted by hand after it had pushed the image: nobody vouches for that image",
 		Key:               key,
 		Objects:           []runtime.Object{building, configMap(function())},
 		OtherTestData:     holds,
-		WantCreates:       []runtime.Object{knative.MakeService(function(), repo+"@"+digestA)},
-		WantStatusUpdates: statusUpdate(function(observed(configured, found(digestA), serviceCreated))),
-		WantEvents: []string{
-			"Normal ImageReused " + repo + "@" + digestA + " was built before.",
-			"Normal ServiceCreated Service greeter was created.",
-		},
+		WantCreates:       []runtime.Object{againRun},
+		WantStatusUpdates: statusUpdate(buildingAgain),
+		WantEvents:        []string{"Normal TaskRunCreated TaskRun " + againRun.Name + " is about to run."},
 	}, {
 		Name:              "who asks for a rebuild does not want what the registry holds but the base image",
 		Key:               key,
@@ -324,22 +341,27 @@ var pushedTo = images.Repository{Name: repo, Namespace: namespace}
 func TestLookAhead(t *testing.T) {
 	runs := taskRun(function(), builds.ReasonFirstBuild, taskRunRunning)
 	building := function(observed(configured, buildRunning(runs)))
+	recordedAs := func(options ...functionOption) *v1alpha1.Function {
+		return function(append(options, recordedBuild(digestA))...)
+	}
 	planned := function(observed(configured))
 	planned.Status.Build = &v1alpha1.BuildStatus{Reason: builds.ReasonSourceChanged, Generation: 1, ImageTag: request(planned).Tag}
-	plannedRebuild := function(withRebuild("1"), observed(configured))
+	recordedBuild(digestA)(planned)
+	plannedRebuild := recordedAs(withRebuild("1"), observed(configured))
 	plannedRebuild.Status.Build = &v1alpha1.BuildStatus{Reason: builds.ReasonRebuildRequested, Generation: 1, ImageTag: request(planned).Tag, Rebuild: "1"}
-	lookup := &images.Lookup{Repository: pushedTo, Tag: request(function()).Tag, Base: "node:24"}
+	lookup := &images.Lookup{Repository: pushedTo, Image: v1alpha1.BuiltImage{Tag: request(function()).Tag, Digest: digestA}, Base: "node:24"}
 	fresh := &images.Lookup{Repository: pushedTo, Base: "node:24"}
 	for name, tc := range map[string]struct {
 		fn       *v1alpha1.Function
 		taskRuns []*pipelinev1.TaskRun
 		want     *images.Lookup
 	}{
-		"new":                           {fn: function(), want: lookup},
+		"new":                           {fn: function(), want: fresh},
+		"built before":                  {fn: recordedAs(), want: lookup},
 		"building":                      {fn: building, taskRuns: []*pipelinev1.TaskRun{runs}},
-		"building, the TaskRun is gone": {fn: building, want: lookup},
+		"building, the TaskRun is gone": {fn: building, want: fresh},
 		"running":                       {fn: running1},
-		"rebuild requested":             {fn: function(withRebuild("1")), want: fresh},
+		"rebuild requested":             {fn: recordedAs(withRebuild("1")), want: fresh},
 		"planned":                       {fn: planned, want: lookup},
 		"planned, rebuild requested":    {fn: plannedRebuild, want: fresh},
 	} {
@@ -357,7 +379,7 @@ func TestLookAhead(t *testing.T) {
 // TestSameImageInAnotherCluster wants the same Function to ask for the same image
 // whatever its UID, its history and its age, and others to ask for others.
 func TestSameImageInAnotherCluster(t *testing.T) {
-	want := planOf(function()).lookup
+	want, tag := planOf(function()).lookup, planOf(function()).request.Tag
 	there := function(withUID("uid-in-another-cluster"), withEnv("CLUSTER", "b"), withLabels(map[string]string{"cluster": "b"}))
 	there.Generation, there.ResourceVersion, there.CreationTimestamp = 17, "4711", noon
 	if diff := cmp.Diff(want, planOf(there).lookup); diff != "" {
@@ -369,8 +391,8 @@ func TestSameImageInAnotherCluster(t *testing.T) {
 		"of another source":    withSource(sourceB),
 		"of another runtime":   withRuntime("nodejs22"),
 	} {
-		got := planOf(function(other)).lookup
-		if got.Repository == want.Repository && got.Tag == want.Tag {
+		got := planOf(function(other))
+		if got.lookup.Repository == want.Repository && got.request.Tag == tag {
 			t.Errorf("a Function %s asks for the same image", what)
 		}
 	}

@@ -26,6 +26,7 @@ import (
 	"knative.dev/pkg/logging"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/children"
 	listers "github.com/kiln-dev/kiln/pkg/client/listers/serverless/v1alpha1"
 )
@@ -75,5 +76,15 @@ func enqueueFunctionsBeside(ctx context.Context, enqueue func(types.NamespacedNa
 		for _, fn := range fns {
 			enqueue(children.KeyOf(fn))
 		}
+	}
+}
+
+// isBegun reports whether a Function is being built or deployed. Such Functions go first
+// in the queue. So the first of 5,000 new Functions is ready before the last has begun,
+// and an ended build releases its slot at once.
+func isBegun(lister listers.FunctionLister) func(types.NamespacedName) bool {
+	return func(key types.NamespacedName) bool {
+		fn, err := lister.Functions(key.Namespace).Get(key.Name)
+		return err == nil && (fn.Status.Phase == v1alpha1.FunctionBuilding || fn.Status.Phase == v1alpha1.FunctionDeploying)
 	}
 }

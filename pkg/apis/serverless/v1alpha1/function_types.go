@@ -496,6 +496,22 @@ type FunctionStatus struct {
 	// +optional
 	Source *SourceStatus `json:"source,omitempty"`
 
+	// BuiltImages are the newest images that the Function's builds have pushed, the newest
+	// first. Only these are reused.
+	// +optional
+	// +listType=map
+	// +listMapKey=tag
+	// +kubebuilder:validation:MaxItems=5
+	BuiltImages []BuiltImage `json:"builtImages,omitempty"`
+
+	// DependencyImages are the newest images with installed dependencies that the
+	// Function's builds have pushed, the newest first. Only these are reused.
+	// +optional
+	// +listType=map
+	// +listMapKey=tag
+	// +kubebuilder:validation:MaxItems=3
+	DependencyImages []DependencyImage `json:"dependencyImages,omitempty"`
+
 	// VersionTag is the tag of the image of the newest deployed generation in the
 	// registry: "g" and the generation. It is absent until the registry has that tag.
 	// +optional
@@ -523,6 +539,44 @@ type FunctionStatus struct {
 	// +optional
 	// +listType=atomic
 	Traffic []TrafficStatus `json:"traffic,omitempty"`
+}
+
+const (
+	// MaxBuiltImages is the maximum number of BuiltImages.
+	MaxBuiltImages = 5
+
+	// MaxDependencyImages is the maximum number of DependencyImages.
+	MaxDependencyImages = 3
+)
+
+// BuiltImage is an image in the Function's repository that a build has pushed.
+type BuiltImage struct {
+	// Tag identifies the image: a hash of the build's inputs.
+	Tag string `json:"tag"`
+
+	// Digest is the digest of the image, as its build has reported it.
+	Digest string `json:"digest"`
+
+	// BaseDigest is the digest of the base image. It is absent if the Function's own
+	// Dockerfile names the base image.
+	// +optional
+	BaseDigest string `json:"baseDigest,omitempty"`
+}
+
+// DependencyImage is an image in the Function's repository with only a base image and
+// installed dependencies.
+type DependencyImage struct {
+	// Tag identifies the image: deps-, a hash of the inputs of the installation, and one
+	// of the base image.
+	Tag string `json:"tag"`
+
+	// Digest is the digest of the image, as its build has reported it.
+	Digest string `json:"digest"`
+
+	// PackagesDigest is the digest of the list of its packages. It is absent if the
+	// registry has rejected the list.
+	// +optional
+	PackagesDigest string `json:"packagesDigest,omitempty"`
 }
 
 // SourceStatus identifies the code of an image.

@@ -536,8 +536,10 @@ func (a *asked[Request, Answer]) step() bool {
 }
 
 func (s *simulation) find(lookup images.Lookup) images.Found {
-	if image := s.pushed[repositoryTag(lookup.Repository.Name, lookup.Tag)]; image != "" {
-		return images.Found{Image: image}
+	for tag, digest := range s.pushed {
+		if digest == lookup.Image.Digest && strings.HasPrefix(tag, lookup.Repository.Name+":") {
+			return images.Found{Image: digest}
+		}
 	}
 	return images.Found{Base: digestB}
 }
