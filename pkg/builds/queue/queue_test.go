@@ -83,6 +83,11 @@ func newTimedWorld(t *testing.T, limits Limits) *world {
 
 // pass lets time pass in the bubble, with what is due meanwhile.
 func (w *world) pass(d time.Duration) {
+	// The queue's timer must see what the test has done so far.
+	w.Queue.mu.Lock()
+	w.mu.Lock()
+	w.mu.Unlock() //nolint:staticcheck // Only the order matters.
+	w.Queue.mu.Unlock()
 	time.Sleep(d)
 	synctest.Wait()
 }

@@ -942,6 +942,8 @@ func (s *simulation) wait() bool {
 	if ok && p.asleep[next].Before(until) {
 		until = p.asleep[next]
 	}
+	// This locks the queue, so that its timer sees what has happened so far.
+	p.queue.Release(types.NamespacedName{})
 	time.Sleep(time.Until(until))
 	synctest.Wait()
 	s.server.Now = time.Now()
