@@ -113,16 +113,32 @@ type configReconciler interface {
 	webhook.StatelessAdmissionController
 }
 
-// configAdmission adds warnings about admitted configuration that has no effect.
+// maxConfigBytes limits the data of a ConfigMap. Parsed YAML takes a hundred times as much
+// memory as its text.
+const maxConfigBytes = 128 << 10
+
+// configAdmission denies ConfigMaps that are too large to parse, and adds warnings about
+// admitted configuration that has no effect.
 type configAdmission struct {
 	configReconciler
 }
 
 // Admit implements webhook.AdmissionController.
 func (a *configAdmission) Admit(ctx context.Context, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-	response := a.configReconciler.Admit(ctx, request)
 	configMap := &corev1.ConfigMap{}
-	if !response.Allowed || json.Unmarshal(request.Object.Raw, configMap) != nil || configMap.Name != config.RuntimesConfigName {
+	if json.Unmarshal(request.Object.Raw, configMap) != nil {
+		// It is a deletion, or Knative's webhook denies it.
+		return a.configReconciler.Admit(ctx, request)
+	}
+	size := 0
+	for _, value := range configMap.Data {
+		size += len(value)
+	}
+	if size > maxConfigBytes {
+		return webhook.MakeErrorStatus("ConfigMap %s has %d bytes of data, more than the limit of %d", configMap.Name, size, maxConfigBytes)
+	}
+	response := a.configReconciler.Admit(ctx, request)
+	if !response.Allowed || configMap.Name != config.RuntimesConfigName {
 		return response
 	}
 	// Data that cannot be parsed is already denied.
@@ -157,10 +173,9 @@ func main() {
 	})
 	// The webhook's own port serves the probes.
 	ctx = sharedmain.WithHealthProbesDisabled(ctx)
-	sharedmain.MainWithContext(ctx, "webhook",
-		certificates.NewController,
-		newDefaulting,
-		newValidation,
-		newConfigValidation,
-	)
+	ctx = sharedmain.WithOTelViews(ctx, durations)
+	front := &front{}
+	admissions := front.constructors(newDefaulting, newValidation, newConfigValidation)
+	sharedmain.MainWithContext(ctx, "webhook", append(admissions, certificates.NewController)...)
+	front.wait()
 }

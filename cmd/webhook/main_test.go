@@ -293,6 +293,12 @@ func TestConfigValidation(t *testing.T) {
 				t.Log(response.Result.Message)
 			}
 
+			large := configMap.DeepCopy()
+			large.Data["large"] = strings.Repeat("[", maxConfigBytes)
+			if response := admit(large); response.Allowed || !strings.Contains(response.Result.Message, "more than the limit of 131072") {
+				t.Errorf("a ConfigMap that is too large gets %v", response.Result)
+			}
+
 			edited := configMap.DeepCopy()
 			edited.Data[configmap.ExampleKey] += "\n# more\n"
 			if response := admit(edited); response.Allowed {
