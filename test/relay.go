@@ -161,6 +161,11 @@ func (r *Relay) Kill(ctx context.Context, containerID string) (api.Killed, error
 	return exchange[api.Killed](ctx, r, http.MethodPost, api.KillPath, api.Kill{ContainerID: containerID}, "")
 }
 
+// Flood keeps requests open that never end, and returns when its time is over.
+func (r *Relay) Flood(ctx context.Context, flood api.Flood) (api.Flooded, error) {
+	return exchange[api.Flooded](ctx, r, http.MethodPost, api.FloodPath, flood, "")
+}
+
 // KillProgram sends SIGKILL to all processes of a program on the relay's node.
 func (r *Relay) KillProgram(ctx context.Context, path string) (api.Killed, error) {
 	return exchange[api.Killed](ctx, r, http.MethodPost, api.KillPath, api.Kill{Program: path}, "")

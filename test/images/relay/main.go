@@ -72,6 +72,9 @@ func newHandler(ctx context.Context) http.Handler {
 	mux.HandleFunc("DELETE "+api.ProbesPath+"/{id}", answer(func(r *http.Request, _ struct{}) (api.Report, error) {
 		return p.stop(r.PathValue("id"))
 	}))
+	mux.HandleFunc("POST "+api.FloodPath, answer(func(r *http.Request, in api.Flood) (api.Flooded, error) {
+		return flood(r.Context(), in), nil
+	}))
 	mux.HandleFunc("POST "+api.KillPath, answer(func(_ *http.Request, in api.Kill) (api.Killed, error) {
 		pids, err := kill("/proc", in)
 		return api.Killed{PIDs: pids}, err

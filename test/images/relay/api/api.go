@@ -30,6 +30,8 @@ const (
 	// GET of the ID below it returns the Report, and DELETE also ends the probe. With
 	// ?until=BODY, GET waits until the last answer has that body.
 	ProbesPath = "/probes"
+	// FloodPath takes a Flood by POST and returns the Flooded when its time is over.
+	FloodPath = "/flood"
 	// KillPath takes a Kill by POST and returns the Killed.
 	KillPath = "/kill"
 )
@@ -88,6 +90,28 @@ type Run struct {
 type Failure struct {
 	At     time.Time `json:"at"`
 	Answer Answer    `json:"answer"`
+}
+
+// Flood asks for requests over TLS that never end. The relay replaces those that the server
+// ends.
+type Flood struct {
+	// Address is the host and port of the server.
+	Address string `json:"address"`
+	// Path is the path of the requests.
+	Path string `json:"path"`
+	// Connections is the number of requests at a time.
+	Connections int `json:"connections"`
+	// Bytes is how much of its body each request sends.
+	Bytes int `json:"bytes"`
+	// Time is how long the flood lasts.
+	Time time.Duration `json:"time"`
+}
+
+// Flooded counts the requests of a Flood.
+type Flooded struct {
+	// Sent counts the requests that sent all their bytes, and Refused the others.
+	Sent    int `json:"sent"`
+	Refused int `json:"refused"`
 }
 
 // Kill asks for SIGKILL to all processes of a container, or of a program, on the relay's
