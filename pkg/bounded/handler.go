@@ -65,6 +65,7 @@ func (e *exchange) serve(w http.ResponseWriter, r *http.Request, inner http.Hand
 	}
 	response, ok := e.handle(r, body, inner)
 	if !ok {
+		refuse(w)
 		return
 	}
 	if size := response.body.Len(); size > maxBody {

@@ -120,14 +120,15 @@ func (l *Limits) Server(handler http.Handler) *http.Server {
 		WriteTimeout:   writeTimeout,
 		IdleTimeout:    idleTimeout,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return context.WithValue(ctx, connKey{}, unwrap(c))
+			return unwrap(c).context(ctx)
 		},
 		ConnState: func(c net.Conn, state http.ConnState) {
-			if state == http.StateClosed {
-				l.connections.leave(unwrap(c).slot)
+			if state != http.StateClosed {
+				l.connections.touch(unwrap(c).slot)
 				return
 			}
-			l.connections.touch(unwrap(c).slot)
+			unwrap(c).cancel()
+			l.connections.leave(unwrap(c).slot)
 		},
 	}
 }
@@ -194,11 +195,23 @@ type conn struct {
 	net.Conn
 	source string
 	slot   *slot
+	// cancel ends the contexts of the requests.
+	cancel context.CancelFunc
+}
+
+// context returns the parent of the contexts of all requests of the connection.
+func (c *conn) context(ctx context.Context) context.Context {
+	ctx, c.cancel = context.WithCancel(ctx)
+	return context.WithValue(ctx, connKey{}, c)
 }
 
 // evict closes the connection below TLS, which would first say goodbye to a caller that
-// may not listen.
-func (c *conn) evict() { _ = c.Conn.Close() }
+// may not listen. net/http may not read from the connection at the moment, so a request
+// that waits needs the end of its context.
+func (c *conn) evict() {
+	c.cancel()
+	_ = c.Conn.Close()
+}
 
 type connKey struct{}
 

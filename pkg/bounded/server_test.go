@@ -34,15 +34,17 @@ import (
 	"time"
 )
 
-// serve starts a server with the limits and returns its address. Its handler answers
-// with the size of the request.
-func serve(t *testing.T) string {
+// answerSize is a handler that answers with the size of the request.
+func answerSize(w http.ResponseWriter, r *http.Request) {
+	n, err := io.Copy(io.Discard, r.Body)
+	fmt.Fprint(w, n, err)
+}
+
+// serve starts a server with the limits and returns its address.
+func serve(t *testing.T, handler http.HandlerFunc) string {
 	t.Helper()
 	limits := New()
-	server := limits.Server(limits.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		n, err := io.Copy(io.Discard, r.Body)
-		fmt.Fprint(w, n, err)
-	})))
+	server := limits.Server(limits.Handler(handler))
 	server.ErrorLog = log.New(io.Discard, "", 0)
 	server.TLSConfig = certificate(t)
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
@@ -98,8 +100,8 @@ func post(t *testing.T, caller *http.Client, address string, body []byte) {
 	}
 }
 
-// stall opens connections that each send the text and then nothing more.
-func stall(t *testing.T, address, source string, n int, isTLS bool, text []byte) {
+// stall opens connections that each send the records and then nothing more.
+func stall(t *testing.T, address, source string, n int, isTLS bool, records ...[]byte) {
 	t.Helper()
 	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(source)}, Timeout: 10 * time.Second}
 	var senders sync.WaitGroup
@@ -118,7 +120,9 @@ func stall(t *testing.T, address, source string, n int, isTLS bool, text []byte)
 			defer func() { <-limit }()
 			// The server closes some of the connections.
 			_ = connection.SetWriteDeadline(time.Now().Add(time.Second))
-			_, _ = connection.Write(text)
+			for _, record := range records {
+				_, _ = connection.Write(record)
+			}
 		})
 	}
 	senders.Wait()
@@ -151,7 +155,7 @@ func TestStalledRequests(t *testing.T) {
 	} {
 		for _, source := range []string{"127.0.0.1", "127.0.0.2"} {
 			t.Run(name+" from "+source, func(t *testing.T) {
-				address := serve(t)
+				address := serve(t, answerSize)
 				before := heap()
 				stall(t, address, source, tc.n, tc.isTLS, tc.text)
 				used := heap() - before
@@ -178,7 +182,7 @@ func heap() int64 {
 
 // TestRefusals checks requests that the handler must not get.
 func TestRefusals(t *testing.T) {
-	address := serve(t)
+	address := serve(t, answerSize)
 	caller := client(t, "127.0.0.1")
 	for name, tc := range map[string]struct {
 		body io.Reader
@@ -203,13 +207,73 @@ func TestRefusals(t *testing.T) {
 
 // TestManyLargeRequests sends more large requests at once than there are slots.
 func TestManyLargeRequests(t *testing.T) {
-	address := serve(t)
+	address := serve(t, answerSize)
 	caller := client(t, "127.0.0.1")
 	var callers sync.WaitGroup
 	for range 3 * maxLarge {
 		callers.Go(func() { post(t, caller, address, bytes.Repeat([]byte("x"), 1<<20)) })
 	}
 	callers.Wait()
+}
+
+// TestLongWait has requests wait for their turn for longer than a request may take to
+// arrive. A caller that has gone must not get a turn.
+func TestLongWait(t *testing.T) {
+	started, release := make(chan struct{}, maxHandlers+2), make(chan struct{})
+	address := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		started <- struct{}{}
+		<-release
+		answerSize(w, r)
+	})
+	caller := client(t, "127.0.0.1")
+	var callers sync.WaitGroup
+	send := func() {
+		response, err := caller.Post("https://"+address+"/", "application/json", strings.NewReader("{}"))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			t.Errorf("got %s", response.Status)
+		}
+	}
+	for range maxHandlers {
+		callers.Go(send)
+		<-started
+	}
+	callers.Go(send)
+	impatient := client(t, "127.0.0.2")
+	impatient.Timeout = readTimeout / 2
+	if response, err := impatient.Post("https://"+address+"/", "application/json", strings.NewReader("{}")); err == nil {
+		response.Body.Close()
+		t.Errorf("an answer although all turns are taken: %s", response.Status)
+	}
+	time.AfterFunc(readTimeout, func() { close(release) })
+	callers.Wait()
+	if len(started) != 1 {
+		t.Errorf("%d requests were handled after the first ones, want 1", len(started))
+	}
+}
+
+// TestEvictedWhileWaiting evicts callers that wait for a turn. net/http does not notice
+// that their connections are closed, because they have sent more than one request.
+func TestEvictedWhileWaiting(t *testing.T) {
+	release := make(chan struct{})
+	address := serve(t, func(http.ResponseWriter, *http.Request) { <-release })
+	defer close(release)
+	stall(t, address, "127.0.0.2", maxConnections, true, []byte(headers+"Content-Length: 2\r\n\r\n{}"), []byte("POST"))
+	start := time.Now()
+	for range 4 {
+		connection, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // It is a test server.
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer connection.Close()
+	}
+	if took := time.Since(start); took > 3*time.Second {
+		t.Errorf("4 connections took %s", took)
+	}
 }
 
 // TestPanic checks that a handler that panics gives its turn and its slots back.
