@@ -30,8 +30,11 @@ import (
 	"github.com/kiln-dev/kiln/test/images/relay/api"
 )
 
-// dialTimeout also limits how often a flood tries again where nobody answers.
-const dialTimeout = 2 * time.Second
+const (
+	dialTimeout = 2 * time.Second
+	// retryPause keeps a flood of a server that refuses it from taking all CPU.
+	retryPause = 50 * time.Millisecond
+)
 
 // flood keeps requests open that never end, until the time is over.
 func flood(ctx context.Context, in api.Flood) api.Flooded {
@@ -46,8 +49,12 @@ func flood(ctx context.Context, in api.Flood) api.Flooded {
 			for ctx.Err() == nil {
 				if stall(ctx, in.Address, request) {
 					sent.Add(1)
-				} else {
-					refused.Add(1)
+					continue
+				}
+				refused.Add(1)
+				select {
+				case <-ctx.Done():
+				case <-time.After(retryPause):
 				}
 			}
 		})

@@ -18,7 +18,9 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -28,6 +30,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/kiln-dev/kiln/test/images/relay/api"
 )
@@ -162,5 +165,45 @@ func exchange(t *testing.T, method, to string, in, out any) {
 	}
 	if err := json.NewDecoder(response.Body).Decode(out); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestFlood floods a server that ends the requests once their bytes have arrived.
+func TestFlood(t *testing.T) {
+	const size = 1 << 20
+	arrived := make(chan struct{}, 1000)
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// The last requests end in the middle.
+		if n, err := io.CopyN(io.Discard, r.Body, size); err == nil {
+			if r.ContentLength <= n || r.URL.Path != "/defaulting" {
+				t.Errorf("%s of %d bytes", r.URL, r.ContentLength)
+			}
+			select {
+			case arrived <- struct{}{}:
+			default:
+			}
+		}
+		connection, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		connection.Close()
+	}))
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		for range 5 {
+			<-arrived
+		}
+		cancel()
+	}()
+	in := api.Flood{Address: server.Listener.Addr().String(), Path: "/defaulting", Connections: 2, Bytes: size, Time: 20 * time.Second}
+	if got := flood(ctx, in); got.Sent < 4 {
+		t.Errorf("flood = %+v, want requests in place of those that ended", got)
+	}
+	server.Close()
+	in.Time = 100 * time.Millisecond
+	if got := flood(t.Context(), in); got.Sent > 0 || got.Refused == 0 {
+		t.Errorf("flood of no server = %+v", got)
 	}
 }
