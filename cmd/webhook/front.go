@@ -36,6 +36,7 @@ import (
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"knative.dev/pkg/configmap"
 	"knative.dev/pkg/controller"
+	"knative.dev/pkg/injection"
 	secretinformer "knative.dev/pkg/injection/clients/namespacedkube/informers/core/v1/secret"
 	"knative.dev/pkg/logging"
 	"knative.dev/pkg/network/handlers"
@@ -62,9 +63,15 @@ var durations = metric.NewView(
 // front serves admission requests with Knative's handlers. Knative's own server limits
 // neither the time of a request nor the memory of all requests.
 type front struct {
+	// awaited is the number of admission controllers.
+	awaited    int
 	admissions []any
-	served     sync.WaitGroup
+	// synced lets the handlers begin. It may be called more than once.
+	synced func()
+	served sync.WaitGroup
 }
+
+type constructor = func(context.Context, configmap.Watcher) *controller.Impl
 
 // elected is the part of an admission controller that sharedmain must see. If it saw the
 // rest, it would start Knative's server.
@@ -73,37 +80,48 @@ type elected interface {
 	reconciler.LeaderAware
 }
 
-type onlyElected struct {
+// behind is a reconciler whose admissions the front serves. sharedmain starts reconcilers
+// when all informers have synced.
+type behind struct {
 	elected
+	front *front
 }
-
-// admitting returns a constructor whose admission controller the front serves.
-func (f *front) admitting(constructor func(context.Context, configmap.Watcher) *controller.Impl) func(context.Context, configmap.Watcher) *controller.Impl {
-	return func(ctx context.Context, cmw configmap.Watcher) *controller.Impl {
-		impl := constructor(ctx, cmw)
-		f.admissions = append(f.admissions, impl.Reconciler)
-		impl.Reconciler = onlyElected{impl.Reconciler.(elected)}
-		return impl
-	}
-}
-
-// synced is a reconciler that runs once, when the informers have synced.
-type synced func()
 
 // Reconcile implements controller.Reconciler.
-func (s synced) Reconcile(context.Context, string) error {
-	s()
-	return nil
+func (b *behind) Reconcile(ctx context.Context, key string) error {
+	b.front.synced()
+	return b.elected.Reconcile(ctx, key)
 }
 
-// start serves until the context ends. The constructors of the admission controllers must
-// have run. sharedmain starts the returned controller when all informers have synced.
-func (f *front) start(ctx context.Context, _ configmap.Watcher) *controller.Impl {
+// constructors returns constructors of admission controllers for sharedmain. The last one
+// starts to serve.
+func (f *front) constructors(admissions ...constructor) []injection.ControllerConstructor {
+	f.awaited = len(admissions)
+	constructors := make([]injection.ControllerConstructor, 0, len(admissions))
+	for _, construct := range admissions {
+		constructors = append(constructors, func(ctx context.Context, cmw configmap.Watcher) *controller.Impl {
+			impl := construct(ctx, cmw)
+			f.admissions = append(f.admissions, impl.Reconciler)
+			if len(f.admissions) == f.awaited {
+				f.start(ctx)
+			}
+			impl.Reconciler = &behind{impl.Reconciler.(elected), f}
+			// The reconciler runs once also if it has nothing to reconcile.
+			impl.EnqueueKey(apitypes.NamespacedName{Name: "synced"})
+			return impl
+		})
+	}
+	return constructors
+}
+
+// start serves until the context ends.
+func (f *front) start(ctx context.Context) {
 	logger := logging.FromContext(ctx)
 	admitter, err := webhook.New(ctx, f.admissions)
 	if err != nil {
 		logger.Fatalw("Failed to create the webhook", zap.Error(err))
 	}
+	f.synced = sync.OnceFunc(admitter.InformersHaveSynced)
 	config, err := knativetls.DefaultConfigFromEnv("WEBHOOK_")
 	if err != nil {
 		logger.Fatalw("Failed to read the TLS configuration", zap.Error(err))
@@ -118,9 +136,6 @@ func (f *front) start(ctx context.Context, _ configmap.Watcher) *controller.Impl
 			logger.Fatalw("Failed to serve", zap.Error(err))
 		}
 	})
-	impl := controller.NewContext(ctx, synced(sync.OnceFunc(admitter.InformersHaveSynced)), controller.ControllerOptions{WorkQueueName: "Synced", Logger: logger})
-	impl.EnqueueKey(apitypes.NamespacedName{Name: "informers"})
-	return impl
 }
 
 // wait waits until the last requests are answered.

@@ -39,6 +39,10 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"knative.dev/pkg/configmap"
+	"knative.dev/pkg/controller"
+	"knative.dev/pkg/reconciler"
+	rtesting "knative.dev/pkg/reconciler/testing"
 	"knative.dev/pkg/webhook"
 	"sigs.k8s.io/yaml"
 
@@ -125,6 +129,41 @@ func flood(t *testing.T, address string, n int, text []byte) {
 		})
 	}
 	senders.Wait()
+}
+
+// TestConstructors checks that sharedmain starts no server of Knative's, elects a leader,
+// and announces that the informers have synced.
+func TestConstructors(t *testing.T) {
+	ctx, _ := rtesting.SetupFakeContext(t)
+	ctx = webhook.WithOptions(ctx, webhook.Options{ServiceName: serviceName, SecretName: secretName})
+	front := &front{}
+	var impls []*controller.Impl
+	for _, construct := range front.constructors(newDefaulting, newValidation, newConfigValidation) {
+		impls = append(impls, construct(ctx, configmap.NewStaticWatcher(shippedConfig(t)...)))
+	}
+	if len(front.admissions) != 3 || front.synced == nil {
+		t.Fatalf("the front serves %d admission controllers, want 3", len(front.admissions))
+	}
+	announced := 0
+	front.synced = func() { announced++ }
+	for _, impl := range impls {
+		if _, ok := impl.Reconciler.(webhook.AdmissionController); ok {
+			t.Errorf("%s: sharedmain would start Knative's server", impl.Name)
+		}
+		if _, ok := impl.Reconciler.(reconciler.LeaderAware); !ok {
+			t.Errorf("%s: sharedmain would refuse to elect a leader", impl.Name)
+		}
+		if impl.WorkQueue().Len() == 0 {
+			t.Errorf("%s: nothing would call the reconciler", impl.Name)
+		}
+		// It leads nothing here.
+		if err := impl.Reconciler.Reconcile(ctx, "synced"); !controller.IsSkipKey(err) {
+			t.Errorf("%s: %v", impl.Name, err)
+		}
+	}
+	if announced != len(impls) {
+		t.Errorf("%d reconcilers announce the sync, want %d", announced, len(impls))
+	}
 }
 
 // TestFlood admits Functions while callers send requests that do not end, or that are

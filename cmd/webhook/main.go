@@ -175,12 +175,7 @@ func main() {
 	ctx = sharedmain.WithHealthProbesDisabled(ctx)
 	ctx = sharedmain.WithOTelViews(ctx, durations)
 	front := &front{}
-	sharedmain.MainWithContext(ctx, "webhook",
-		certificates.NewController,
-		front.admitting(newDefaulting),
-		front.admitting(newValidation),
-		front.admitting(newConfigValidation),
-		front.start,
-	)
+	admissions := front.constructors(newDefaulting, newValidation, newConfigValidation)
+	sharedmain.MainWithContext(ctx, "webhook", append(admissions, certificates.NewController)...)
 	front.wait()
 }

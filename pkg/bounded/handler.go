@@ -18,19 +18,24 @@ package bounded
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"strconv"
+	"sync/atomic"
+	"time"
 )
 
 // Handler returns a handler that gives the inner one whole bodies, a few at a time, and
 // sends its response later. So no caller that stalls occupies the inner handler.
 func (l *Limits) Handler(inner http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		exchange := &exchange{limits: l, conn: connOf(r.Context())}
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		exchange := &exchange{limits: l, conn: connOf(ctx), cancel: cancel}
 		defer exchange.end()
-		exchange.serve(w, r, inner)
+		exchange.serve(w, r.WithContext(ctx), inner)
 	})
 }
 
@@ -40,6 +45,10 @@ type exchange struct {
 	conn   *conn
 	// large is the slot for what is more than a small body, or nil.
 	large *slot
+	// cancel ends the wait for a turn.
+	cancel context.CancelFunc
+	// responds reports whether the response is being sent.
+	responds atomic.Bool
 }
 
 func (e *exchange) serve(w http.ResponseWriter, r *http.Request, inner http.Handler) {
@@ -56,8 +65,11 @@ func (e *exchange) serve(w http.ResponseWriter, r *http.Request, inner http.Hand
 	}
 	body := make([]byte, r.ContentLength)
 	if _, err := io.ReadFull(r.Body, body); err != nil {
-		http.Error(w, "the request did not arrive in time", http.StatusRequestTimeout)
+		refuse(w)
 		return
+	}
+	if e.large != nil {
+		e.limits.large.setWhole(e.large, true)
 	}
 	if n := countValues(body); n > maxValues {
 		http.Error(w, fmt.Sprintf("the request has %d JSON values, more than the limit of %d", n, maxValues), http.StatusRequestEntityTooLarge)
@@ -76,17 +88,31 @@ func (e *exchange) serve(w http.ResponseWriter, r *http.Request, inner http.Hand
 		refuse(w)
 		return
 	}
+	e.responds.Store(true)
+	if e.large != nil {
+		e.limits.large.setWhole(e.large, false)
+	}
 	response.send(w)
 }
 
 // enlarge takes a slot for more than a small body.
 func (e *exchange) enlarge() bool {
-	e.large = newSlot(e.conn.source, e.conn.evict)
+	e.large = newSlot(e.conn.source, e.abort)
 	victim, ok := e.limits.large.enter(e.large)
 	if victim != nil {
 		awaitEnd(victim)
 	}
 	return ok
+}
+
+// abort ends the request early. The caller is refused, unless it already gets the response.
+func (e *exchange) abort() {
+	e.cancel()
+	if e.responds.Load() {
+		e.conn.evict()
+		return
+	}
+	_ = e.conn.SetReadDeadline(time.Unix(1, 0))
 }
 
 func (e *exchange) end() {

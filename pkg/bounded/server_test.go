@@ -30,6 +30,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -43,7 +44,11 @@ func answerSize(w http.ResponseWriter, r *http.Request) {
 // serve starts a server with the limits and returns its address.
 func serve(t *testing.T, handler http.HandlerFunc) string {
 	t.Helper()
-	limits := New()
+	return serveWith(t, New(), handler)
+}
+
+func serveWith(t *testing.T, limits *Limits, handler http.HandlerFunc) string {
+	t.Helper()
 	server := limits.Server(limits.Handler(handler))
 	server.ErrorLog = log.New(io.Discard, "", 0)
 	server.TLSConfig = certificate(t)
@@ -214,6 +219,79 @@ func TestManyLargeRequests(t *testing.T) {
 		callers.Go(func() { post(t, caller, address, bytes.Repeat([]byte("x"), 1<<20)) })
 	}
 	callers.Wait()
+}
+
+// TestWaitingLargeRequests has large requests wait for longer than the patience with
+// others. One more request of their source is refused, and none of them is lost.
+func TestWaitingLargeRequests(t *testing.T) {
+	started, release := make(chan struct{}, 2*maxLarge), make(chan struct{})
+	limits := New()
+	address := serveWith(t, limits, func(w http.ResponseWriter, r *http.Request) {
+		started <- struct{}{}
+		<-release
+		answerSize(w, r)
+	})
+	caller := client(t, "127.0.0.1")
+	large := bytes.Repeat([]byte("x"), 1<<20)
+	var callers sync.WaitGroup
+	var lost atomic.Int32
+	for range maxLarge {
+		callers.Go(func() {
+			response, err := caller.Post("https://"+address+"/", "application/json", bytes.NewReader(large))
+			if err != nil {
+				lost.Add(1)
+				return
+			}
+			response.Body.Close()
+			if response.StatusCode != http.StatusOK {
+				lost.Add(1)
+			}
+		})
+	}
+	for range maxHandlers {
+		<-started
+	}
+	untilWhole(t, limits, maxLarge)
+	deadline := time.Now().Add(2 * patience)
+	refused := 0
+	for time.Now().Before(deadline) {
+		response, err := caller.Post("https://"+address+"/", "application/json", bytes.NewReader(large))
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != http.StatusTooManyRequests || response.Header.Get("Retry-After") == "" {
+			t.Fatalf("got %s, want a refusal", response.Status)
+		}
+		refused++
+	}
+	close(release)
+	callers.Wait()
+	if lost.Load() > 0 || refused == 0 {
+		t.Errorf("%d requests were lost, and %d refused", lost.Load(), refused)
+	}
+}
+
+// untilWhole waits until that many large requests have arrived.
+func untilWhole(t *testing.T, limits *Limits, want int) {
+	t.Helper()
+	for {
+		got := 0
+		limits.large.mu.Lock()
+		for holder := range limits.large.holders {
+			if holder.whole {
+				got++
+			}
+		}
+		limits.large.mu.Unlock()
+		if got == want {
+			return
+		}
+		if t.Context().Err() != nil {
+			t.Fatalf("%d large requests have arrived, want %d", got, want)
+		}
+		runtime.Gosched()
+	}
 }
 
 // TestLongWait has requests wait for their turn for longer than a request may take to

@@ -39,6 +39,9 @@ type slot struct {
 
 	// since is when the holder last made progress.
 	since time.Time
+	// whole holders have all that they wait for from their caller. They leave only for a
+	// source that holds less.
+	whole bool
 	// busy holders cannot be evicted: they end soon, on their own.
 	busy bool
 }
@@ -72,7 +75,8 @@ func (s *slots) enter(claim *slot) (victim *slot, ok bool) {
 
 // victim returns the holder that leaves for a claim of the source: the oldest of the
 // source that holds the most. A source with fewer slots than the claimant keeps all of
-// them. One with as many, such as the claimant itself, keeps those of the last moment.
+// them. One with as many, such as the claimant itself, keeps those of the last moment and
+// those that do not wait for their caller.
 func (s *slots) victim(claimant string) (victim *slot) {
 	held := map[string]int{claimant: 1}
 	for holder := range s.holders {
@@ -81,7 +85,7 @@ func (s *slots) victim(claimant string) (victim *slot) {
 	for holder := range s.holders {
 		switch n := held[holder.source]; {
 		case holder.busy, n < held[claimant]:
-		case n == held[claimant] && time.Since(holder.since) < s.patience:
+		case n == held[claimant] && (holder.whole || time.Since(holder.since) < s.patience):
 		case victim == nil, n > held[victim.source],
 			n == held[victim.source] && holder.since.Before(victim.since):
 			victim = holder
@@ -103,6 +107,13 @@ func (s *slots) touch(holder *slot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	holder.since = time.Now()
+}
+
+// setWhole notes whether the holder waits for its caller no more, or waits again.
+func (s *slots) setWhole(holder *slot, whole bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	holder.whole, holder.since = whole, time.Now()
 }
 
 // setBusy notes whether the holder cannot be evicted. It returns false for a holder that

@@ -27,7 +27,7 @@ import (
 )
 
 // TestSlots fills slots and claims one more. Each holder is named by its source and its
-// age in seconds; a busy one ends with "!".
+// age in seconds. Those of 8 seconds are whole.
 func TestSlots(t *testing.T) {
 	type holder struct {
 		source string
@@ -62,6 +62,12 @@ func TestSlots(t *testing.T) {
 		"with patience, the source's own old ones": {
 			[]holder{{"server", 1, false}, {"server", 4, false}}, "server", 3 * time.Second, 1,
 		},
+		"not a whole one for its own source": {
+			[]holder{{"server", 5, false}, {"server", 8, false}}, "server", 3 * time.Second, 0,
+		},
+		"a whole one for another source": {
+			[]holder{{"pod", 5, false}, {"pod", 8, false}}, "server", 3 * time.Second, 1,
+		},
 		"with patience, not the last ones of a source with as many": {
 			[]holder{{"a", 1, false}, {"b", 2, false}}, "server", 3 * time.Second, -1,
 		},
@@ -74,6 +80,9 @@ func TestSlots(t *testing.T) {
 				claim := newSlot(h.source, func() { evicted = i })
 				if victim, ok := s.enter(claim); victim != nil || !ok {
 					t.Fatalf("enter() = %v, %v with free slots", victim, ok)
+				}
+				if h.age == 8 {
+					s.setWhole(claim, true)
 				}
 				claim.since, claim.busy = time.Now().Add(-h.age*time.Second), h.busy
 				claims = append(claims, claim)
