@@ -17,6 +17,7 @@ limitations under the License.
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -33,6 +34,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"knative.dev/pkg/apis"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/test"
@@ -215,7 +217,7 @@ func (h *hostile) builds(ctx context.Context) string {
 			return err.Error()
 		}
 		for _, tr := range list.Items {
-			counts[tr.GetStatusCondition().GetCondition("Succeeded").GetReason()]++
+			counts[cmp.Or(tr.GetStatusCondition().GetCondition(apis.ConditionSucceeded).GetReason(), "new")]++
 		}
 	}
 	if len(counts) == 0 {

@@ -23,6 +23,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -51,7 +52,8 @@ const (
 // plan is what a run does.
 type plan struct {
 	relayImage, floodImage string
-	// alone is the number of edits without a neighbour, and edits of those beside each.
+	// alone is the number of edits before and after each neighbour, and edits of those beside
+	// it.
 	alone, edits int
 	fillMiB      int
 	limits       limits
@@ -95,17 +97,39 @@ func runNeighbours(ctx context.Context, p plan, all []neighbour) (r *neighboursR
 		return nil, err
 	}
 	r = &neighboursReport{Cores: runtime.NumCPU(), FillMiB: p.fillMiB}
-	for _, who := range append([]neighbour{{name: nobody}}, all...) {
+	return r, n.all(ctx, all, r)
+}
+
+// all lets one neighbour after the other act. The tenant edits alone before and after each,
+// because the machine may get slower or faster meanwhile.
+func (n *neighbours) all(ctx context.Context, all []neighbour, r *neighboursReport) error {
+	alone := func() (row neighbourReport, err error) {
+		if row, err = n.beside(ctx, neighbour{name: nobody}); err == nil {
+			n.patience = max(leastPatience, time.Duration(n.limits.worst*median(row.EditsS)*float64(time.Second)))
+		}
+		return row, err
+	}
+	before, err := alone()
+	r.Rows = append(r.Rows, before)
+	if err != nil {
+		return fmt.Errorf("without a neighbour: %w", err)
+	}
+	for _, who := range all {
 		row, err := n.beside(ctx, who)
+		if err != nil {
+			return fmt.Errorf("beside %s: %w", who.name, err)
+		}
+		n.patience = alonePatience
+		after, err := alone()
+		row.AloneS = slices.Concat(before.EditsS, after.EditsS)
+		r.Rows[0].add(after)
 		r.Rows = append(r.Rows, row)
 		if err != nil {
-			return r, fmt.Errorf("beside %s: %w", who.name, err)
+			return fmt.Errorf("after %s: %w", who.name, err)
 		}
-		if who.name == nobody {
-			n.patience = max(leastPatience, time.Duration(p.limits.worst*row.median()*float64(time.Second)))
-		}
+		before = after
 	}
-	return r, nil
+	return nil
 }
 
 // limitBuilds sets the limits of builds. The returned function restores them.
@@ -226,7 +250,7 @@ func (n *neighbours) beside(ctx context.Context, who neighbour) (r neighbourRepo
 	if r.traffic, err = probes.read(ctx); err != nil {
 		return r, err
 	}
-	n.say("%s", r)
+	n.say("%s", &r)
 	return r, nil
 }
 
