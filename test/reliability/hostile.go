@@ -137,13 +137,21 @@ func (h *hostile) count(err error) error {
 	return nil
 }
 
-// create creates Functions.
-func (h *hostile) create(ctx context.Context, fns ...*v1alpha1.Function) (err error) {
+// create creates Functions. It retries each, because Kiln may still suffer from another
+// neighbour.
+func (h *hostile) create(ctx context.Context, fns ...*v1alpha1.Function) error {
+	ctx, cancel := context.WithTimeout(ctx, effectTimeout)
+	defer cancel()
 	for _, fn := range fns {
-		_, failed := h.clients.Kiln.ServerlessV1alpha1().Functions(fn.Namespace).Create(ctx, fn, metav1.CreateOptions{})
-		err = errors.Join(err, h.count(failed))
+		err := patiently(ctx, func() error {
+			_, err := h.clients.Kiln.ServerlessV1alpha1().Functions(fn.Namespace).Create(ctx, fn, metav1.CreateOptions{})
+			return h.count(err)
+		})
+		if err != nil {
+			return fmt.Errorf("failed to create Function: %w", err)
+		}
 	}
-	return err
+	return nil
 }
 
 // edit replaces the source and the dependencies of Functions. The next round retries what
