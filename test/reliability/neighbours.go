@@ -116,14 +116,15 @@ func (n *neighbours) all(ctx context.Context, all []neighbour, r *neighboursRepo
 	}
 	for _, who := range all {
 		row, err := n.beside(ctx, who)
+		row.AloneS = before.EditsS
+		r.Rows = append(r.Rows, row)
 		if err != nil {
 			return fmt.Errorf("beside %s: %w", who.name, err)
 		}
 		n.patience = alonePatience
 		after, err := alone()
-		row.AloneS = slices.Concat(before.EditsS, after.EditsS)
+		r.Rows[len(r.Rows)-1].AloneS = slices.Concat(before.EditsS, after.EditsS)
 		r.Rows[0].add(after)
-		r.Rows = append(r.Rows, row)
 		if err != nil {
 			return fmt.Errorf("after %s: %w", who.name, err)
 		}
