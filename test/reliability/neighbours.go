@@ -40,9 +40,8 @@ const (
 	// clusterBuilds and namespaceBuilds are the limits of config-build during the run, as
 	// an administrator of two cores would set them.
 	clusterBuilds, namespaceBuilds = 4, 2
-	// alonePatience bounds the time of an edit without a neighbour, and leastPatience is
-	// the least bound of one beside a neighbour.
-	alonePatience, leastPatience = 2 * time.Minute, 30 * time.Second
+	// alonePatience bounds the time of an edit without a neighbour.
+	alonePatience = 2 * time.Minute
 	// cleanupTimeout bounds the end of a run.
 	cleanupTimeout = 2 * time.Minute
 	// editedName is the Function that the tenant edits.
@@ -105,7 +104,7 @@ func runNeighbours(ctx context.Context, p plan, all []neighbour) (r *neighboursR
 func (n *neighbours) all(ctx context.Context, all []neighbour, r *neighboursReport) error {
 	alone := func() (row neighbourReport, err error) {
 		if row, err = n.beside(ctx, neighbour{name: nobody}); err == nil {
-			n.patience = max(leastPatience, time.Duration(n.limits.worst*median(row.EditsS)*float64(time.Second)))
+			n.patience = time.Duration(n.limits.most(median(row.EditsS)) * float64(time.Second))
 		}
 		return row, err
 	}

@@ -45,8 +45,10 @@ func TestNeighboursVerdict(t *testing.T) {
 	}{
 		{"within the factors", neighbourReport{EditsS: []float64{15, 30, 4}, Made: 1}, ""},
 		{"slow", neighbourReport{EditsS: []float64{16, 4, 17}, Made: 1}, "an edit took 16.0 s, more than 3 times the 5.0 s"},
-		{"slow in one of two", neighbourReport{EditsS: []float64{16, 4}, Made: 1}, "an edit took 16.0 s, more than 3 times the 5.0 s"},
-		{"one edit is very slow", neighbourReport{EditsS: []float64{31, 5, 5}, Made: 1}, "the slowest edit took 31.0 s, more than 6 times the 5.0 s"},
+		{"one of two waits for a slot", neighbourReport{EditsS: []float64{25, 5}, Made: 1}, ""},
+		{"both of two are slow", neighbourReport{EditsS: []float64{25, 6}, Made: 1}, "an edit took 15.5 s, more than 3 times the 5.0 s"},
+		{"one edit waits for a slot", neighbourReport{EditsS: []float64{60, 5, 5}, Made: 1}, ""},
+		{"one edit is very slow", neighbourReport{EditsS: []float64{61, 5, 5}, Made: 1}, "the slowest edit took 61.0 s, more than 6 times the 5.0 s without a neighbour and 30 s"},
 		{"starved", neighbourReport{EditsS: []float64{5, 5, 29}, Starved: "BuildQueued", Made: 1}, "an edit was not Ready after 29.0 s: BuildQueued"},
 		{"the neighbour did nothing", neighbourReport{EditsS: []float64{5}, Refused: 7}, "the neighbour did nothing, and 7 of its requests were refused"},
 		{"the flood reached nobody", neighbourReport{EditsS: []float64{5}, Made: 64, Flood: map[string]int{"failed": 64}}, "the neighbour did nothing"},
@@ -178,7 +180,7 @@ func TestNeighboursPage(t *testing.T) {
 	page2 := page(page1, newWeather(10).report())
 	storm.EditsS = []float64{15}
 	page3 := page(page2, &neighboursReport{Cores: 2, FillMiB: 1024, Rows: []neighbourReport{alone, storm}})
-	const floodRow = "| a webhook flood | 2 | 5.0 s | 30.0 s, 6.0 × | not Ready after 30.0 s, 6.0 × | 9, 30.0 s | 0 of 0 | 0 of 0 | 1 |\n"
+	const floodRow = "| a webhook flood | 2 | 5.0 s | 17.5 s, 3.5 × | not Ready after 30.0 s, 6.0 × | 9, 30.0 s | 0 of 0 | 0 of 0 | 1 |\n"
 	for name, test := range map[string]struct {
 		page string
 		want []string
