@@ -60,8 +60,9 @@ const (
 	largeEdits                 = 30
 	// diskFunctions fill the disk at once, and hold that for diskHold.
 	diskFunctions, diskHold = 2, 15 * time.Second
-	// stormFunctions are edited all at once, and their scripts are busy for stormBusy.
-	stormFunctions, stormEvery, stormBusy = 10, 10 * time.Second, 30 * time.Second
+	// stormFunctions are created all at once, and half of them are edited at once. An edit
+	// cancels a build, so the scripts must have the time to be busy for stormBusy.
+	stormFunctions, stormEvery, stormBusy = 10, 20 * time.Second, 30 * time.Second
 	// stalledRequests are held open at the webhook.
 	stalledRequests = 64
 )
@@ -335,7 +336,11 @@ func buildStorm(ctx context.Context, h *hostile) error {
 	if err := h.create(ctx, stormers(namespace, 0)...); err != nil {
 		return err
 	}
-	h.loop(mostRounds, stormEvery, func(ctx context.Context, round int) { h.edit(ctx, stormers(namespace, round)...) })
+	h.loop(mostRounds, stormEvery, func(ctx context.Context, round int) {
+		all := stormers(namespace, round)
+		half := len(all) / 2
+		h.edit(ctx, all[round%2*half:][:half]...)
+	})
 	return h.untilBuilds(ctx, namespace, 1)
 }
 

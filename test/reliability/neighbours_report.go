@@ -219,7 +219,8 @@ the neighbours:
 - **large sources**: 4 Functions with 960 KiB of source, one of which is edited every 4 s
 - **full disks**: builds whose install scripts fill the disk of the node, two at a time
 - **a webhook flood**: a pod that holds 64 requests to the webhook open, each with 3 MB of body that never ends
-- **a build storm**: 10 Functions with install scripts that keep a core busy for 30 s, edited all at once every 10 s
+- **a build storm**: 10 Functions with install scripts that keep a core busy for 30 s, created at once; half of them are edited
+  at once every 20 s
 
 `
 
