@@ -17,6 +17,7 @@ limitations under the License.
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -33,6 +34,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"knative.dev/pkg/apis"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/test"
@@ -58,8 +60,9 @@ const (
 	largeEdits                 = 30
 	// diskFunctions fill the disk at once, and hold that for diskHold.
 	diskFunctions, diskHold = 2, 15 * time.Second
-	// stormFunctions are edited all at once, and their scripts are busy for stormBusy.
-	stormFunctions, stormEvery, stormBusy = 10, 10 * time.Second, 30 * time.Second
+	// stormFunctions are created all at once, and half of them are edited at once. An edit
+	// cancels a build, so the scripts must have the time to be busy for stormBusy.
+	stormFunctions, stormEvery, stormBusy = 10, 20 * time.Second, 30 * time.Second
 	// stalledRequests are held open at the webhook.
 	stalledRequests = 64
 )
@@ -135,13 +138,21 @@ func (h *hostile) count(err error) error {
 	return nil
 }
 
-// create creates Functions.
-func (h *hostile) create(ctx context.Context, fns ...*v1alpha1.Function) (err error) {
+// create creates Functions. It retries each, because Kiln may still suffer from another
+// neighbour.
+func (h *hostile) create(ctx context.Context, fns ...*v1alpha1.Function) error {
+	ctx, cancel := context.WithTimeout(ctx, effectTimeout)
+	defer cancel()
 	for _, fn := range fns {
-		_, failed := h.clients.Kiln.ServerlessV1alpha1().Functions(fn.Namespace).Create(ctx, fn, metav1.CreateOptions{})
-		err = errors.Join(err, h.count(failed))
+		err := patiently(ctx, func() error {
+			_, err := h.clients.Kiln.ServerlessV1alpha1().Functions(fn.Namespace).Create(ctx, fn, metav1.CreateOptions{})
+			return h.count(err)
+		})
+		if err != nil {
+			return fmt.Errorf("failed to create Function: %w", err)
+		}
 	}
-	return err
+	return nil
 }
 
 // edit replaces the source and the dependencies of Functions. The next round retries what
@@ -215,7 +226,7 @@ func (h *hostile) builds(ctx context.Context) string {
 			return err.Error()
 		}
 		for _, tr := range list.Items {
-			counts[tr.GetStatusCondition().GetCondition("Succeeded").GetReason()]++
+			counts[cmp.Or(tr.GetStatusCondition().GetCondition(apis.ConditionSucceeded).GetReason(), "new")]++
 		}
 	}
 	if len(counts) == 0 {
@@ -325,7 +336,11 @@ func buildStorm(ctx context.Context, h *hostile) error {
 	if err := h.create(ctx, stormers(namespace, 0)...); err != nil {
 		return err
 	}
-	h.loop(mostRounds, stormEvery, func(ctx context.Context, round int) { h.edit(ctx, stormers(namespace, round)...) })
+	h.loop(mostRounds, stormEvery, func(ctx context.Context, round int) {
+		all := stormers(namespace, round)
+		half := len(all) / 2
+		h.edit(ctx, all[round%2*half:][:half]...)
+	})
 	return h.untilBuilds(ctx, namespace, 1)
 }
 

@@ -135,10 +135,10 @@ func runBeside(ctx context.Context, p plan, only string, long bool, out, docs st
 	if err != nil {
 		return fmt.Errorf("%q is not a regular expression: %w", only, err)
 	}
-	p.alone, p.edits, p.limits, p.timeout = 3, 2, shortLimits, 10*time.Minute
+	p.alone, p.edits, p.limits, p.timeout = 1, 2, shortLimits, 10*time.Minute
 	all := hostiles
 	if long {
-		p.alone, p.edits, p.limits, p.timeout = 10, 10, longLimits, time.Hour
+		p.alone, p.edits, p.limits, p.timeout = 5, 10, longLimits, time.Hour
 		all = append(slices.Clone(hostiles), neighbour{everybody, allAtOnce})
 	}
 	p.fillMiB = cmp.Or(p.fillMiB, map[bool]int{false: 256, true: 1024}[long])

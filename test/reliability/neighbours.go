@@ -23,6 +23,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,9 +40,8 @@ const (
 	// clusterBuilds and namespaceBuilds are the limits of config-build during the run, as
 	// an administrator of two cores would set them.
 	clusterBuilds, namespaceBuilds = 4, 2
-	// alonePatience bounds the time of an edit without a neighbour, and leastPatience is
-	// the least bound of one beside a neighbour.
-	alonePatience, leastPatience = 2 * time.Minute, 30 * time.Second
+	// alonePatience bounds the time of an edit without a neighbour.
+	alonePatience = 2 * time.Minute
 	// cleanupTimeout bounds the end of a run.
 	cleanupTimeout = 2 * time.Minute
 	// editedName is the Function that the tenant edits.
@@ -51,7 +51,8 @@ const (
 // plan is what a run does.
 type plan struct {
 	relayImage, floodImage string
-	// alone is the number of edits without a neighbour, and edits of those beside each.
+	// alone is the number of edits before and after each neighbour, and edits of those beside
+	// it.
 	alone, edits int
 	fillMiB      int
 	limits       limits
@@ -95,17 +96,40 @@ func runNeighbours(ctx context.Context, p plan, all []neighbour) (r *neighboursR
 		return nil, err
 	}
 	r = &neighboursReport{Cores: runtime.NumCPU(), FillMiB: p.fillMiB}
-	for _, who := range append([]neighbour{{name: nobody}}, all...) {
+	return r, n.all(ctx, all, r)
+}
+
+// all lets one neighbour after the other act. The tenant edits alone before and after each,
+// because the machine may get slower or faster meanwhile.
+func (n *neighbours) all(ctx context.Context, all []neighbour, r *neighboursReport) error {
+	alone := func() (row neighbourReport, err error) {
+		if row, err = n.beside(ctx, neighbour{name: nobody}); err == nil {
+			n.patience = time.Duration(n.limits.most(median(row.EditsS)) * float64(time.Second))
+		}
+		return row, err
+	}
+	before, err := alone()
+	r.Rows = append(r.Rows, before)
+	if err != nil {
+		return fmt.Errorf("without a neighbour: %w", err)
+	}
+	for _, who := range all {
 		row, err := n.beside(ctx, who)
+		row.AloneS = before.EditsS
 		r.Rows = append(r.Rows, row)
 		if err != nil {
-			return r, fmt.Errorf("beside %s: %w", who.name, err)
+			return fmt.Errorf("beside %s: %w", who.name, err)
 		}
-		if who.name == nobody {
-			n.patience = max(leastPatience, time.Duration(p.limits.worst*row.median()*float64(time.Second)))
+		n.patience = alonePatience
+		after, err := alone()
+		r.Rows[len(r.Rows)-1].AloneS = slices.Concat(before.EditsS, after.EditsS)
+		r.Rows[0].add(after)
+		if err != nil {
+			return fmt.Errorf("after %s: %w", who.name, err)
 		}
+		before = after
 	}
-	return r, nil
+	return nil
 }
 
 // limitBuilds sets the limits of builds. The returned function restores them.
@@ -226,7 +250,7 @@ func (n *neighbours) beside(ctx context.Context, who neighbour) (r neighbourRepo
 	if r.traffic, err = probes.read(ctx); err != nil {
 		return r, err
 	}
-	n.say("%s", r)
+	n.say("%s", &r)
 	return r, nil
 }
 

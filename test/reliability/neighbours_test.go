@@ -45,8 +45,10 @@ func TestNeighboursVerdict(t *testing.T) {
 	}{
 		{"within the factors", neighbourReport{EditsS: []float64{15, 30, 4}, Made: 1}, ""},
 		{"slow", neighbourReport{EditsS: []float64{16, 4, 17}, Made: 1}, "an edit took 16.0 s, more than 3 times the 5.0 s"},
-		{"slow in one of two", neighbourReport{EditsS: []float64{16, 4}, Made: 1}, "an edit took 16.0 s, more than 3 times the 5.0 s"},
-		{"one edit is very slow", neighbourReport{EditsS: []float64{31, 5, 5}, Made: 1}, "the slowest edit took 31.0 s, more than 6 times the 5.0 s"},
+		{"one of two waits for a slot", neighbourReport{EditsS: []float64{25, 5}, Made: 1}, ""},
+		{"both of two are slow", neighbourReport{EditsS: []float64{25, 6}, Made: 1}, "an edit took 15.5 s, more than 3 times the 5.0 s"},
+		{"one edit waits for a slot", neighbourReport{EditsS: []float64{60, 5, 5}, Made: 1}, ""},
+		{"one edit is very slow", neighbourReport{EditsS: []float64{61, 5, 5}, Made: 1}, "the slowest edit took 61.0 s, more than 6 times the 5.0 s without a neighbour and 30 s"},
 		{"starved", neighbourReport{EditsS: []float64{5, 5, 29}, Starved: "BuildQueued", Made: 1}, "an edit was not Ready after 29.0 s: BuildQueued"},
 		{"the neighbour did nothing", neighbourReport{EditsS: []float64{5}, Refused: 7}, "the neighbour did nothing, and 7 of its requests were refused"},
 		{"the flood reached nobody", neighbourReport{EditsS: []float64{5}, Made: 64, Flood: map[string]int{"failed": 64}}, "the neighbour did nothing"},
@@ -59,6 +61,7 @@ func TestNeighboursVerdict(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			test.row.Neighbour = "a build storm"
+			test.row.AloneS = alone.EditsS
 			err := (&neighboursReport{Rows: []neighbourReport{alone, test.row}}).verdict(l)
 			if (err != nil) != (test.want != "") || err != nil && !strings.Contains(err.Error(), test.want) {
 				t.Errorf("verdict = %v, want %q", err, test.want)
@@ -74,6 +77,22 @@ func TestNeighboursVerdict(t *testing.T) {
 		if err := (&neighboursReport{Rows: rows}).verdict(l); err == nil {
 			t.Errorf("%s: verdict found nothing wrong", name)
 		}
+	}
+}
+
+// TestAdd checks that edits without a neighbour are judged together.
+func TestAdd(t *testing.T) {
+	got := neighbourReport{Neighbour: nobody, EditsS: []float64{5}, RefusedEdits: 1, RefusedS: 1, traffic: traffic{Calls: 10, BareCalls: 9}}
+	first := got.EditsS
+	got.add(neighbourReport{Neighbour: nobody, EditsS: []float64{7}, Starved: "slow", RefusedEdits: 2, RefusedS: 3, Ended: []string{"webhook"},
+		traffic: traffic{Calls: 20, Failed: 2, BareCalls: 19, BareFailed: 1, Failure: "502"}})
+	want := neighbourReport{Neighbour: nobody, EditsS: []float64{5, 7}, Starved: "slow", RefusedEdits: 3, RefusedS: 3, Ended: []string{"webhook"},
+		traffic: traffic{Calls: 30, Failed: 2, BareCalls: 28, BareFailed: 1, Failure: "502"}}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(neighbourReport{}, traffic{})); diff != "" {
+		t.Errorf("add (-want, +got):\n%s", diff)
+	}
+	if len(first) != 1 {
+		t.Errorf("the first edits are %v", first)
 	}
 }
 
@@ -155,21 +174,21 @@ func TestHostileEnds(t *testing.T) {
 // neighbours.
 func TestNeighboursPage(t *testing.T) {
 	alone := neighbourReport{Neighbour: nobody, EditsS: []float64{5}}
-	storm := neighbourReport{Neighbour: "a build storm", EditsS: []float64{10, 12, 8}, Made: 1, traffic: traffic{Calls: 900, BareCalls: 901}}
-	flood := neighbourReport{Neighbour: "a webhook flood", EditsS: []float64{5, 30}, Starved: "refused", RefusedEdits: 9, RefusedS: 30, Ended: []string{"webhook"}}
+	storm := neighbourReport{Neighbour: "a build storm", AloneS: alone.EditsS, EditsS: []float64{10, 12, 8}, Made: 1, traffic: traffic{Calls: 900, BareCalls: 901}}
+	flood := neighbourReport{Neighbour: "a webhook flood", AloneS: alone.EditsS, EditsS: []float64{5, 30}, Starved: "refused", RefusedEdits: 9, RefusedS: 30, Ended: []string{"webhook"}}
 	page1 := page("", &neighboursReport{Cores: 2, FillMiB: 1024, Rows: []neighbourReport{alone, storm, flood}})
 	page2 := page(page1, newWeather(10).report())
 	storm.EditsS = []float64{15}
 	page3 := page(page2, &neighboursReport{Cores: 2, FillMiB: 1024, Rows: []neighbourReport{alone, storm}})
-	const floodRow = "| a webhook flood | 2 | 30.0 s, 6.0 × | not Ready after 30.0 s, 6.0 × | 9, 30.0 s | 0 of 0 | 0 of 0 | 1 |\n"
+	const floodRow = "| a webhook flood | 2 | 5.0 s | 17.5 s, 3.5 × | not Ready after 30.0 s, 6.0 × | 9, 30.0 s | 0 of 0 | 0 of 0 | 1 |\n"
 	for name, test := range map[string]struct {
 		page string
 		want []string
 	}{
-		"neighbours": {page1, []string{pageIntro, neighboursIntro, "wrote 1024 MiB", "| nobody | 1 | 5.0 s, 1.0 × |", floodRow,
-			"| a build storm | 3 | 10.0 s, 2.0 × | 12.0 s, 2.4 × | 0, 0.0 s | 0 of 900 | 0 of 901 | 0 |\n"}},
+		"neighbours": {page1, []string{pageIntro, neighboursIntro, "wrote 1024 MiB", "| nobody | 1 | 5.0 s | 5.0 s, 1.0 × |", floodRow,
+			"| a build storm | 3 | 5.0 s | 10.0 s, 2.0 × | 12.0 s, 2.4 × | 0, 0.0 s | 0 of 900 | 0 of 901 | 0 |\n"}},
 		"weather":     {page2, []string{pageIntro, weatherIntro, neighboursIntro, floodRow}},
-		"one of them": {page3, []string{pageIntro, weatherIntro, neighboursIntro, floodRow, "| a build storm | 1 | 15.0 s, 3.0 × |"}},
+		"one of them": {page3, []string{pageIntro, weatherIntro, neighboursIntro, floodRow, "| a build storm | 1 | 5.0 s | 15.0 s, 3.0 × |"}},
 	} {
 		rest := test.page
 		for _, want := range test.want {
