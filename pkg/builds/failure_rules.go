@@ -48,7 +48,7 @@ var failureRules = []failureRule{
 	{name: "the install step was killed", cause: OutOfMemory, steps: anyStep, verdict: outOfMemory},
 	{name: "somebody cancelled the build", cause: Cancelled, steps: anyStep, verdict: cancelled},
 	{name: "the image of a step was not pulled", cause: ImagePull, steps: anyStep, verdict: toolMissing},
-	{name: "the pod exceeded its own storage limit", cause: Evicted, steps: anyStep, pattern: ownLimit, verdict: tooMuchStorage},
+	{name: "the pod exceeded its own storage limit", cause: Evicted, steps: anyStep, pattern: ownLimit, verdict: outOfDisk},
 	{name: "the node evicted the pod", cause: Evicted, steps: anyStep, verdict: evicted},
 	{name: "somebody deleted the pod", cause: Deleted, steps: anyStep, verdict: deleted},
 	{name: "the builder failed", cause: NotRun, steps: anyStep, verdict: notRun},
@@ -156,12 +156,12 @@ var (
 		"The step that pushes the image ran out of memory. It needs little memory, so the node may be short of memory.", true}
 	outOfMemoryFetching = verdict{v1alpha1.ReasonBuildOutOfMemory,
 		"The step that fetches the source ran out of memory. Remove large files from the Git repository, or check the memory of the node.", true}
+	outOfDisk = verdict{v1alpha1.ReasonBuildOutOfDisk,
+		"The build needs more disk space than its limit. Raise spec.build.resources.limits.ephemeral-storage, up to the max-ephemeral-storage in config-build.", false}
 	cancelled = verdict{v1alpha1.ReasonBuildCancelled,
 		"Somebody cancelled the build. Edit the Function, or set its annotation serverless.kiln.dev/rebuild, to build again.", false}
 	evicted = verdict{v1alpha1.ReasonPodEvicted,
 		"The build's pod was evicted from its node.", true}
-	tooMuchStorage = verdict{v1alpha1.ReasonPodEvicted,
-		"The build needs more disk space than its limit. Raise spec.build.resources.limits.ephemeral-storage.", false}
 	deleted = verdict{v1alpha1.ReasonPodDeleted,
 		"The build's pod was deleted, or lost with its node, before Kiln read the result.", true}
 

@@ -136,11 +136,11 @@ func failureCases() map[string]failureCase {
 		},
 		"evicted for its own limit": {
 			Failure{Cause: Evicted, Message: "Pod ephemeral local storage usage exceeds the total limit of containers 50Mi. "},
-			v1alpha1.ReasonPodEvicted, false, []string{"spec.build.resources.limits.ephemeral-storage", "50Mi"},
+			v1alpha1.ReasonBuildOutOfDisk, false, []string{"spec.build.resources.limits.ephemeral-storage", "max-ephemeral-storage in config-build", "50Mi"},
 		},
 		"evicted for the limit of its container": {
 			Failure{Cause: Evicted, Message: `Container step-install exceeded its local ephemeral storage limit "50Mi". `},
-			v1alpha1.ReasonPodEvicted, false, []string{"spec.build.resources.limits.ephemeral-storage", "50Mi"},
+			v1alpha1.ReasonBuildOutOfDisk, false, []string{"spec.build.resources.limits.ephemeral-storage", "50Mi"},
 		},
 		"pod deleted": {
 			Failure{Cause: Deleted, Message: `"step-install" exited with code 2: Error`, Log: "INFO RUN npm install\n"},

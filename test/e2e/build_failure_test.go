@@ -132,13 +132,28 @@ func TestBuildTimeout(t *testing.T) {
 	e.untilFailed(e.create(fn), v1alpha1.ReasonBuildTimeout, "spec.build.timeout", "15s")
 }
 
-// TestBuildTooLarge checks that the status reports a build that the kubelet evicts because
-// of the build's own limit.
-func TestBuildTooLarge(t *testing.T) {
+// TestBuildOutOfDisk checks that the kubelet evicts a build whose install script fills the
+// disk, in the container or in a volume. The status reports it, and the build of another
+// namespace goes on.
+func TestBuildOutOfDisk(t *testing.T) {
 	t.Parallel()
-	e := newEnv(t)
-	e.untilFailed(e.create(limited(installing(asleep), corev1.ResourceEphemeralStorage, "20Mi")),
-		v1alpha1.ReasonPodEvicted, "spec.build.resources.limits.ephemeral-storage", "20Mi")
+	for name, file := range map[string]string{"Container": "/var/full", "Volume": "/kiln-layers/full"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newEnv(t)
+			// The base image is smaller than the limit.
+			script := "const full = require(`fs`).openSync(`" + file + "`, `w`); " +
+				"for (let i = 0; i < 80; i++) require(`fs`).writeSync(full, Buffer.alloc(1 << 24)); " + asleep
+			fn := e.create(limited(installing(script), corev1.ResourceEphemeralStorage, "1Gi"))
+			e.untilInstalling(fn)
+			neighbour := newEnv(t)
+			other := neighbour.create(installing("0"))
+			e.untilFailed(fn, v1alpha1.ReasonBuildOutOfDisk,
+				"spec.build.resources.limits.ephemeral-storage", "max-ephemeral-storage", "limit")
+			neighbour.wantAnswer(neighbour.until(other, test.Ready), "{}", "7200000")
+			neighbour.wantBuilds(1)
+		})
+	}
 }
 
 // TestBuildCancelled checks that a cancelled build starts again only on request.

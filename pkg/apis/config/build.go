@@ -119,16 +119,19 @@ func defaultBuild() *Build {
 		MaxTimeout: time.Hour,
 		Resources: corev1.ResourceRequirements{
 			Requests: corev1.ResourceList{
-				corev1.ResourceCPU:    resource.MustParse("100m"),
-				corev1.ResourceMemory: resource.MustParse("256Mi"),
+				corev1.ResourceCPU:              resource.MustParse("100m"),
+				corev1.ResourceMemory:           resource.MustParse("256Mi"),
+				corev1.ResourceEphemeralStorage: resource.MustParse("512Mi"),
 			},
 			Limits: corev1.ResourceList{
-				corev1.ResourceMemory: resource.MustParse("2Gi"),
+				corev1.ResourceMemory:           resource.MustParse("2Gi"),
+				corev1.ResourceEphemeralStorage: resource.MustParse("4Gi"),
 			},
 		},
 		MaxResources: corev1.ResourceList{
-			corev1.ResourceCPU:    resource.MustParse("4"),
-			corev1.ResourceMemory: resource.MustParse("8Gi"),
+			corev1.ResourceCPU:              resource.MustParse("4"),
+			corev1.ResourceMemory:           resource.MustParse("8Gi"),
+			corev1.ResourceEphemeralStorage: resource.MustParse("16Gi"),
 		},
 		PackageRegistrySecret: "kiln-package-registries",
 
@@ -156,6 +159,7 @@ func NewBuildFromMap(data map[string]string) (*Build, error) {
 		asResources("", &b.Resources),
 		asResource("max-cpu", b.MaxResources, corev1.ResourceCPU),
 		asResource("max-memory", b.MaxResources, corev1.ResourceMemory),
+		asResource("max-ephemeral-storage", b.MaxResources, corev1.ResourceEphemeralStorage),
 		asSecretName("package-registry-secret", &b.PackageRegistrySecret),
 		cm.AsFunc("dependency-cache-key", &b.DependencyCacheKey, parseCacheKey),
 		asLimit("max-concurrent-builds", &b.MaxConcurrent, mostConcurrentBuilds),

@@ -172,6 +172,7 @@ func TestKeyPatterns(t *testing.T) {
 func TestBuildFromMap(t *testing.T) {
 	got, err := NewBuildFromMap(map[string]string{
 		"kaniko-image": kanikoImage, "compose-image": composeImage, "timeout": "1h30m", "memory-limit": "", "cpu-limit": "2",
+		"ephemeral-storage-request": "", "ephemeral-storage-limit": "20Gi", "max-ephemeral-storage": "8Gi",
 		"max-cpu": "1", "max-memory": "", "package-registry-secret": "",
 		"max-concurrent-builds": "20", "max-concurrent-builds-per-namespace": " ", "history-limit": "0", "follow-interval": "90s", "dependency-cache-key": " 2026-11-24 ",
 		"follow-allowed-addresses": "10.1.2.3/8, fd00::/8",
@@ -184,10 +185,17 @@ func TestBuildFromMap(t *testing.T) {
 	want := defaultBuild()
 	want.KanikoImage, want.ComposeImage = kanikoImage, composeImage
 	want.Timeout = 90 * time.Minute
-	want.Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}
+	delete(want.Resources.Requests, corev1.ResourceEphemeralStorage)
+	want.Resources.Limits = corev1.ResourceList{
+		corev1.ResourceCPU:              resource.MustParse("2"),
+		corev1.ResourceEphemeralStorage: resource.MustParse("20Gi"),
+	}
 	// Ceilings are not below the defaults.
 	want.MaxTimeout = 90 * time.Minute
-	want.MaxResources = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}
+	want.MaxResources = corev1.ResourceList{
+		corev1.ResourceCPU:              resource.MustParse("2"),
+		corev1.ResourceEphemeralStorage: resource.MustParse("20Gi"),
+	}
 	want.PackageRegistrySecret = ""
 	want.MaxConcurrent, want.MaxConcurrentPerNamespace, want.HistoryLimit = 20, 0, 0
 	want.DependencyCacheKey = "2026-11-24"
@@ -360,6 +368,8 @@ func TestErrors(t *testing.T) {
 		"bad image":       {build, BuildConfigName, "kaniko-image", "a b", nil, []string{"a b"}},
 		"bad timeout":     {build, BuildConfigName, "timeout", "15", nil, []string{`"15"`, "duration"}},
 		"ceiling":         {build, BuildConfigName, "max-memory", "much", nil, []string{`"much"`, "quantity"}},
+		"disk ceiling":    {build, BuildConfigName, "max-ephemeral-storage", "much", nil, []string{`"much"`, "quantity"}},
+		"disk request":    {build, BuildConfigName, "ephemeral-storage-request", "5Gi", nil, []string{"5Gi", "ephemeral-storage-limit", "4Gi"}},
 		"secret":          {build, BuildConfigName, "package-registry-secret", "A/b", nil, []string{`"A/b"`, "Secret"}},
 		"short timeout":   {build, BuildConfigName, "timeout", "1s", nil, []string{`"1s"`, "10s"}},
 		"long timeout":    {build, BuildConfigName, "timeout", "25h", nil, []string{`"25h"`, "24h"}},

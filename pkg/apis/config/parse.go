@@ -167,11 +167,11 @@ func asResource(key string, list corev1.ResourceList, resourceName corev1.Resour
 	}
 }
 
-// asResources parses <prefix>{cpu,memory}-{request,limit} and checks that no
-// request is above its limit.
+// asResources parses <prefix>{cpu,memory,ephemeral-storage}-{request,limit} and checks
+// that no request is above its limit.
 func asResources(prefix string, target *corev1.ResourceRequirements) cm.ParseFunc {
 	return func(data map[string]string) error {
-		for _, r := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		for _, r := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
 			request, limit := prefix+string(r)+"-request", prefix+string(r)+"-limit"
 			if err := cm.Parse(data,
 				asResource(request, target.Requests, r),

@@ -38,6 +38,9 @@ const (
 
 	// oomKilled is the kubelet's reason of a container that exceeded its memory limit.
 	oomKilled = "OOMKilled"
+
+	// evicted is the kubelet's reason of a pod that it evicted.
+	evicted = "Evicted"
 )
 
 // causes maps Tekton's reasons to causes. A failure of Tekton's own containers is not a
@@ -98,7 +101,20 @@ func (b *Builder) Failure(ctx context.Context, run builds.Run) (builds.Failure, 
 	}
 	failure.Log, err = b.Logs.Tail(ctx, tr.Namespace, tr.Status.PodName, container)
 	b.detectLoss(&failure, tr, err)
+	if err == nil && failure.Cause == builds.StepFailed {
+		err = b.awaitPod(tr)
+	}
 	return failure, err
+}
+
+// awaitPod returns an error until the pod has ended. The kubelet reports an eviction after
+// the containers have ended, and Tekton may not wait for that.
+func (b *Builder) awaitPod(tr *pipelinev1.TaskRun) error {
+	pod, notCached := b.Pods.Pods(tr.Namespace).Get(tr.Status.PodName)
+	if notCached == nil && pod.Status.Phase == corev1.PodRunning {
+		return fmt.Errorf("pod %s does not report yet why it ended", pod.Name)
+	}
+	return nil
 }
 
 // detectLoss detects that the build failed because it lost its pod. Tekton does not
@@ -110,6 +126,8 @@ func (b *Builder) detectLoss(failure *builds.Failure, tr *pipelinev1.TaskRun, lo
 	}
 	pod, notCached := b.Pods.Pods(tr.Namespace).Get(tr.Status.PodName)
 	switch {
+	case notCached == nil && pod.Status.Reason == evicted:
+		failure.Cause, failure.Message = builds.Evicted, pod.Status.Message
 	case notCached == nil && observe.PodCondition(pod, corev1.DisruptionTarget).Status == corev1.ConditionTrue:
 		failure.Cause, failure.Message = builds.Evicted, observe.PodCondition(pod, corev1.DisruptionTarget).Message
 	case failure.Cause == builds.TimedOut:

@@ -112,6 +112,42 @@ func TestFailureBeforeSidecarEnded(t *testing.T) {
 	}
 }
 
+// TestFailureByEviction checks that an eviction is the cause, also if Tekton saw the
+// containers end before the pod.
+func TestFailureByEviction(t *testing.T) {
+	const message = `Container sidecar-install exceeded its local ephemeral storage limit "20Mi". `
+	tr := &pipelinev1.TaskRun{}
+	tr.Status.PodName = "p"
+	tr.Status.SetCondition(&apis.Condition{Type: apis.ConditionSucceeded, Status: corev1.ConditionFalse, Reason: "SidecarFailed", Message: "exited with code 2"})
+	tr.Status.Steps = []pipelinev1.StepState{{
+		Name: "push", Container: "step-push",
+		ContainerState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: sources.ExitNotInstalled}},
+	}}
+	tr.Status.Sidecars = []pipelinev1.SidecarState{{
+		Name: "install", Container: "sidecar-install",
+		ContainerState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 2, Reason: "Error"}},
+	}}
+	pod := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning}}
+	pod.Name = "p"
+	cached := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	if err := cached.Add(pod); err != nil {
+		t.Fatal(err)
+	}
+	b := &Builder{Logs: namedLogs{}, Pods: corev1listers.NewPodLister(cached)}
+	if failure, err := b.Failure(t.Context(), RunOf(tr)); err == nil || failure.Cause != builds.StepFailed {
+		t.Errorf("Failure() of a running pod = %+v, %v, want an error", failure, err)
+	}
+	pod.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: message}
+	got, err := b.Failure(t.Context(), RunOf(tr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := builds.Failure{Cause: builds.Evicted, Message: message, Log: "log of sidecar-install"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("Failure() (-want, +got):\n%s", diff)
+	}
+}
+
 // namedLogs are logs that contain the name of their container.
 type namedLogs struct{}
 

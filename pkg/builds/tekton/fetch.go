@@ -72,13 +72,14 @@ func fetchStep(fn *v1alpha1.Function, cfg *config.Config, build builds.Spec) pip
 		args = append(args, "--registry-credentials="+credentialsPath)
 		mounts = append(mounts, corev1.VolumeMount{Name: credentialsVolumeName, MountPath: credentialsPath, ReadOnly: true})
 	}
+	disk := diskOfBuild(fn, cfg.Build)
 	return pipelinev1.Step{
 		Name:             FetchStepName,
 		Image:            cfg.Build.ComposeImage,
 		Command:          []string{composeBinary},
 		Args:             args,
 		VolumeMounts:     mounts,
-		ComputeResources: copying(),
+		ComputeResources: disk.limit(copying(), disk.work),
 		SecurityContext:  children.Restricted(),
 	}
 }
@@ -125,8 +126,8 @@ func limit(key string, value int64) string {
 
 // fetchVolumes returns the volumes of the fetch step. The build waits for the Secret
 // that the Function names.
-func fetchVolumes(fn *v1alpha1.Function) []corev1.Volume {
-	volumes := []corev1.Volume{{Name: workVolumeName, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+func fetchVolumes(fn *v1alpha1.Function, cfg *config.Config) []corev1.Volume {
+	volumes := []corev1.Volume{emptyDir(workVolumeName, diskOfBuild(fn, cfg.Build).work)}
 	if name := sourceSecret(fn); name != "" {
 		volumes = append(volumes, corev1.Volume{
 			Name:         sourceCredentialsVolumeName,

@@ -168,7 +168,7 @@ func pushStep(fn *v1alpha1.Function, cfg *config.Config, build builds.Spec) pipe
 		Args:             append(args, insecureRegistries(cfg)...),
 		Env:              env,
 		VolumeMounts:     mounts,
-		ComputeResources: copying(),
+		ComputeResources: diskOfBuild(fn, cfg.Build).limit(copying(), nil),
 		SecurityContext:  children.Restricted(),
 	}
 }

@@ -260,7 +260,7 @@ func buildVolumes(fn *v1alpha1.Function, cfg *config.Config, build builds.Spec) 
 		}},
 	}}
 	if fn.Spec.IsFetched() {
-		volumes = append(volumes, fetchVolumes(fn)...)
+		volumes = append(volumes, fetchVolumes(fn, cfg)...)
 	}
 	if build.Credentials != nil {
 		volumes = append(volumes, corev1.Volume{
@@ -278,10 +278,8 @@ func buildVolumes(fn *v1alpha1.Function, cfg *config.Config, build builds.Spec) 
 }
 
 func installVolumes(fn *v1alpha1.Function, cfg *config.Config, build builds.Spec) []corev1.Volume {
-	volumes := []corev1.Volume{
-		{Name: kanikoVolumeName, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
-		{Name: layersVolumeName, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
-	}
+	most := diskOfBuild(fn, cfg.Build).install
+	volumes := []corev1.Volume{emptyDir(kanikoVolumeName, most), emptyDir(layersVolumeName, most)}
 	if name, optional := packagesSecret(fn, cfg.Build); name != "" {
 		volumes = append(volumes, corev1.Volume{
 			Name:         packagesVolumeName,

@@ -97,6 +97,8 @@ const (
 	ReasonBuildTimeout = "BuildTimeout"
 	// ReasonBuildOutOfMemory (False): the build exceeded its memory limit.
 	ReasonBuildOutOfMemory = "BuildOutOfMemory"
+	// ReasonBuildOutOfDisk (False): the build needed more disk space than it may use.
+	ReasonBuildOutOfDisk = "BuildOutOfDisk"
 	// ReasonBuildCancelled (False): somebody cancelled the build's TaskRun.
 	ReasonBuildCancelled = "BuildCancelled"
 	// ReasonImagePullFailed (False): an image that the build needs could not be pulled.

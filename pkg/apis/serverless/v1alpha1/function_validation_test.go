@@ -465,13 +465,13 @@ func validationCases() map[string]validationCase {
 
 		"build": {func(fn *Function) {
 			fn.Spec.Build = &BuildSpec{
-				Resources:  resources(list("cpu", "4", "memory", "8Gi", "ephemeral-storage", "1Ti"), nil),
+				Resources:  resources(list("cpu", "4", "memory", "8Gi", "ephemeral-storage", "16Gi"), nil),
 				Timeout:    &metav1.Duration{Duration: time.Hour},
 				Env:        []BuildEnvVar{{Name: "HTTPS_PROXY", Value: "http://proxy:3128"}, {Name: "_a1"}},
 				SecretName: "my.registries",
 			}
 		}, ""},
-		"build with too much":          {build(BuildSpec{Resources: resources(list("cpu", "5"), list("memory", "9Gi"))}), "invalid value: 5: spec.build.resources.requests[cpu]\nbuilds may have at most 4\ninvalid value: 9Gi: spec.build.resources.limits[memory]\nbuilds may have at most 8Gi"},
+		"build with too much":          {build(BuildSpec{Resources: resources(list("cpu", "5"), list("memory", "9Gi", "ephemeral-storage", "17Gi"))}), "invalid value: 17Gi: spec.build.resources.limits[ephemeral-storage]\nbuilds may have at most 16Gi\ninvalid value: 5: spec.build.resources.requests[cpu]\nbuilds may have at most 4\ninvalid value: 9Gi: spec.build.resources.limits[memory]\nbuilds may have at most 8Gi"},
 		"build request above limit":    {build(BuildSpec{Resources: resources(list("cpu", "2"), list("cpu", "1"))}), "the request of 2 is more than the limit, which is 1: spec.build.resources.requests[cpu]"},
 		"build timeout of 0":           {build(BuildSpec{Timeout: &metav1.Duration{}}), "expected 10s <= 0s <= 1h0m0s: spec.build.timeout"},
 		"build timeout negative":       {build(BuildSpec{Timeout: &metav1.Duration{Duration: -time.Minute}}), "expected 10s <= -1m0s <= 1h0m0s: spec.build.timeout"},
