@@ -110,9 +110,10 @@ type job[Request, Answer comparable] struct {
 	request Request
 	since   time.Time
 
-	// The mutex guards the other fields. due is the time of the next try, and failures
+	// The mutex guards the other fields. due is the time of the next try, tried that of the last, and failures
 	// is the number of failures in a row.
 	due      time.Time
+	tried    time.Time
 	failures int
 	awaited  bool
 	done     bool
@@ -211,6 +212,23 @@ func (w *Worker[Request, Answer]) Acknowledge(key types.NamespacedName) {
 	w.tidy(key)
 }
 
+// Hurry makes the next try of the Function's periodic request due at once, unless the last
+// try was less than a tenth of its interval ago.
+func (w *Worker[Request, Answer]) Hurry(key types.NamespacedName) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	l := w.lines[key]
+	if l == nil || w.options.Interval == nil {
+		return
+	}
+	for _, j := range l.waiting {
+		if soonest := j.tried.Add(w.options.Interval(j.request) / 10); soonest.Before(j.due) {
+			j.due = soonest
+		}
+	}
+	w.schedule(key)
+}
+
 // Forget drops all requests of the Function and their answers.
 func (w *Worker[Request, Answer]) Forget(key types.NamespacedName) {
 	w.mu.Lock()
@@ -277,6 +295,7 @@ func (w *Worker[Request, Answer]) begin(key types.NamespacedName) *job[Request, 
 		return nil
 	}
 	j := l.waiting[i]
+	j.tried = now
 	if w.options.Interval != nil {
 		// A request that replaces this one meanwhile waits as long.
 		j.due = now.Add(w.pause(j))

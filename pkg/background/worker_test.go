@@ -404,3 +404,34 @@ func TestBackoff(t *testing.T) {
 		}
 	}
 }
+
+// TestHurry checks that a periodic request is tried at once, but not again before a tenth
+// of its interval has passed.
+func TestHurry(t *testing.T) {
+	answered := make(chan struct{}, 10)
+	key := types.NamespacedName{Namespace: "ns", Name: "fn"}
+	w := New(Options[string, string]{
+		Name: "hurried", Workers: 1, Timeout: time.Second,
+		Do:       func(context.Context, string) (string, error) { return "", nil },
+		Wake:     func(types.NamespacedName) { answered <- struct{}{} },
+		Interval: func(string) time.Duration { return time.Hour },
+	})
+	w.Start(t.Context())
+	w.Hurry(key)
+	w.Ask(key, "x")
+	w.Answer(key, "x", true)
+	w.Hurry(key)
+	select {
+	case <-answered:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the request is not tried")
+	}
+	w.Hurry(key)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, j := range w.lines[key].waiting {
+		if wait := time.Until(j.due); wait < 5*time.Minute || wait > 6*time.Minute {
+			t.Errorf("the next try is in %s, want a tenth of the interval", wait)
+		}
+	}
+}

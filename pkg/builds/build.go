@@ -112,14 +112,27 @@ type Build struct {
 // RetryAt returns the time of the next attempt at a Failed build. ok is false if there is
 // none unless something changes.
 func (b *Build) RetryAt() (at time.Time, ok bool) {
-	if b.State != Failed || !b.Transient || b.Attempt >= MaxAttempts {
+	attempt := AttemptInRound(b.Attempt)
+	if b.State != Failed || !b.Transient || attempt >= MaxAttempts {
 		return time.Time{}, false
 	}
 	delay := firstDelay
-	for range b.Attempt - 1 {
+	for range attempt - 1 {
 		delay = min(2*delay, maxDelay)
 	}
 	return b.Ended.Add(delay), true
+}
+
+// AttemptInRound returns the number of an attempt among those at one build: from 1 to
+// MaxAttempts. Each rebuild of a lost image starts another round.
+func AttemptInRound(attempt int32) int32 {
+	return max(attempt-1, 0)%MaxAttempts + 1
+}
+
+// NextRound returns the first attempt of the round after that of an attempt. A rebuild of
+// a lost image needs a number that no earlier build of the same inputs has.
+func NextRound(attempt int32) int32 {
+	return (max(attempt-1, 0)/MaxAttempts+1)*MaxAttempts + 1
 }
 
 // answers reports whether the build makes the desired image.

@@ -24,10 +24,18 @@ import (
 	"knative.dev/pkg/depcheck"
 )
 
+func TestRounds(t *testing.T) {
+	for attempt, want := range map[int32][2]int32{0: {1, 8}, 1: {1, 8}, 7: {7, 8}, 8: {1, 15}, 9: {2, 15}, 14: {7, 15}, 15: {1, 22}} {
+		if got := [2]int32{AttemptInRound(attempt), NextRound(attempt)}; got != want {
+			t.Errorf("attempt %d is in the round %d, and the next begins with %d; want %d", attempt, got[0], got[1], want)
+		}
+	}
+}
+
 func TestRetryAt(t *testing.T) {
 	var delays []time.Duration
 	failed := Build{State: Failed, Transient: true, Ended: noon}
-	for failed.Attempt = 1; failed.Attempt < 100; failed.Attempt++ {
+	for failed.Attempt = 1; failed.Attempt <= MaxAttempts; failed.Attempt++ {
 		if at, ok := failed.RetryAt(); ok {
 			delays = append(delays, at.Sub(noon)/time.Second)
 		}

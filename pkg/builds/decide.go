@@ -149,7 +149,7 @@ func stayFailed(s situation) (Decision, bool) {
 
 // giveUp gives up a build that was deleted at every attempt.
 func giveUp(s situation) (Decision, bool) {
-	return Decision{Action: GiveUp}, s.is(Running) && s.build.Attempt >= MaxAttempts
+	return Decision{Action: GiveUp}, s.is(Running) && AttemptInRound(s.build.Attempt) >= MaxAttempts
 }
 
 // resume starts a planned build, and one that was deleted while it ran.

@@ -41,15 +41,17 @@ const (
 	// ReasonCredentialsChanged means that the registry refused an earlier build, and its
 	// credentials changed since.
 	ReasonCredentialsChanged = "CredentialsChanged"
+	// ReasonImageLost means that the registry no longer holds the deployed image.
+	ReasonImageLost = "ImageLost"
 	// ReasonImageReused means that the image existed already, and no build ran.
 	ReasonImageReused = "ImageReused"
 )
 
-// IsAutomatic reports whether builds of that reason follow a change of the
-// configuration, which many Functions share, and no edit of the Function.
+// IsAutomatic reports whether builds of that reason follow a change of the configuration
+// or of the registry, which many Functions share, and no edit of the Function.
 func IsAutomatic(reason string) bool {
 	switch reason {
-	case ReasonRuntimeChanged, ReasonRegistryChanged, ReasonInputsChanged:
+	case ReasonRuntimeChanged, ReasonRegistryChanged, ReasonInputsChanged, ReasonImageLost:
 		return true
 	}
 	return false

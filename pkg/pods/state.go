@@ -20,6 +20,7 @@ package pods
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -66,6 +67,20 @@ func StateOf(pods []*corev1.Pod, events []*corev1.Event) State {
 // TroubleOf returns why the function of the pod does not start, or "".
 func TroubleOf(pod *corev1.Pod) string {
 	return observe.Trouble(pod, children.FunctionContainer)
+}
+
+// CannotPull reports whether the object is a pod of a function whose image cannot be pulled.
+func CannotPull(obj any) bool {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok || pod.DeletionTimestamp != nil {
+		return false
+	}
+	i := slices.IndexFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return c.Name == children.FunctionContainer })
+	if i < 0 {
+		return false
+	}
+	waiting := pod.Status.ContainerStatuses[i].State.Waiting
+	return waiting != nil && waiting.Reason == "ImagePullBackOff"
 }
 
 // runningSince returns when the last container of the pod started. It is zero while

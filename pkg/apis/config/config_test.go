@@ -105,7 +105,7 @@ func TestShippedRegistry(t *testing.T) {
 		t.Fatal(err)
 	}
 	const host = "registry.example.com:5000"
-	want := &Registry{Push: host, Pull: host, Prefix: "functions", Insecure: []string{host}, Credentials: "kiln-registry-credentials"}
+	want := &Registry{Push: host, Pull: host, Prefix: "functions", Insecure: []string{host}, Credentials: "kiln-registry-credentials", CheckInterval: 10 * time.Minute}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("example (-want +got):\n%s", diff)
 	}

@@ -22,6 +22,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
 
@@ -32,6 +33,13 @@ import (
 
 // RegistryConfigName is the name of the ConfigMap that configures the registry.
 const RegistryConfigName = "config-registry"
+
+const (
+	// LeastCheckInterval is the shortest interval of checks of a deployed image.
+	LeastCheckInterval = 10 * time.Second
+
+	mostCheckInterval = 7 * 24 * time.Hour
+)
 
 // Registry is the registry of functions' images.
 type Registry struct {
@@ -52,6 +60,10 @@ type Registry struct {
 	// the registry credentials. Kiln copies it from its namespace to the namespaces of
 	// Functions without one. The Secret is optional. "" means no credentials.
 	Credentials string
+
+	// CheckInterval is the time between two checks that the registry still holds the
+	// deployed image of a Function. 0 means no checks.
+	CheckInterval time.Duration
 }
 
 // DefaultCredentials is the name of the Secret with registry credentials that Kiln's role
@@ -106,13 +118,14 @@ func (r *Registry) repository(host, namespace, function string) string {
 // NewRegistryFromMap parses the data of config-registry. A registry that is not
 // configured is not an error; the reconciler says so on each Function.
 func NewRegistryFromMap(data map[string]string) (*Registry, error) {
-	r := &Registry{}
+	r := &Registry{CheckInterval: 10 * time.Minute}
 	if err := parse(RegistryConfigName, data,
 		cm.AsFunc("push", &r.Push, parseHost),
 		cm.AsFunc("pull", &r.Pull, parseHost),
 		cm.AsFunc("prefix", &r.Prefix, parsePrefix),
 		cm.AsFunc("insecure", &r.Insecure, parseHosts),
 		asSecretName("credentials", &r.Credentials),
+		asInterval("check-interval", &r.CheckInterval, LeastCheckInterval, mostCheckInterval),
 	); err != nil {
 		return nil, err
 	}

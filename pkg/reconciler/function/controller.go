@@ -90,7 +90,7 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 		return controller.Options{ConfigStore: store, SkipStatusUpdates: true, DemoteFunc: r.Demote}
 	})
 
-	polls := r.startBackground(ctx, images.NewClient(secrets.Keychain), fair.Add)
+	polls, checks := r.startBackground(ctx, images.NewClient(secrets.Keychain), fair.Add)
 	if err := metrics.Instrument(otel.GetMeterProvider(), impl, functions); err != nil {
 		logger.Panicw("Failed to set up metrics", "error", err)
 	}
@@ -101,12 +101,13 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 
 	ofChild := enqueueFunctionOf(fair.Add)
 	slim.Watch(ctx, functions.Informer(), slim.Function, controller.HandleAll(fair.AddObject))
-	slim.Watch(ctx, functions.Informer(), slim.Function, ReleaseDeleted(r.queue.Release, polls.Forget))
+	slim.Watch(ctx, functions.Informer(), slim.Function, ReleaseDeleted(r.queue.Release, polls.Forget, checks.Forget))
 	slim.Watch(ctx, configMaps.Informer(), slim.ConfigMap, controller.HandleAll(ofChild))
 	slim.Watch(ctx, podInformer.Informer(), pods.Slim(knative.RevisionLabelKey), cache.FilteringResourceEventHandler{
 		FilterFunc: knative.IsRelevant(functions.Lister()),
 		Handler:    controller.HandleAll(enqueueFunctionOfLabel(fair.Add)),
 	})
+	_, _ = podInformer.Informer().AddEventHandler(hurryPulls(checks.Hurry))
 	slim.Watch(ctx, mounts, pods.SlimEvent, controller.HandleAll(pods.EnqueueFunctionOfMount(podInformer.Lister(), fair.Add)))
 	taskRuns.Watch(ctx, r.queue, ofChild)
 	services.Watch(ctx, ofChild)
@@ -115,12 +116,14 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 }
 
 // startBackground starts the workers that talk to registries and Git servers.
-func (r *Reconciler) startBackground(ctx context.Context, client *images.Client, wake func(types.NamespacedName)) *background.Worker[poll.Branch, poll.Found] {
+func (r *Reconciler) startBackground(ctx context.Context, client *images.Client, wake func(types.NamespacedName)) (*background.Worker[poll.Branch, poll.Found], *background.Worker[images.Check, images.Checked]) {
 	lookups, taggings := images.NewLookups(client, wake), images.NewTaggings(client, wake)
+	checks := images.NewChecks(client, wake)
+	checks.Start(ctx)
 	polls := poll.New(poll.NewResolver(r.kube.CoreV1()), wake)
 	lookups.Start(ctx)
 	taggings.Start(ctx)
 	polls.Start(ctx)
-	r.lookups, r.taggings, r.polls = lookups, taggings, polls
-	return polls
+	r.lookups, r.taggings, r.polls, r.checks = lookups, taggings, polls, checks
+	return polls, checks
 }

@@ -97,11 +97,11 @@ func markBuildFailed(fn *v1alpha1.Function) error {
 	switch {
 	case again:
 		fn.Status.MarkBuildUnknown(v1alpha1.ReasonBuildRetrying, "Attempt %d of %d failed, the next starts at %s: %s: %s",
-			last.Attempt, builds.MaxAttempts, at.UTC().Format(time.TimeOnly+" MST"), failure.Reason, failure.Message)
+			builds.AttemptInRound(last.Attempt), builds.MaxAttempts, at.UTC().Format(time.TimeOnly+" MST"), failure.Reason, failure.Message)
 		return controller.NewRequeueAfter(time.Until(at))
 	case failure.Transient:
 		fn.Status.MarkBuildFailed(failure.Reason, "All %d attempts failed. To build again, set the Function's annotation %s. %s",
-			last.Attempt, serverless.RebuildAnnotationKey, failure.Message)
+			builds.AttemptInRound(last.Attempt), serverless.RebuildAnnotationKey, failure.Message)
 	default:
 		fn.Status.MarkBuildFailed(failure.Reason, "%s", failure.Message)
 	}

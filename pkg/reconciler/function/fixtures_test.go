@@ -199,6 +199,7 @@ type fakeRegistry struct {
 	base         string
 	dependencies string
 	tagged       string
+	lost         string
 }
 
 // fakeLookups answers what was asked for last, and nothing else.
@@ -228,6 +229,18 @@ func (f *fakeLookups) Answer(key types.NamespacedName, request images.Lookup, _ 
 		found.Dependencies = f.dependencies
 	}
 	return found, !f.slow
+}
+
+// fakeChecks finds the image of that digest lost.
+type fakeChecks struct {
+	fakePolls
+	lost string
+}
+
+func (fakeChecks) Ask(types.NamespacedName, images.Check) {}
+
+func (f fakeChecks) Answer(_ types.NamespacedName, check images.Check, _ bool) (images.Checked, bool) {
+	return images.Checked{Lost: f.lost != "" && check.Digest == f.lost}, true
 }
 
 type fakeTaggings struct{ fakeRegistry }
@@ -269,6 +282,7 @@ func factory() rtesting.Factory {
 			lookups:  newFakeLookups(registry),
 			taggings: fakeTaggings{registry},
 			polls:    fakePolls{w.Row.OtherTestData[followKey]},
+			checks:   fakeChecks{lost: registry.lost},
 		}
 		r.server = &knative.Server{
 			Client: w.Serving, Services: ktesting.TransformedServices{ServiceLister: w.ServiceLister, Transform: knative.Slim},

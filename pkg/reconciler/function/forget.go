@@ -32,6 +32,7 @@ func (r *Reconciler) ObserveDeletion(_ context.Context, key types.NamespacedName
 	r.lookups.Forget(key)
 	r.taggings.Forget(key)
 	r.polls.Forget(key)
+	r.checks.Forget(key)
 	r.queue.Release(key)
 	r.replaced.forget(key)
 	return nil
@@ -43,6 +44,7 @@ func (r *Reconciler) Demote(bucket pkgreconciler.Bucket) {
 	r.lookups.ForgetAll(bucket.Has)
 	r.taggings.ForgetAll(bucket.Has)
 	r.polls.ForgetAll(bucket.Has)
+	r.checks.ForgetAll(bucket.Has)
 	r.queue.Leave(bucket.Has)
 }
 

@@ -55,6 +55,7 @@ type Reconciler struct {
 	lookups  Background[images.Lookup, images.Found]
 	taggings Background[images.Tagging, struct{}]
 	polls    Background[poll.Branch, poll.Found]
+	checks   Background[images.Check, images.Checked]
 
 	replaced replaced
 }
@@ -142,6 +143,9 @@ func (r *Reconciler) prepare(ctx context.Context, fn *v1alpha1.Function, before 
 	current := gather(fn, runs)
 	want, moved := r.poll(ctx, fn, want, current)
 	if moved {
+		return nil
+	}
+	if r.checkImage(ctx, fn, want, current) {
 		return nil
 	}
 	r.lookAhead(fn, want, current)

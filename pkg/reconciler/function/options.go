@@ -53,10 +53,11 @@ type Options struct {
 	// Queue limits concurrent builds.
 	Queue *queue.Queue
 
-	// Lookups and Taggings talk to registries, and Polls to Git servers.
+	// Lookups, Taggings and Checks talk to registries, and Polls to Git servers.
 	Lookups  Background[images.Lookup, images.Found]
 	Taggings Background[images.Tagging, struct{}]
 	Polls    Background[poll.Branch, poll.Found]
+	Checks   Background[images.Check, images.Checked]
 }
 
 // New returns a Reconciler.
@@ -64,7 +65,7 @@ func New(o Options) *Reconciler {
 	r := &Reconciler{
 		kiln: o.Kiln, kube: o.Kube, configMapLister: o.ConfigMaps,
 		builder: o.Builder, secrets: o.Secrets,
-		queue: o.Queue, lookups: o.Lookups, taggings: o.Taggings, polls: o.Polls,
+		queue: o.Queue, lookups: o.Lookups, taggings: o.Taggings, polls: o.Polls, checks: o.Checks,
 	}
 	r.server = o.NewServer(r.checkCurrent)
 	return r

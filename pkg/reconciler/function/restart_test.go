@@ -85,8 +85,9 @@ var systemConfig = map[string]map[string]string{
 		"nodejs22": "{baseImage: node:22, language: nodejs}",
 		"nodejs24": "{baseImage: node:24, language: nodejs}",
 	},
-	config.BuildConfigName:    {"kaniko-image": "registry.example.com/kaniko", "compose-image": "registry.example.com/compose"},
-	config.RegistryConfigName: {"push": "registry.example.com:5000", "prefix": "functions"},
+	config.BuildConfigName: {"kaniko-image": "registry.example.com/kaniko", "compose-image": "registry.example.com/compose"},
+	// Without periodic checks, a restart asks the registry nothing.
+	config.RegistryConfigName: {"push": "registry.example.com:5000", "prefix": "functions", "check-interval": "0"},
 }
 
 // changed returns a ConfigMap with one value that is not as it was.

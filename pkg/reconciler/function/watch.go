@@ -22,6 +22,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"knative.dev/pkg/controller"
 	"knative.dev/pkg/kmeta"
 	"knative.dev/pkg/logging"
 
@@ -29,6 +31,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/children"
 	listers "github.com/kiln-dev/kiln/pkg/client/listers/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/pods"
 )
 
 // enqueueFunctionOf returns a handler that enqueues the Function of a child. It uses the
@@ -86,5 +89,14 @@ func isBegun(lister listers.FunctionLister) func(types.NamespacedName) bool {
 	return func(key types.NamespacedName) bool {
 		fn, err := lister.Functions(key.Namespace).Get(key.Name)
 		return err == nil && (fn.Status.Phase == v1alpha1.FunctionBuilding || fn.Status.Phase == v1alpha1.FunctionDeploying)
+	}
+}
+
+// hurryPulls returns a handler that calls hurry for the Function of a pod whose image
+// cannot be pulled.
+func hurryPulls(hurry func(types.NamespacedName)) cache.ResourceEventHandler {
+	return cache.FilteringResourceEventHandler{
+		FilterFunc: pods.CannotPull,
+		Handler:    controller.HandleAll(enqueueFunctionOfLabel(hurry)),
 	}
 }

@@ -33,6 +33,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds"
 	"github.com/kiln-dev/kiln/pkg/builds/tekton"
+	"github.com/kiln-dev/kiln/pkg/images"
 	"github.com/kiln-dev/kiln/pkg/sources"
 	"github.com/kiln-dev/kiln/pkg/sources/poll"
 )
@@ -81,6 +82,15 @@ type fixedStore struct{ *config.Config }
 
 func (s fixedStore) ToContext(ctx context.Context) context.Context {
 	return config.ToContext(ctx, s.Config)
+}
+
+// noChecks finds no image lost.
+type noChecks struct{ noPolls }
+
+func (noChecks) Ask(types.NamespacedName, images.Check) {}
+
+func (noChecks) Answer(types.NamespacedName, images.Check, bool) (checked images.Checked, ok bool) {
+	return
 }
 
 // noPolls finds no branch.

@@ -315,6 +315,7 @@ func (s *simulation) connect(p *process) {
 		Lookups:  p.lookups,
 		Taggings: p.taggings,
 		Polls:    noPolls{},
+		Checks:   noChecks{},
 		Queue:    p.queue,
 	})
 	generated := functionreconciler.NewReconciler(unlogged, zap.NewNop().Sugar(), clients.Kiln,
