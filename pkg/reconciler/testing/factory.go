@@ -119,10 +119,9 @@ func Factory(roles *Roles, create Make) rtesting.Factory {
 			ctx = context.Background()
 		}
 		ctx = logging.WithLogger(ctx, logtesting.TestLogger(t))
-		ctx = controller.WithEventRecorder(ctx, recorder)
-		row.Ctx = ctx
+		row.Ctx = controller.WithEventRecorder(ctx, recorder)
 
-		r := create(ctx, &World{
+		r := create(row.Ctx, &World{
 			Kiln: kiln, Kube: kube, Tekton: tekton, Serving: serving,
 			FunctionLister:  listers.NewFunctionLister(listed.IndexerForObjectType(&v1alpha1.Function{})),
 			ConfigMapLister: corev1listers.NewConfigMapLister(listed.IndexerForObjectType(&corev1.ConfigMap{})),
