@@ -420,11 +420,20 @@ func (h *hostility) restart() {
 	}
 }
 
+// drain tries the Functions that were woken. The queue before a restart can still wake some.
 func (h *hostility) drain() {
-	for len(h.woken) > 0 {
-		namespace, name, _ := strings.Cut(h.woken[0], "/")
-		h.woken = h.woken[1:]
-		h.try(key(namespace, name))
+	for {
+		h.mu.Lock()
+		woken := h.woken
+		h.woken = nil
+		h.mu.Unlock()
+		if len(woken) == 0 {
+			return
+		}
+		for _, function := range woken {
+			namespace, name, _ := strings.Cut(function, "/")
+			h.try(key(namespace, name))
+		}
 	}
 }
 
