@@ -105,7 +105,7 @@ uninstall: ## Remove Kiln and all Functions.
 ##@ Checks
 
 .PHONY: test
-test: verify test-unit test-weather test-scale test-e2e $(if $(filter kind,$(CLUSTER)),test-kills test-neighbours) ## Run all checks and tests.
+test: verify test-unit test-weather test-scale test-e2e $(if $(filter kind,$(CLUSTER)),test-kills) ## Run all checks and tests.
 
 .PHONY: verify
 verify: ## Check headers, formatting, vet, lint, shell scripts and generated files.
