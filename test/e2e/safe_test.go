@@ -343,7 +343,7 @@ func (e *env) wantCredentialsOnlyIn(want string) {
 // message with results as Tekton encodes them.
 const forger = `
 mkdir -p /tekton/results
-for name in X_IMAGE_URL X_IMAGE_DIGEST IMAGE_URL IMAGE_DIGEST BASE_IMAGE_ARTIFACT_INPUTS SOURCE_ARTIFACT_INPUTS; do
+for name in X_IMAGE_URL X_IMAGE_DIGEST IMAGE_URL IMAGE_DIGEST BASE_IMAGE_ARTIFACT_INPUTS SOURCE_ARTIFACT_INPUTS DEPENDENCIES; do
   for folder in /tekton/results /tekton/steps/*/results /tekton/run/*/status/results; do
     echo forged-7c1f > "$folder/$name"
   done
@@ -387,7 +387,7 @@ func TestForgedResults(t *testing.T) {
 			}
 			results[result.Name] = string(text)
 		}
-		want := []string{"BASE_IMAGE_ARTIFACT_INPUTS", "IMAGE_DIGEST", "IMAGE_URL"}
+		want := []string{"BASE_IMAGE_ARTIFACT_INPUTS", "DEPENDENCIES", "IMAGE_DIGEST", "IMAGE_URL"}
 		if fn.Name == own.Name {
 			want = []string{"IMAGE_DIGEST", "IMAGE_URL", "SOURCE_ARTIFACT_INPUTS"}
 		}

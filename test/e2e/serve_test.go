@@ -197,11 +197,11 @@ func TestEverythingSaid(t *testing.T) {
 		fn.Spec.SecretMounts = []v1alpha1.SecretMount{{SecretName: "api", MountPath: "/secrets/api"}}
 		fn.Spec.ServiceAccountName = "robot"
 		fn.Spec.Concurrency, fn.Spec.TimeoutSeconds = new(int64(5)), new(int64(42))
-		fn.Spec.Annotations = map[string]string{"example.com/note": "blue", "serving.knative.dev/progress-deadline": "20m"}
+		fn.Spec.Annotations = map[string]string{"note": "blue", "serving.knative.dev/progress-deadline": "20m"}
 	}), test.Ready)
 	e.untilAnswer(prober, `{"env":"s3cret","level":"debug","mounted":"s3cret","identity":true}`)
 	given := e.service(fn).Spec.Template
-	if *given.Spec.ContainerConcurrency != 5 || *given.Spec.TimeoutSeconds != 42 || given.Annotations["example.com/note"] != "blue" {
+	if *given.Spec.ContainerConcurrency != 5 || *given.Spec.TimeoutSeconds != 42 || given.Annotations["note"] != "blue" {
 		e.Errorf("the revision's concurrency, timeout and annotations are %d, %d and %v, want 5, 42 and blue",
 			*given.Spec.ContainerConcurrency, *given.Spec.TimeoutSeconds, given.Annotations)
 	}
