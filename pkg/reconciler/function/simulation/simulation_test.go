@@ -922,8 +922,8 @@ func (s *simulation) step() bool {
 	return true
 }
 
-// wait waits for the next Function that is to be looked after some time later, or that
-// the queue wakes as time passes. It reports whether there was any.
+// wait waits until the next Function is due, or until the queue's timer wakes one. It
+// reports whether there was any.
 func (s *simulation) wait() bool {
 	p := s.process
 	next, ok := first(p.asleep)
