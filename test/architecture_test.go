@@ -71,6 +71,53 @@ func TestBackendsAreApart(t *testing.T) {
 	}
 }
 
+// TestFoldersAreLayered checks that no folder directly below pkg imports itself by way of
+// others, so that a reader can start at the bottom.
+func TestFoldersAreLayered(t *testing.T) {
+	imports := map[string]map[string]bool{}
+	for path, file := range parseSources(t, parser.ImportsOnly) {
+		from, ok := topFolder(path)
+		if !ok {
+			continue
+		}
+		for _, spec := range file.file.Imports {
+			_, imported, _ := strings.Cut(strings.Trim(spec.Path.Value, `"`), "/kiln/")
+			if to, ok := topFolder(imported); ok && to != from {
+				if imports[from] == nil {
+					imports[from] = map[string]bool{}
+				}
+				imports[from][to] = true
+			}
+		}
+	}
+	if len(imports) == 0 {
+		t.Fatal("no folder below pkg imports another")
+	}
+	for start := range imports {
+		reached := map[string]bool{}
+		for next := []string{start}; len(next) > 0; {
+			folder := next[0]
+			next = next[1:]
+			for to := range imports[folder] {
+				if !reached[to] {
+					reached[to] = true
+					next = append(next, to)
+				}
+			}
+		}
+		if reached[start] {
+			t.Errorf("pkg/%s imports itself by way of other folders", start)
+		}
+	}
+}
+
+// topFolder returns the folder directly below pkg that holds the path.
+func topFolder(path string) (string, bool) {
+	rest, ok := strings.CutPrefix(filepath.ToSlash(path), "pkg/")
+	folder, _, _ := strings.Cut(rest, "/")
+	return folder, ok
+}
+
 // TestSizes checks the length of functions and the number of files in a folder.
 func TestSizes(t *testing.T) {
 	folders := map[string]int{}

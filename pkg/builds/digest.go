@@ -24,11 +24,6 @@ import (
 	"slices"
 )
 
-// ContextDigest returns a digest of a build context: the names and the digests of files.
-func ContextDigest(files map[string]string) string {
-	return digest(flatten(files)...)
-}
-
 // digest returns the SHA-256 of a list of strings, in hexadecimal. Each is prefixed with
 // its length, so no two lists have the same digest.
 func digest(values ...string) string {

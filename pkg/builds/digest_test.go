@@ -46,10 +46,3 @@ func TestFlatten(t *testing.T) {
 		t.Error("flatten() (-want, +got):", diff)
 	}
 }
-
-func TestContextDigest(t *testing.T) {
-	files := map[string]string{"b": "2", "a": "1"}
-	if got, want := ContextDigest(files), digest("a", "1", "b", "2"); got != want {
-		t.Errorf("ContextDigest() = %s, want %s", got, want)
-	}
-}

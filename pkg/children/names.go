@@ -17,15 +17,10 @@ limitations under the License.
 package children
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
-
 	"k8s.io/apimachinery/pkg/types"
 	"knative.dev/pkg/kmeta"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
-	"github.com/kiln-dev/kiln/pkg/builds"
 )
 
 // All names are deterministic, so a stale cache or a second controller cannot
@@ -46,17 +41,6 @@ func KeyOf(fn *v1alpha1.Function) types.NamespacedName {
 // of the tag.
 func ConfigMapName(fn *v1alpha1.Function, tag string) string {
 	return kmeta.ChildName(fn.Name, "-"+tag[:hashLength])
-}
-
-// BuildName returns the name of the object that runs the attempt at the build. Each
-// attempt has its own name, because the pod of an earlier attempt may still exist.
-func BuildName(fn *v1alpha1.Function, request builds.Request, attempt int32) string {
-	text := fmt.Appendf(nil, "%s\x00%s\x00%d\x00%s", fn.UID, request.Tag, request.Generation, request.Rebuild)
-	if request.Commit != "" {
-		text = fmt.Appendf(text, "\x00%s", request.Commit)
-	}
-	sum := sha256.Sum256(text)
-	return kmeta.ChildName(fn.Name, fmt.Sprintf("-%s-%d", hex.EncodeToString(sum[:])[:hashLength], attempt))
 }
 
 // ServiceName returns the name of the object that serves the Function. It is part of

@@ -24,16 +24,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
-	"github.com/kiln-dev/kiln/pkg/builds"
 )
 
 const tag = "0123456789abcdef0123456789abcdef"
 
 func TestNames(t *testing.T) {
-	want := builds.Request{Tag: tag, Generation: 1}
 	for _, name := range []string{"greeter", "a", strings.Repeat("long", 15) + "end"} {
 		fn := &v1alpha1.Function{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "uid"}}
-		for _, got := range []string{ConfigMapName(fn, tag), BuildName(fn, want, 1), BuildName(fn, want, 1<<30), ServiceName(fn)} {
+		for _, got := range []string{ConfigMapName(fn, tag), ServiceName(fn)} {
 			if problems := validation.IsDNS1035Label(got); len(problems) > 0 {
 				t.Errorf("%q is no name: %v", got, problems)
 			}
@@ -45,26 +43,5 @@ func TestNames(t *testing.T) {
 	}
 	if got := ServiceName(fn); got != "greeter" {
 		t.Errorf("ServiceName() = %q", got)
-	}
-}
-
-func TestBuildNameDiffersByInput(t *testing.T) {
-	fn := &v1alpha1.Function{ObjectMeta: metav1.ObjectMeta{Name: "greeter", UID: "uid"}}
-	other := &v1alpha1.Function{ObjectMeta: metav1.ObjectMeta{Name: "greeter", UID: "other"}}
-	request := builds.Request{Tag: tag, Generation: 1}
-	first := BuildName(fn, request, 1)
-	if again := BuildName(fn, request, 1); again != first {
-		t.Errorf("BuildName() = %q, then %q", first, again)
-	}
-	for what, name := range map[string]string{
-		"attempt":    BuildName(fn, request, 2),
-		"UID":        BuildName(other, request, 1),
-		"tag":        BuildName(fn, builds.Request{Tag: strings.ToUpper(tag), Generation: 1}, 1),
-		"generation": BuildName(fn, builds.Request{Tag: tag, Generation: 2}, 1),
-		"rebuild":    BuildName(fn, builds.Request{Tag: tag, Generation: 1, Rebuild: "x"}, 1),
-	} {
-		if name == first {
-			t.Errorf("another %s makes the same name", what)
-		}
 	}
 }

@@ -17,11 +17,15 @@ limitations under the License.
 package slim
 
 import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
-	"github.com/kiln-dev/kiln/pkg/builds"
 	"github.com/kiln-dev/kiln/pkg/runtimes"
 )
 
@@ -56,7 +60,16 @@ func ContentDigest(cm *corev1.ConfigMap) string {
 	for name, text := range cm.Data {
 		digests[name] = runtimes.Digest(text)
 	}
-	return builds.ContextDigest(digests)
+	return ContextDigest(digests)
+}
+
+// ContextDigest returns a digest of a build context: the names and the digests of files.
+func ContextDigest(files map[string]string) string {
+	var list strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		fmt.Fprintf(&list, "%q %q\n", name, files[name])
+	}
+	return runtimes.Digest(list.String())
 }
 
 // Function replaces the source and the dependencies of a Function by their digests, and

@@ -100,7 +100,7 @@ const (
 // MakeTaskRun returns the TaskRun that builds and pushes the Function's image.
 func MakeTaskRun(fn *v1alpha1.Function, cfg *config.Config, build builds.Spec) *pipelinev1.TaskRun {
 	tr := &pipelinev1.TaskRun{
-		ObjectMeta: children.ObjectMeta(fn, children.BuildName(fn, build.Request, build.Attempt)),
+		ObjectMeta: children.ObjectMeta(fn, builds.NameOf(fn, build.Request, build.Attempt)),
 		Spec: pipelinev1.TaskRunSpec{
 			Timeout: &metav1.Duration{Duration: buildTimeout(fn, cfg.Build)},
 			PodTemplate: &pod.PodTemplate{

@@ -169,7 +169,7 @@ func (r *Reconciler) startBuild(ctx context.Context, fn *v1alpha1.Function, want
 		fn.Status.MarkBuildUnknown(r.builder.Reasons().Deleted, "The build starts when earlier ones are gone: %s.", namesOf(decision.earlier))
 		return nil
 	}
-	name := types.NamespacedName{Namespace: fn.Namespace, Name: children.BuildName(fn, spec.Request, spec.Attempt)}
+	name := types.NamespacedName{Namespace: fn.Namespace, Name: builds.NameOf(fn, spec.Request, spec.Attempt)}
 	if place := r.queue.Start(children.KeyOf(fn), ticketOf(fn, decision.Decision), name); !place.Granted {
 		markQueued(fn, spec, place)
 		return nil

@@ -26,7 +26,6 @@ import (
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
-	"github.com/kiln-dev/kiln/pkg/builds"
 	"github.com/kiln-dev/kiln/pkg/children"
 	"github.com/kiln-dev/kiln/pkg/slim"
 )
@@ -47,7 +46,7 @@ func (r *Reconciler) configure(ctx context.Context, fn *v1alpha1.Function, want 
 		fn.Status.MarkConfigurationUnknown(v1alpha1.ReasonWaitingForDeletion, "ConfigMap %s is being deleted.", existing.Name)
 		return from.AwaitDeletion("ConfigMap", existing.Name)
 	}
-	if slim.ContentDigest(existing) != builds.ContextDigest(want.files) {
+	if slim.ContentDigest(existing) != slim.ContextDigest(want.files) {
 		// Kiln's ConfigMaps are immutable, so somebody else has made this one under
 		// Kiln's name. Its deletion wakes the Function.
 		if err := r.deleteConfigMap(ctx, existing); err != nil {
@@ -110,7 +109,7 @@ func (r *Reconciler) fill(ctx context.Context, fn *v1alpha1.Function, want plan,
 	if cm.Data, err = want.buildContext(fn); err != nil {
 		return fmt.Errorf("failed to make build context: %w", err)
 	}
-	if slim.ContentDigest(cm) != builds.ContextDigest(want.files) {
+	if slim.ContentDigest(cm) != slim.ContextDigest(want.files) {
 		// No image may contain other files than its tag names.
 		return fmt.Errorf("failed to make build context: the files differ from those of image tag %s", want.request.Tag)
 	}
