@@ -84,7 +84,7 @@ func TestWhoDenies(t *testing.T) {
 			func(fs *v1alpha1.FunctionSpec) {
 				fs.SecretMounts = []v1alpha1.SecretMount{{SecretName: "a", MountPath: "/function/node_modules"}}
 			},
-			"would get in the way of",
+			"must not overlap",
 		},
 		"annotation": {
 			func(fs *v1alpha1.FunctionSpec) {

@@ -181,7 +181,6 @@ func NewBuildFromMap(data map[string]string) (*Build, error) {
 	return b, nil
 }
 
-// parseCacheKey parses a short text.
 func parseCacheKey(s string) (string, error) {
 	s = strings.TrimSpace(s)
 	if len(s) > mostCacheKey {

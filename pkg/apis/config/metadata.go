@@ -41,7 +41,6 @@ func (p KeyPatterns) Allow(key string) bool {
 	return !ok || slices.Contains(p, key) || slices.Contains(p, prefix+"/*")
 }
 
-// parseKeyPatterns parses patterns that are separated by commas.
 func parseKeyPatterns(s string) (KeyPatterns, error) {
 	var patterns KeyPatterns
 	for pattern := range strings.SplitSeq(s, ",") {

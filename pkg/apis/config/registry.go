@@ -143,7 +143,6 @@ func NewRegistryFromConfigMap(configMap *corev1.ConfigMap) (*Registry, error) {
 	return NewRegistryFromMap(configMap.Data)
 }
 
-// parseHost parses host[:port], or a blank value.
 func parseHost(s string) (string, error) {
 	s = strings.TrimSpace(s)
 	if s == "" {
@@ -164,7 +163,6 @@ func parseHost(s string) (string, error) {
 	return s, nil
 }
 
-// parseHosts parses a comma-separated list of hosts.
 func parseHosts(s string) ([]string, error) {
 	var hosts []string
 	for entry := range strings.SplitSeq(s, ",") {

@@ -62,7 +62,7 @@ func TestReconcileTraffic(t *testing.T) {
 		LocalObjectReference: corev1.LocalObjectReference{Name: config.DefaultCredentials}, Optional: new(true),
 	}}}
 	reserved := "spec.traffic names revision greeter-00001, which uses Secret kiln-registry-credentials. It has the credentials of the image registry, " +
-		"which no Function may have. Name another revision. The previous traffic stays in effect."
+		"and no Function may use it. Name another revision. The previous traffic stays in effect."
 	none := "spec.traffic names revisions that the Function does not have: greeter-00009; it has none yet, and gets none until spec.traffic is corrected. " +
 		"Remove spec.traffic, or set latestRevision: true."
 	isMissing := func(message string) functionOption {

@@ -70,7 +70,7 @@ func describeRefused(ctx context.Context, wanted []string, revisions []servingv1
 	for i := range revisions {
 		if secret := reservedSecretOf(ctx, &revisions[i]); secret != "" && slices.Contains(wanted, revisions[i].Name) {
 			return fmt.Sprintf("spec.traffic names revision %s, which uses Secret %s. It has the credentials of the image registry, "+
-				"which no Function may have. Name another revision. The previous traffic stays in effect.", revisions[i].Name, secret)
+				"and no Function may use it. Name another revision. The previous traffic stays in effect.", revisions[i].Name, secret)
 		}
 		if forbidden := describeForbidden(ctx, revisions[i].Labels, revisions[i].Annotations); forbidden != "" && slices.Contains(wanted, revisions[i].Name) {
 			return fmt.Sprintf("spec.traffic names revision %s, whose pods have %s. Name another revision. The previous traffic stays in effect.",

@@ -39,7 +39,6 @@ const (
 	featuresGroup    = "features.knative.dev"
 	networkingGroup  = "networking.knative.dev"
 
-	// progressDeadline is how long a revision may take to become ready.
 	progressDeadline = "serving.knative.dev/progress-deadline"
 
 	kpaClass = "kpa." + autoscalingGroup
@@ -58,7 +57,6 @@ var otherFields = map[string]string{
 	autoscalingGroup + "/maxScale":  "maxReplicas",
 }
 
-// annotationChecks check the values of Serving's annotations.
 var annotationChecks = map[string]func(string) error{
 	autoscalingGroup + "/class":                              checkClass,
 	autoscalingGroup + "/initial-scale":                      checkWhole(0, config.MaxReplicasLimit),
@@ -120,7 +118,6 @@ func (fs *FunctionSpec) validateAnnotations(allowed config.KeyPatterns) (errs *a
 	return errs.Also(fs.validateMetric()).Also(fs.validateActivationScale())
 }
 
-// whyReserved returns why an author cannot set the annotation, or "".
 func whyReserved(key string) string {
 	if field, ok := otherFields[key]; ok {
 		return "use the field " + field

@@ -35,9 +35,9 @@ import (
 // +genreconciler
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 // +kubebuilder:object:root=true
-// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name is at most 63 of a-z, 0-9 and -, and begins with a letter and does not end with -"
-// +kubebuilder:validation:XValidation:rule="!has(self.spec.traffic) || self.spec.traffic.all(t, !has(t.tag) || size(t.tag) == 0 || size(t.tag) + 1 + size(self.metadata.name) <= 63)",message="a tag, - and the name of the Function are together at most 63 characters"
-// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) > 52 || !has(self.spec.traffic) || self.spec.traffic.all(t, !has(t.revisionName) || size(t.revisionName) == 0 || t.revisionName.substring(0, t.revisionName.lastIndexOf('-')) == self.metadata.name)",message="traffic goes to revisions of the Function itself: their names are its name, - and a number"
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must be at most 63 of a-z, 0-9 and -, must begin with a letter and must not end with -"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.traffic) || self.spec.traffic.all(t, !has(t.tag) || size(t.tag) == 0 || size(t.tag) + 1 + size(self.metadata.name) <= 63)",message="a tag, - and the name of the Function must be together at most 63 characters"
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) > 52 || !has(self.spec.traffic) || self.spec.traffic.all(t, !has(t.revisionName) || size(t.revisionName) == 0 || t.revisionName.substring(0, t.revisionName.lastIndexOf('-')) == self.metadata.name)",message="traffic must go to revisions of the Function itself: their names are its name, - and a number"
 type Function struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -70,8 +70,8 @@ var (
 // field causes a new revision without a build.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.minReplicas) || !has(self.maxReplicas) || self.maxReplicas == 0 || self.minReplicas <= self.maxReplicas",message="minReplicas must not be more than maxReplicas"
-// +kubebuilder:validation:XValidation:rule="[has(self.source), has(self.git), has(self.archive)].exists_one(x, x)",message="say exactly one of source, git and archive"
-// +kubebuilder:validation:XValidation:rule="!has(self.deps) || size(self.deps) == 0 || has(self.source)",message="deps go with source: the dependency file of a repository or an archive is in it"
+// +kubebuilder:validation:XValidation:rule="[has(self.source), has(self.git), has(self.archive)].exists_one(x, x)",message="exactly one of source, git, archive must be set"
+// +kubebuilder:validation:XValidation:rule="!has(self.deps) || size(self.deps) == 0 || has(self.source)",message="deps must not be set without source: a repository or an archive contains its dependency file"
 // +kubebuilder:validation:XValidation:rule="(has(self.source) ? size(bytes(self.source)) : 0) + (has(self.deps) ? size(bytes(self.deps)) : 0) <= 1048576",message="source and deps together must not be more than 1048576 bytes, which is as much as a ConfigMap holds"
 type FunctionSpec struct {
 	// Runtime is the language and version of the function: a key of the ConfigMap
@@ -110,9 +110,9 @@ type FunctionSpec struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:XValidation:rule="self.all(e, !(e.name in ['', 'PORT', 'K_SERVICE', 'K_CONFIGURATION', 'K_REVISION', 'FUNC_NAME', 'FUNC_NAMESPACE', 'FUNC_RUNTIME', 'FUNC_TIMEOUT', 'FUNC_MEMORY_LIMIT']))",message="Knative sets PORT, K_SERVICE, K_CONFIGURATION and K_REVISION, Kiln sets FUNC_NAME, FUNC_NAMESPACE, FUNC_RUNTIME, FUNC_TIMEOUT and FUNC_MEMORY_LIMIT"
-	// +kubebuilder:validation:XValidation:rule="self.all(e, !has(e.valueFrom) || has(e.valueFrom.secretKeyRef) != has(e.valueFrom.configMapKeyRef) && !has(e.valueFrom.fieldRef) && !has(e.valueFrom.resourceFieldRef) && !has(e.valueFrom.fileKeyRef) && (!has(e.value) || size(e.value) == 0))",message="a variable has a value, or it has valueFrom with either secretKeyRef or configMapKeyRef"
-	// +kubebuilder:validation:XValidation:rule="self.all(e, !has(e.valueFrom) || !has(e.valueFrom.secretKeyRef) || has(e.valueFrom.secretKeyRef.name) && size(e.valueFrom.secretKeyRef.name) > 0 && size(e.valueFrom.secretKeyRef.key) > 0)",message="secretKeyRef needs a name and a key"
-	// +kubebuilder:validation:XValidation:rule="self.all(e, !has(e.valueFrom) || !has(e.valueFrom.configMapKeyRef) || has(e.valueFrom.configMapKeyRef.name) && size(e.valueFrom.configMapKeyRef.name) > 0 && size(e.valueFrom.configMapKeyRef.key) > 0)",message="configMapKeyRef needs a name and a key"
+	// +kubebuilder:validation:XValidation:rule="self.all(e, !has(e.valueFrom) || has(e.valueFrom.secretKeyRef) != has(e.valueFrom.configMapKeyRef) && !has(e.valueFrom.fieldRef) && !has(e.valueFrom.resourceFieldRef) && !has(e.valueFrom.fileKeyRef) && (!has(e.value) || size(e.value) == 0))",message="valueFrom must set exactly one of secretKeyRef, configMapKeyRef, and must not be set together with value"
+	// +kubebuilder:validation:XValidation:rule="self.all(e, !has(e.valueFrom) || !has(e.valueFrom.secretKeyRef) || has(e.valueFrom.secretKeyRef.name) && size(e.valueFrom.secretKeyRef.name) > 0 && size(e.valueFrom.secretKeyRef.key) > 0)",message="secretKeyRef must set name and key"
+	// +kubebuilder:validation:XValidation:rule="self.all(e, !has(e.valueFrom) || !has(e.valueFrom.configMapKeyRef) || has(e.valueFrom.configMapKeyRef.name) && size(e.valueFrom.configMapKeyRef.name) > 0 && size(e.valueFrom.configMapKeyRef.key) > 0)",message="configMapKeyRef must set name and key"
 	Env []corev1.EnvVar `json:"env,omitempty"`
 
 	// EnvFrom adds all entries of ConfigMaps and Secrets of the Function's namespace to
@@ -121,8 +121,8 @@ type FunctionSpec struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:XValidation:rule="self.all(e, has(e.secretRef) != has(e.configMapRef))",message="say either secretRef or configMapRef"
-	// +kubebuilder:validation:XValidation:rule="self.all(e, (!has(e.secretRef) || has(e.secretRef.name) && size(e.secretRef.name) > 0) && (!has(e.configMapRef) || has(e.configMapRef.name) && size(e.configMapRef.name) > 0))",message="the name is required"
+	// +kubebuilder:validation:XValidation:rule="self.all(e, has(e.secretRef) != has(e.configMapRef))",message="exactly one of secretRef, configMapRef must be set"
+	// +kubebuilder:validation:XValidation:rule="self.all(e, (!has(e.secretRef) || has(e.secretRef.name) && size(e.secretRef.name) > 0) && (!has(e.configMapRef) || has(e.configMapRef.name) && size(e.configMapRef.name) > 0))",message="name must be set"
 	EnvFrom []corev1.EnvFromSource `json:"envFrom,omitempty"`
 
 	// SecretMounts are Secrets that are mounted into the function's container,
@@ -131,7 +131,7 @@ type FunctionSpec struct {
 	// +listType=map
 	// +listMapKey=mountPath
 	// +kubebuilder:validation:MaxItems=32
-	// +kubebuilder:validation:XValidation:rule="self.all(a, !self.exists(b, b.mountPath.startsWith(a.mountPath + '/')))",message="no mountPath can be below another"
+	// +kubebuilder:validation:XValidation:rule="self.all(a, !self.exists(b, b.mountPath.startsWith(a.mountPath + '/')))",message="a mountPath must not be below another"
 	SecretMounts []SecretMount `json:"secretMounts,omitempty"`
 
 	// ServiceAccountName is the service account of the function's pods, in the
@@ -153,11 +153,11 @@ type FunctionSpec struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.operator) || t.operator in ['', 'Equal', 'Exists'])",message="operator is Equal or Exists"
-	// +kubebuilder:validation:XValidation:rule="self.all(t, has(t.key) && size(t.key) > 0 || has(t.operator) && t.operator == 'Exists')",message="operator must be Exists where there is no key"
-	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.operator) || t.operator != 'Exists' || !has(t.value) || size(t.value) == 0)",message="value must be empty where the operator is Exists"
-	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.effect) || t.effect in ['', 'NoSchedule', 'PreferNoSchedule', 'NoExecute'])",message="effect is NoSchedule, PreferNoSchedule or NoExecute"
-	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.tolerationSeconds) || has(t.effect) && t.effect == 'NoExecute')",message="effect must be NoExecute where there are tolerationSeconds"
+	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.operator) || t.operator in ['', 'Equal', 'Exists'])",message="operator must be Equal or Exists"
+	// +kubebuilder:validation:XValidation:rule="self.all(t, has(t.key) && size(t.key) > 0 || has(t.operator) && t.operator == 'Exists')",message="operator must be Exists if key is not set"
+	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.operator) || t.operator != 'Exists' || !has(t.value) || size(t.value) == 0)",message="value must not be set together with operator Exists"
+	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.effect) || t.effect in ['', 'NoSchedule', 'PreferNoSchedule', 'NoExecute'])",message="effect must be NoSchedule, PreferNoSchedule or NoExecute"
+	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.tolerationSeconds) || has(t.effect) && t.effect == 'NoExecute')",message="effect must be NoExecute if tolerationSeconds is set"
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
 
 	// MinReplicas is the minimum number of pods. With 0, the function scales to zero
@@ -193,10 +193,10 @@ type FunctionSpec struct {
 	// config-functions has the defaults.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.claims) || size(self.claims) == 0",message="claims are not supported"
-	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || ['cpu', 'memory', 'ephemeral-storage'].all(k, !(k in self.requests) || type(self.requests[k]) == int || isQuantity(self.requests[k]))",message="requests are quantities such as 100m or 64Mi"
-	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || self.requests.all(k, k == 'cpu' || k == 'memory' || k == 'ephemeral-storage' || type(self.requests[k]) == int || size(self.requests[k]) <= 3)",message="requests of devices are whole numbers; above 999 without quotes"
-	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || ['cpu', 'memory', 'ephemeral-storage'].all(k, !(k in self.limits) || type(self.limits[k]) == int || isQuantity(self.limits[k]))",message="limits are quantities such as 100m or 64Mi"
-	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || self.limits.all(k, k == 'cpu' || k == 'memory' || k == 'ephemeral-storage' || type(self.limits[k]) == int || size(self.limits[k]) <= 3)",message="limits of devices are whole numbers; above 999 without quotes"
+	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || ['cpu', 'memory', 'ephemeral-storage'].all(k, !(k in self.requests) || type(self.requests[k]) == int || isQuantity(self.requests[k]))",message="requests must be quantities such as 100m or 64Mi"
+	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || self.requests.all(k, k == 'cpu' || k == 'memory' || k == 'ephemeral-storage' || type(self.requests[k]) == int || size(self.requests[k]) <= 3)",message="requests of devices must be whole numbers, above 999 without quotes"
+	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || ['cpu', 'memory', 'ephemeral-storage'].all(k, !(k in self.limits) || type(self.limits[k]) == int || isQuantity(self.limits[k]))",message="limits must be quantities such as 100m or 64Mi"
+	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || self.limits.all(k, k == 'cpu' || k == 'memory' || k == 'ephemeral-storage' || type(self.limits[k]) == int || size(self.limits[k]) <= 3)",message="limits of devices must be whole numbers, above 999 without quotes"
 	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
 
 	// Labels are added to the function's pods. The allowed-pod-labels of config-functions
@@ -229,7 +229,7 @@ type FunctionSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || self.map(t, has(t.percent) ? t.percent : 0).sum() == 100",message="the percentages must add up to 100"
-	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.tag) || size(t.tag) == 0 || self.exists_one(u, has(u.tag) && u.tag == t.tag))",message="a tag can be used once"
+	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.tag) || size(t.tag) == 0 || self.exists_one(u, has(u.tag) && u.tag == t.tag))",message="a tag must be used only once"
 	Traffic []TrafficTarget `json:"traffic,omitempty"`
 
 	// Build configures the function's builds. A change takes effect with the next build.
@@ -241,7 +241,7 @@ type FunctionSpec struct {
 // has the file that the runtime starts, such as handler.js, and the dependency file, if
 // there are dependencies.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.contextDir) || !self.contextDir.split('/').exists(p, p in ['.', '..'])",message="contextDir is a folder of the repository, without . and .."
+// +kubebuilder:validation:XValidation:rule="!has(self.contextDir) || !self.contextDir.split('/').exists(p, p in ['.', '..'])",message="contextDir must be a folder of the repository, without . and .."
 type GitSource struct {
 	// URL is the address of the repository: https, ssh such as
 	// ssh://git@example.com/a/b.git or git@example.com:a/b.git, or http inside the
@@ -279,7 +279,7 @@ type GitSource struct {
 // the only folder there, has the file that the runtime starts, such as handler.js, and
 // the dependency file, if there are dependencies.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.s3) || self.url.startsWith('s3://')",message="s3 goes with a URL such as s3://bucket/key"
+// +kubebuilder:validation:XValidation:rule="!has(self.s3) || self.url.startsWith('s3://')",message="s3 must not be set unless url is such as s3://bucket/key"
 type ArchiveSource struct {
 	// URL is the address of the archive: https; http inside the cluster; the only layer
 	// of an artifact in a registry, such as oci://registry.example.com/team/greeter:1;
@@ -338,7 +338,7 @@ type S3Store struct {
 
 // SecretMount mounts a Secret into the function's container.
 //
-// +kubebuilder:validation:XValidation:rule="!['/dev', '/proc', '/sys', '/tmp', '/function', '/kiln', '/etc/hosts', '/etc/hostname', '/etc/resolv.conf', '/var/run/secrets/kubernetes.io', '/run/secrets/kubernetes.io'].exists(r, r == self.mountPath || self.mountPath.startsWith(r + '/') || r.startsWith(self.mountPath + '/'))",message="this mountPath would get in the way of /dev, /proc, /sys, /tmp, /function, /kiln, or of what Kubernetes mounts in /etc, /run and /var/run"
+// +kubebuilder:validation:XValidation:rule="!['/dev', '/proc', '/sys', '/tmp', '/function', '/kiln', '/etc/hosts', '/etc/hostname', '/etc/resolv.conf', '/var/run/secrets/kubernetes.io', '/run/secrets/kubernetes.io'].exists(r, r == self.mountPath || self.mountPath.startsWith(r + '/') || r.startsWith(self.mountPath + '/'))",message="mountPath must not overlap /dev, /proc, /sys, /tmp, /function, /kiln, or what Kubernetes mounts in /etc, /run and /var/run"
 type SecretMount struct {
 	// SecretName is the name of a Secret in the Function's namespace.
 	// +kubebuilder:validation:MinLength=1
@@ -368,8 +368,8 @@ const (
 
 // TrafficTarget is a share of a function's requests.
 //
-// +kubebuilder:validation:XValidation:rule="(has(self.revisionName) && size(self.revisionName) > 0) != (has(self.latestRevision) && self.latestRevision)",message="say either revisionName or latestRevision: true"
-// +kubebuilder:validation:XValidation:rule="has(self.percent) || has(self.tag) && size(self.tag) > 0",message="say a percent, a tag, or both"
+// +kubebuilder:validation:XValidation:rule="(has(self.revisionName) && size(self.revisionName) > 0) != (has(self.latestRevision) && self.latestRevision)",message="exactly one of revisionName, latestRevision: true must be set"
+// +kubebuilder:validation:XValidation:rule="has(self.percent) || has(self.tag) && size(self.tag) > 0",message="at least one of percent, tag must be set"
 type TrafficTarget struct {
 	// RevisionName is the revision that gets the requests.
 	// +optional
@@ -400,16 +400,16 @@ type BuildSpec struct {
 	// the maximum.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.claims) || size(self.claims) == 0",message="claims are not supported"
-	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || ['cpu', 'memory', 'ephemeral-storage'].all(k, !(k in self.requests) || type(self.requests[k]) == int || isQuantity(self.requests[k]))",message="requests are quantities such as 100m or 64Mi"
-	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || self.requests.all(k, k == 'cpu' || k == 'memory' || k == 'ephemeral-storage' || type(self.requests[k]) == int || size(self.requests[k]) <= 3)",message="requests of devices are whole numbers; above 999 without quotes"
-	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || ['cpu', 'memory', 'ephemeral-storage'].all(k, !(k in self.limits) || type(self.limits[k]) == int || isQuantity(self.limits[k]))",message="limits are quantities such as 100m or 64Mi"
-	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || self.limits.all(k, k == 'cpu' || k == 'memory' || k == 'ephemeral-storage' || type(self.limits[k]) == int || size(self.limits[k]) <= 3)",message="limits of devices are whole numbers; above 999 without quotes"
+	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || ['cpu', 'memory', 'ephemeral-storage'].all(k, !(k in self.requests) || type(self.requests[k]) == int || isQuantity(self.requests[k]))",message="requests must be quantities such as 100m or 64Mi"
+	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || self.requests.all(k, k == 'cpu' || k == 'memory' || k == 'ephemeral-storage' || type(self.requests[k]) == int || size(self.requests[k]) <= 3)",message="requests of devices must be whole numbers, above 999 without quotes"
+	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || ['cpu', 'memory', 'ephemeral-storage'].all(k, !(k in self.limits) || type(self.limits[k]) == int || isQuantity(self.limits[k]))",message="limits must be quantities such as 100m or 64Mi"
+	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || self.limits.all(k, k == 'cpu' || k == 'memory' || k == 'ephemeral-storage' || type(self.limits[k]) == int || size(self.limits[k]) <= 3)",message="limits of devices must be whole numbers, above 999 without quotes"
 	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
 
 	// Timeout is the maximum duration of a build, such as 10m. config-build has the
 	// default and the maximum.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10s')",message="timeout is a duration such as 10m, and at least 10s"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10s')",message="timeout must be a duration of at least 10s, such as 10m"
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 
 	// Env is the environment of the package manager, such as HTTPS_PROXY. It is not part
@@ -436,7 +436,7 @@ type BuildEnvVar struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[A-Za-z_][A-Za-z0-9_]*$`
-	// +kubebuilder:validation:XValidation:rule="!(self in ['PATH', 'HOME', 'PWD', 'SHELL', 'USER', 'TMPDIR', 'IFS', 'ENV', 'BASH_ENV', 'DOCKER_CONFIG', 'SSL_CERT_DIR', 'SSL_CERT_FILE']) && !self.startsWith('LD_') && !self.startsWith('KANIKO_') && !self.startsWith('TEKTON_')",message="the build's own tools need this variable as it is"
+	// +kubebuilder:validation:XValidation:rule="!(self in ['PATH', 'HOME', 'PWD', 'SHELL', 'USER', 'TMPDIR', 'IFS', 'ENV', 'BASH_ENV', 'DOCKER_CONFIG', 'SSL_CERT_DIR', 'SSL_CERT_FILE']) && !self.startsWith('LD_') && !self.startsWith('KANIKO_') && !self.startsWith('TEKTON_')",message="this variable must not be set: the build's own tools need it as it is"
 	Name string `json:"name"`
 
 	// Value is the literal value of the variable. Nothing in it is expanded.

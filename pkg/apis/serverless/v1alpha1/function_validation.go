@@ -138,7 +138,6 @@ func (fs *FunctionSpec) validateCounts() (errs *apis.FieldError) {
 	return errs
 }
 
-// validateName checks that a Service can have the Function's name.
 func validateName(name string) *apis.FieldError {
 	if name == "" {
 		return nil // generateName, which the API server checks
@@ -171,7 +170,6 @@ func (fs *FunctionSpec) validateRuntime(ctx context.Context, known config.Runtim
 	return nil
 }
 
-// validateSource requires exactly one kind of source.
 func (fs *FunctionSpec) validateSource(most int64) *apis.FieldError {
 	if fs.IsFetched() {
 		return fs.validateFetched().Also(fs.Git.validate().ViaField("git")).Also(fs.Archive.validate().ViaField("archive"))
@@ -201,7 +199,7 @@ func (fs *FunctionSpec) validateFetched() (errs *apis.FieldError) {
 		errs = errs.Also(apis.ErrMultipleOneOf(said...))
 	}
 	if fs.Deps != "" {
-		errs = errs.Also(apis.ErrGeneric("deps go with source: the dependency file of a repository or an archive is in it", "deps"))
+		errs = errs.Also(apis.ErrGeneric("deps must not be set without source: a repository or an archive contains its dependency file", "deps"))
 	}
 	return errs
 }
@@ -266,7 +264,7 @@ func (a *ArchiveSource) validate() (errs *apis.FieldError) {
 		errs = errs.Also(apis.ErrInvalidValue(a.SHA256, "sha256", "use 64 of 0-9 and a-f, as sha256sum prints them"))
 	}
 	if a.S3 != nil && !strings.HasPrefix(a.URL, "s3://") {
-		errs = errs.Also(apis.ErrGeneric("s3 goes with a URL such as s3://bucket/key", "s3", "url"))
+		errs = errs.Also(apis.ErrGeneric("s3 must not be set unless url is such as s3://bucket/key", "s3", "url"))
 	}
 	return errs.Also(validateObjectName(a.SecretName, "secretName")).Also(a.S3.validate().ViaField("s3"))
 }
@@ -420,7 +418,6 @@ func (t *TrafficTarget) validate(function string) (errs *apis.FieldError) {
 	return errs
 }
 
-// revisionSuffix matches the end of Serving's names of revisions.
 var revisionSuffix = regexp.MustCompile(`-[0-9]{5,10}$`)
 
 // isRevisionOf reports whether the name is that of a revision of the function. Without a
@@ -499,7 +496,7 @@ func (v BuildEnvVar) validate() *apis.FieldError {
 	}
 	hasPrefix := func(prefix string) bool { return strings.HasPrefix(v.Name, prefix) }
 	if slices.Contains(buildEnv, v.Name) || slices.ContainsFunc(buildEnvPrefixes, hasPrefix) {
-		return apis.ErrInvalidValue(v.Name, "name", "the build's own tools need this variable as it is")
+		return apis.ErrInvalidValue(v.Name, "name", "this variable must not be set: the build's own tools need it as it is")
 	}
 	if strings.ContainsRune(v.Value, 0) {
 		return apis.ErrInvalidValue(v.Value, "value", "it contains a NUL character")

@@ -189,7 +189,7 @@ func validateMountPath(path string) *apis.FieldError {
 	}
 	for _, reserved := range reservedPaths {
 		if overlap(path, reserved) {
-			return apis.ErrInvalidValue(path, "mountPath", "it would get in the way of "+reserved)
+			return apis.ErrInvalidValue(path, "mountPath", "it must not overlap "+reserved)
 		}
 	}
 	return nil
@@ -274,7 +274,6 @@ func prefixOwner(key string) string {
 	return ""
 }
 
-// isDomain reports whether name is the domain or a part of it.
 func isDomain(name, domain string) bool {
 	return name == domain || strings.HasSuffix(name, "."+domain)
 }
