@@ -39,7 +39,6 @@ import (
 	"github.com/kiln-dev/kiln/pkg/sources/fetch"
 )
 
-// fetchCommand is the argument that selects the first step.
 const fetchCommand = "fetch"
 
 func main() {
@@ -63,7 +62,6 @@ func main() {
 	os.Exit(1)
 }
 
-// fetchSource runs the step that makes the build context.
 func fetchSource(ctx context.Context, args []string) error {
 	step, err := parseFetch(args)
 	if err != nil {

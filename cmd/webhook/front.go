@@ -114,7 +114,6 @@ func (f *front) constructors(admissions ...constructor) []injection.ControllerCo
 	return constructors
 }
 
-// start serves until the context ends.
 func (f *front) start(ctx context.Context) {
 	logger := logging.FromContext(ctx)
 	admitter, err := webhook.New(ctx, f.admissions)
@@ -138,7 +137,6 @@ func (f *front) start(ctx context.Context) {
 	})
 }
 
-// wait waits until the last requests are answered.
 func (f *front) wait() { f.served.Wait() }
 
 // serve answers until the context ends, and after that until no API server asks any more.
@@ -179,7 +177,6 @@ func (l errorLog) Write(message []byte) (int, error) {
 	return len(message), nil
 }
 
-// certificateFrom returns the certificate that the Secret holds.
 func certificateFrom(secrets corev1listers.SecretLister) func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		secret, err := secrets.Secrets(system.Namespace()).Get(secretName)

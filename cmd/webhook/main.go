@@ -105,7 +105,6 @@ func newConfigValidation(ctx context.Context, _ configmap.Watcher) *controller.I
 	return impl
 }
 
-// configReconciler is the reconciler of Knative's webhook for ConfigMaps.
 type configReconciler interface {
 	controller.Reconciler
 	reconciler.LeaderAware

@@ -94,7 +94,6 @@ type Worker[Request, Answer comparable] struct {
 	lines map[types.NamespacedName]*line[Request, Answer]
 }
 
-// line has the requests of a Function.
 type line[Request, Answer comparable] struct {
 	// last is the last request. It stays until its answer is dropped.
 	last *job[Request, Answer]
@@ -104,7 +103,6 @@ type line[Request, Answer comparable] struct {
 	waiting []*job[Request, Answer]
 }
 
-// job is a request and its state.
 type job[Request, Answer comparable] struct {
 	// request and since do not change.
 	request Request
@@ -247,7 +245,6 @@ func (w *Worker[Request, Answer]) ForgetAll(isMeant func(types.NamespacedName) b
 	}
 }
 
-// tidy drops an empty line.
 func (w *Worker[Request, Answer]) tidy(key types.NamespacedName) {
 	if l := w.lines[key]; l.last == nil && len(l.waiting) == 0 {
 		delete(w.lines, key)
@@ -262,7 +259,6 @@ func (w *Worker[Request, Answer]) schedule(key types.NamespacedName) {
 	}
 }
 
-// next handles the next request. It returns false after shutdown.
 func (w *Worker[Request, Answer]) next(ctx context.Context) bool {
 	key, shutdown := w.queue.Get()
 	if shutdown {

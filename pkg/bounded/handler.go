@@ -39,15 +39,13 @@ func (l *Limits) Handler(inner http.Handler) http.Handler {
 	})
 }
 
-// exchange is one request with its response.
 type exchange struct {
 	limits *Limits
 	conn   *conn
 	// large is the slot for what is more than a small body, or nil.
 	large *slot
 	// cancel ends the wait for a turn.
-	cancel context.CancelFunc
-	// responds reports whether the response is being sent.
+	cancel   context.CancelFunc
 	responds atomic.Bool
 }
 
@@ -172,7 +170,6 @@ func countValues(text []byte) (n int) {
 	return n
 }
 
-// response is an http.ResponseWriter that keeps the response.
 type response struct {
 	header http.Header
 	status int

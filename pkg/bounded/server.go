@@ -47,7 +47,6 @@ const (
 	// headers as they are parsed, and the buffers of the kernel.
 	connectionMemory = 256 << 10
 
-	// maxBody is the size of the largest request. Knative's webhook reads no more.
 	maxBody = 3 << 20
 
 	// smallBody is the size of a body, and of a response, that each connection may have in
@@ -57,7 +56,6 @@ const (
 	// maxLarge is the number of larger bodies and responses in memory.
 	maxLarge = 6
 
-	// maxHandlers is the number of requests that are handled at once.
 	maxHandlers = 2
 
 	// handlerMemory is the memory that handling one request takes, besides its body.
@@ -190,16 +188,13 @@ func awaitEnd(victim *slot) {
 	}
 }
 
-// conn is a connection with its slot.
 type conn struct {
 	net.Conn
 	source string
 	slot   *slot
-	// cancel ends the contexts of the requests.
 	cancel context.CancelFunc
 }
 
-// context returns the parent of the contexts of all requests of the connection.
 func (c *conn) context(ctx context.Context) context.Context {
 	ctx, c.cancel = context.WithCancel(ctx)
 	return context.WithValue(ctx, connKey{}, c)
@@ -215,10 +210,8 @@ func (c *conn) evict() {
 
 type connKey struct{}
 
-// connOf returns the connection of a request.
 func connOf(ctx context.Context) *conn { return ctx.Value(connKey{}).(*conn) }
 
-// unwrap returns the connection below TLS.
 func unwrap(c net.Conn) *conn {
 	if secure, ok := c.(*tls.Conn); ok {
 		c = secure.NetConn()

@@ -21,7 +21,6 @@ import (
 	"time"
 )
 
-// slots are a number of slots that sources share.
 type slots struct {
 	size     int
 	patience time.Duration
@@ -30,7 +29,6 @@ type slots struct {
 	holders map[*slot]struct{}
 }
 
-// slot is one of the slots, or a claim to one.
 type slot struct {
 	source string
 	evict  func()

@@ -28,15 +28,13 @@ type turns struct {
 	mu      sync.Mutex
 	free    int
 	waiting map[string][]chan struct{}
-	// next has the sources with waiting requests, in the order of their turns.
-	next []string
+	next    []string
 }
 
 func newTurns(free int) *turns {
 	return &turns{free: free, waiting: map[string][]chan struct{}{}}
 }
 
-// take waits for a turn. It returns false if the context ends first.
 func (t *turns) take(ctx context.Context, source string) bool {
 	turn := t.join(source)
 	select {

@@ -135,7 +135,6 @@ func NextRound(attempt int32) int32 {
 	return (max(attempt-1, 0)/MaxAttempts+1)*MaxAttempts + 1
 }
 
-// answers reports whether the build makes the desired image.
 func (b *Build) answers(want Request) bool {
 	return b != nil && b.Tag == want.Tag && b.hasAnswered(want.Rebuild) && b.isOf(want.Commit)
 }

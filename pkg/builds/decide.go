@@ -83,7 +83,6 @@ func Decide(want Request, known Known) Decision {
 	return startNew(s)
 }
 
-// situation is the input of the rules.
 type situation struct {
 	want  Request
 	known Known
@@ -168,7 +167,6 @@ func useImage(s situation) (Decision, bool) {
 	return Decision{Action: Use, Reason: useReason(s.want, s.known.Last)}, true
 }
 
-// startNew starts the first build of new inputs.
 func startNew(s situation) Decision {
 	reason := startReason(s.want, s.known.previous())
 	return Decision{Action: Start, Reason: reason, Reuse: mayReuse(reason)}

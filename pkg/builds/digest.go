@@ -35,7 +35,6 @@ func digest(values ...string) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// flatten returns the names and digests of files as one list, sorted by name.
 func flatten(files map[string]string) []string {
 	list := make([]string, 0, 2*len(files))
 	for _, name := range slices.Sorted(maps.Keys(files)) {

@@ -136,7 +136,6 @@ func (f Failure) step() step {
 	}
 }
 
-// text is a text about a failed build.
 type text int
 
 const (

@@ -25,7 +25,6 @@ import (
 
 // failureRule maps failures of one kind to a verdict.
 type failureRule struct {
-	// name explains the rule.
 	name string
 	// cause, steps and exit select failures. An exit code of 0 selects all.
 	cause Cause
@@ -130,15 +129,12 @@ var (
 	anything       = regexp.MustCompile(`(?s).`)
 )
 
-// verdict is why a build failed, and what to do about it.
 type verdict struct {
-	// reason is the reason of the condition BuildReady, or "" for the builder's generic one.
 	reason string
 
 	// advice is what to do, or what is wrong if the author can do nothing.
 	advice string
 
-	// transient reports whether the same build may succeed later.
 	transient bool
 }
 

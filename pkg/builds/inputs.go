@@ -29,7 +29,6 @@ const (
 	// tagLength keeps 128 bits of the digest. The tag is then also a valid label value.
 	tagLength = 32
 
-	// partLength is the length of a digest in a fingerprint.
 	partLength = 12
 )
 
@@ -132,7 +131,6 @@ var changeReasons = map[string]string{
 	"registry": ReasonRegistryChanged,
 }
 
-// changeReason returns the reason of a build after a change of the fingerprint.
 func changeReason(from, to string) string {
 	old := map[string]string{}
 	for part := range strings.SplitSeq(from, ",") {

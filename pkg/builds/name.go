@@ -26,7 +26,6 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 )
 
-// nameHashLength is the number of characters of the hash in a name.
 const nameHashLength = 10
 
 // NameOf returns the name of the object that runs the attempt at the build. Each attempt

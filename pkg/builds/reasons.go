@@ -80,7 +80,6 @@ func useReason(want Request, last *Build) string {
 	return ReasonImageReused
 }
 
-// startReason returns the reason of the first build of new inputs.
 func startReason(want Request, previous *Build) string {
 	switch {
 	case previous.owes(want.Rebuild):

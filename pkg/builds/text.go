@@ -55,7 +55,6 @@ func lastLine(log string) string {
 	return verbose.ReplaceAllString(log, "")
 }
 
-// head returns at most limit bytes of the beginning of s.
 func head(s string, limit int) string {
 	const more = " …"
 	if len(s) <= limit {

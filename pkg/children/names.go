@@ -29,7 +29,6 @@ import (
 // FunctionContainer is the name of the container that runs the function.
 const FunctionContainer = "function"
 
-// hashLength is the number of characters of a hash in a name.
 const hashLength = 10
 
 // KeyOf returns the namespace and name of the Function.

@@ -157,7 +157,6 @@ func (c *cli) printBuildLog(ctx context.Context, clients *Clients, fn *v1alpha1.
 	return c.printKept(fn)
 }
 
-// printKept prints the lines of the build's log that the Function's status keeps.
 func (c *cli) printKept(fn *v1alpha1.Function) error {
 	build := fn.Status.Build
 	if build == nil {

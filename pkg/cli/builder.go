@@ -28,7 +28,6 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 )
 
-// buildObject is the object that runs a build, in the terms of all builders.
 type buildObject struct {
 	namespace string
 
@@ -43,7 +42,6 @@ type buildObject struct {
 
 // builder reads the objects of one kind that run builds.
 type builder struct {
-	// get returns an object. Its error is NotFound if the object does not exist.
 	get func(ctx context.Context, clients *Clients, namespace, name string) (*buildObject, error)
 
 	// follow calls visit with an object, and again after each change, until visit is

@@ -35,7 +35,6 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// cli holds the state that all commands share.
 type cli struct {
 	genericiooptions.IOStreams
 	flags *genericclioptions.ConfigFlags

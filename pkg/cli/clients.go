@@ -62,7 +62,6 @@ type Clients struct {
 	Namespace string
 }
 
-// newClients creates clients from kubectl's flags and the kubeconfig.
 func newClients(flags *genericclioptions.ConfigFlags, warnings rest.WarningHandler) (*Clients, error) {
 	namespace, _, err := flags.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
@@ -151,7 +150,6 @@ func onlyOne(name string) metav1.ListOptions {
 	return metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
 }
 
-// observe fetches the pods and the build of a Function.
 func (c *Clients) observe(ctx context.Context, fn *v1alpha1.Function) (observe.Observed, error) {
 	seen := observe.Observed{Function: fn, Container: children.FunctionContainer}
 	var err error

@@ -130,7 +130,6 @@ func (c *cli) completeRevisions(suffix string, others ...string) cobra.Completio
 	}
 }
 
-// completeTraffic completes the name of a Function, then its revisions.
 func (c *cli) completeTraffic(command *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	switch len(args) {
 	case 0:

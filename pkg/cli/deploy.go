@@ -179,7 +179,6 @@ func (c *Clients) apply(ctx context.Context, name string, change func(*v1alpha1.
 	return applied, done, err
 }
 
-// followDeployment prints the progress of a Function until it runs or has failed.
 func (c *cli) followDeployment(ctx context.Context, clients *Clients, fn *v1alpha1.Function) error {
 	desired := fn.Generation
 	fn, _, err := c.watch(ctx, clients, fn.Name, func(fn *v1alpha1.Function) bool {
@@ -242,7 +241,6 @@ func (c *cli) watch(ctx context.Context, clients *Clients, name string, ended fu
 	return fn, logged, err
 }
 
-// progress describes the state of a Function in one line.
 func progress(fn *v1alpha1.Function) string {
 	if fn.Status.ObservedGeneration < fn.Generation {
 		return "Kiln has not processed the Function yet."

@@ -58,7 +58,6 @@ const (
 	archiveName     = "source.tar.gz"
 )
 
-// pushTo is the advice for a folder that cannot be pushed.
 const pushTo = "--push-to=REGISTRY/REPOSITORY"
 
 // change returns a function that sets the source of a Function to the code that the
@@ -180,7 +179,6 @@ func (c *Clients) repository(ctx context.Context, fn *v1alpha1.Function, given s
 	return repository, nil
 }
 
-// registry returns Kiln's registry configuration. It is empty if there is an error.
 func (c *Clients) registry(ctx context.Context) (*config.Registry, error) {
 	configMap, err := c.Kube.CoreV1().ConfigMaps(SystemNamespace).Get(ctx, config.RegistryConfigName, metav1.GetOptions{})
 	if err != nil {
@@ -252,7 +250,6 @@ func artifactOf(file string) (v1.Image, *v1.Descriptor, error) {
 	return artifact, &manifest.Layers[0], nil
 }
 
-// pushArtifact pushes with the credentials of docker login.
 func pushArtifact(ctx context.Context, to name.Tag, artifact v1.Image) error {
 	err := remote.Write(to, artifact, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain), remote.WithUserAgent("kubectl-fn"))
 	if err == nil {

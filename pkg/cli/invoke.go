@@ -44,7 +44,6 @@ import (
 )
 
 const (
-	// servingNamespace is the namespace of Knative Serving.
 	servingNamespace = "knative-serving"
 
 	// servingPort is the port of Serving's proxy in the pods of functions, and of
@@ -103,7 +102,6 @@ func (c *cli) invokeCommand() *cobra.Command {
 	return command
 }
 
-// readData returns the body that -d specifies. It is nil without -d.
 func (c *cli) readData(data string) (body []byte, err error) {
 	name, isFile := strings.CutPrefix(data, "@")
 	switch {
@@ -122,7 +120,6 @@ func (c *cli) readData(data string) (body []byte, err error) {
 	return body, nil
 }
 
-// target is the pod that receives a call.
 type target struct {
 	namespace, pod, revision string
 
@@ -194,7 +191,6 @@ func explainForward(fn *v1alpha1.Function, to target, err error) error {
 	return try(fmt.Errorf("failed to connect to pod %s: %w", to.pod, err), "kubectl fn status %s", fn.Name)
 }
 
-// forwardPort opens a local address that leads to a pod, until stop is called.
 func forwardPort(ctx context.Context, clients *Clients, namespace, pod string) (address string, stop func(), err error) {
 	url := clients.Kube.CoreV1().RESTClient().Get().Resource("pods").Namespace(namespace).Name(pod).SubResource("portforward").URL()
 	dialer, err := portforward.NewSPDYOverWebsocketDialer(url, clients.Config)

@@ -36,7 +36,6 @@ import (
 	"github.com/kiln-dev/kiln/pkg/observe"
 )
 
-// logOptions select the log lines to print.
 type logOptions struct {
 	follow, allPods, previous bool
 	tail                      int64

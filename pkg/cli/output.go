@@ -41,7 +41,6 @@ const (
 	none = "<none>"
 )
 
-// output prints the results of a command in the format of the flag -o.
 type output struct {
 	flags *genericclioptions.PrintFlags
 }
@@ -106,7 +105,6 @@ func columns(names ...string) (definitions []metav1.TableColumnDefinition) {
 	return definitions
 }
 
-// table prints rows in the format of kubectl get.
 func (o *output) table(out io.Writer, definitions []metav1.TableColumnDefinition, rows [][]any) error {
 	return printTable(out, o.isWide(), definitions, rows)
 }
@@ -119,7 +117,6 @@ func printTable(out io.Writer, wide bool, definitions []metav1.TableColumnDefini
 	return printers.NewTablePrinter(printers.PrintOptions{Wide: wide}).PrintObj(table, out)
 }
 
-// age returns the time since then, in the format of kubectl.
 func (c *cli) age(then *metav1.Time) string {
 	if then.IsZero() {
 		return none
@@ -127,7 +124,6 @@ func (c *cli) age(then *metav1.Time) string {
 	return duration.HumanDuration(c.now().Sub(then.Time))
 }
 
-// took returns the duration between two times. A zero end means now.
 func (c *cli) took(from, to *metav1.Time) string {
 	if from.IsZero() {
 		return none
@@ -139,7 +135,6 @@ func (c *cli) took(from, to *metav1.Time) string {
 	return duration.HumanDuration(until.Sub(from.Time).Round(time.Second))
 }
 
-// indent indents each line except the first.
 func indent(text string, width int) string {
 	return strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n"+strings.Repeat(" ", width))
 }

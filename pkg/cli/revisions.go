@@ -36,10 +36,8 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 )
 
-// latest stands for the newest ready revision.
 const latest = "latest"
 
-// revisionReport is one revision in the output of kubectl fn revisions for programs.
 type revisionReport struct {
 	Name    string   `json:"name"`
 	Percent int64    `json:"percent"`
@@ -186,7 +184,6 @@ func earlier(fn *v1alpha1.Function, revisions []servingv1.Revision) (string, err
 	return "", try(fmt.Errorf("function %s has no earlier ready revision", fn.Name), "kubectl fn revisions %s", fn.Name)
 }
 
-// findRevision returns the name of a revision that is given by its name or number.
 func findRevision(fn *v1alpha1.Function, revisions []servingv1.Revision, given string) (string, error) {
 	number, err := strconv.Atoi(given)
 	for i := range revisions {
@@ -260,7 +257,6 @@ func (c *cli) printTraffic(fn *v1alpha1.Function) error {
 	return printTable(c.Out, false, columns("Revision", "Traffic", "Tag", "URL"), rows)
 }
 
-// parseShares reads shares such as greeter-00001=10,latest=90.
 func parseShares(fn *v1alpha1.Function, revisions []servingv1.Revision, text string) (map[string]int64, error) {
 	shares, sum := map[string]int64{}, int64(0)
 	for _, share := range strings.Split(text, ",") {
@@ -286,7 +282,6 @@ func parseShares(fn *v1alpha1.Function, revisions []servingv1.Revision, text str
 	return shares, nil
 }
 
-// setTraffic sets the shares of the requests that the revisions of a function get.
 func setTraffic(ctx context.Context, clients *Clients, name string, shares map[string]int64) error {
 	return clients.edit(ctx, name, func(fn *v1alpha1.Function) {
 		fn.Spec.Traffic = retarget(fn.Spec.Traffic, shares)

@@ -40,8 +40,7 @@ import (
 const (
 	// quiet is the time without changes before the function restarts. Editors write
 	// a file in several steps.
-	quiet = 200 * time.Millisecond
-	// stopTimeout bounds the time that the function takes to stop.
+	quiet       = 200 * time.Millisecond
 	stopTimeout = 5 * time.Second
 )
 

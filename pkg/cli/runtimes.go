@@ -32,7 +32,6 @@ import (
 	"github.com/kiln-dev/kiln/pkg/runtimes"
 )
 
-// runtimeReport is a runtime in the output of kubectl fn describe-runtime.
 type runtimeReport struct {
 	Name           string `json:"name"`
 	Language       string `json:"language"`

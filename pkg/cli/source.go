@@ -60,7 +60,6 @@ func (s *sourceFlags) check() error {
 	return nil
 }
 
-// applyFile sets the Function's source and dependencies to the given files.
 func (s *sourceFlags) applyFile(fn *v1alpha1.Function) error {
 	runtime := cmp.Or(s.runtime, fn.Spec.Runtime)
 	if language, err := languageOf(runtime); err == nil && language.IsOwnDockerfile() {

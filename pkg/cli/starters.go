@@ -94,7 +94,6 @@ func (c *cli) initCommand() *cobra.Command {
 	return command
 }
 
-// writeNew writes a file that must not exist yet.
 func writeNew(path string, text []byte) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	switch {

@@ -166,7 +166,6 @@ func next(fn *v1alpha1.Function, image observe.ImageStatus, function observe.Fun
 
 const lastEvents = 5
 
-// eventsOf returns the last events of a Function, oldest first.
 func eventsOf(ctx context.Context, clients *Clients, fn *v1alpha1.Function) ([]corev1.Event, error) {
 	list, err := clients.Kube.CoreV1().Events(fn.Namespace).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("involvedObject.uid", string(fn.UID)).String(),

@@ -40,7 +40,6 @@ const baseDigestFile = "base.json"
 type baseImage struct {
 	v1.Image
 
-	// role is "base image" or "dependencies image", for the log.
 	role string
 	ref  name.Reference
 
@@ -51,7 +50,6 @@ type baseImage struct {
 	readErr error
 }
 
-// pull returns the image in that role. It downloads no layers.
 func pull(log io.Writer, role string, ref name.Reference, options []remote.Option) (*baseImage, error) {
 	fmt.Fprintln(log, "Building on", role, ref)
 	base := &baseImage{role: role, ref: ref}
@@ -128,7 +126,6 @@ func (b *baseImage) watch(layer v1.Layer) v1.Layer {
 	return &remote.MountableLayer{Layer: &baseLayer{Layer: mountable.Layer, base: b}, Reference: mountable.Reference}
 }
 
-// baseLayer is a layer of a baseImage.
 type baseLayer struct {
 	v1.Layer
 
@@ -156,7 +153,6 @@ func (r *baseReader) Read(p []byte) (int, error) {
 	return n, r.base.remember(err)
 }
 
-// pullBase returns the image that the step adds layers to.
 func (s *PushStep) pullBase(options []remote.Option) (*baseImage, error) {
 	if s.Base == "" {
 		image, err := scratch(runtime.GOARCH)
@@ -228,7 +224,6 @@ func (s *PushStep) identify(pulled *baseImage) (baseIdentity, error) {
 	return identity, nil
 }
 
-// labels returns the OCI labels that name the base image.
 func (i baseIdentity) labels() map[string]string {
 	if i.name == "" {
 		return nil

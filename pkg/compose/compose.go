@@ -107,7 +107,6 @@ func describe(image v1.Image, labels map[string]string) (v1.Image, error) {
 	return annotated, nil
 }
 
-// scratch returns an OCI image without layers.
 func scratch(architecture string) (v1.Image, error) {
 	image, err := mutate.ConfigFile(empty.Image, &v1.ConfigFile{OS: "linux", Architecture: architecture, RootFS: v1.RootFS{Type: "layers"}})
 	if err != nil {
@@ -129,7 +128,6 @@ func layerMediaType(image v1.Image) (types.MediaType, error) {
 	return types.DockerLayer, nil
 }
 
-// appendLayers returns the base image with more layers.
 func appendLayers(base v1.Image, layers ...v1.Layer) (v1.Image, error) {
 	adds := make([]mutate.Addendum, 0, len(layers))
 	for _, layer := range layers {

@@ -29,7 +29,6 @@ import (
 	"github.com/kiln-dev/kiln/pkg/sources"
 )
 
-// maxDependencies is the largest size of a dependency file, in bytes.
 const maxDependencies = 1 << 20
 
 // makeContext moves the source from top into the build context and adds the files
@@ -90,7 +89,6 @@ func (s *FetchStep) addDependencies(tree, folder *os.Root) error {
 	return put(folder, s.DependencyFile, []byte(text))
 }
 
-// readSmall reads a file of at most maxDependencies.
 func readSmall(tree *os.Root, name string) (string, error) {
 	file, err := tree.Open(name)
 	if err != nil {
@@ -129,7 +127,6 @@ func (s *FetchStep) addFiles(folder *os.Root) error {
 	return nil
 }
 
-// put writes a file, and replaces anything of the same name.
 func put(folder *os.Root, name string, content []byte) error {
 	if err := folder.RemoveAll(name); err != nil {
 		return fmt.Errorf("failed to replace %s: %w", name, err)

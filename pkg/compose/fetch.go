@@ -116,7 +116,6 @@ func (s *FetchStep) Run(ctx context.Context) error {
 	return put(work, originName, text)
 }
 
-// unpack fetches the archive and unpacks it. top is the folder of the source.
 func (s *FetchStep) unpack(ctx context.Context, work *os.Root) (found fetched, top string, err error) {
 	spool, err := work.OpenFile(spoolName, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -148,7 +147,6 @@ func (s *FetchStep) unpack(ctx context.Context, work *os.Root) (found fetched, t
 	return fetched{URI: fetch.Name(s.Archive.URL), Digest: "sha256:" + archive.SHA256}, filepath.Join(unpackedName, top), nil
 }
 
-// createFolder creates a folder in another, and opens it.
 func createFolder(in *os.Root, name string) (*os.Root, error) {
 	if err := in.Mkdir(name, 0o755); err != nil {
 		return nil, fmt.Errorf("failed to create folder: %w", err)
@@ -192,7 +190,6 @@ func (s *FetchStep) clone(ctx context.Context, work *os.Root) (found fetched, to
 	return found, unpackedName, err
 }
 
-// report writes what was fetched as a result, and returns its text.
 func (s *FetchStep) report(found fetched) ([]byte, error) {
 	text, err := json.Marshal(found)
 	if err != nil {

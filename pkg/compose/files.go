@@ -80,7 +80,6 @@ func writeArchive(to io.Writer, folder string, files map[string]string) error {
 	return nil
 }
 
-// checkPlace returns an error unless place is a clean absolute path.
 func checkPlace(name, place string) error {
 	if !path.IsAbs(place) || path.Clean(place) != place {
 		return fmt.Errorf("the path of %s in the image must be absolute and clean: it is %q", name, place)
@@ -88,7 +87,6 @@ func checkPlace(name, place string) error {
 	return nil
 }
 
-// writeFolders adds a folder after its parents, each of them once.
 func writeFolders(archive *tar.Writer, folder string, made map[string]bool) error {
 	if made[folder] {
 		return nil

@@ -116,7 +116,6 @@ func (p *pusher) pushPackages(ctx context.Context, repository name.Repository, i
 	return digest.String(), nil
 }
 
-// readPackages returns the packages in an artifact.
 func readPackages(artifact name.Digest, options []remote.Option) ([]sbom.Package, error) {
 	image, err := remote.Image(artifact, options...)
 	if err != nil {

@@ -212,7 +212,6 @@ func (s *PushStep) label(image v1.Image, identity baseIdentity) (v1.Image, error
 	return describe(image, labels)
 }
 
-// report writes the results of the step.
 func (s *PushStep) report(destination name.Reference, image v1.Image, base baseIdentity) error {
 	digest, err := image.Digest()
 	if err != nil {
@@ -230,7 +229,6 @@ func (s *PushStep) report(destination name.Reference, image v1.Image, base baseI
 	return errors.Join(results, writeResult(s.BaseImageFile, string(input)))
 }
 
-// reference parses the name of an image.
 func (s *PushStep) reference(image string) (name.Reference, error) {
 	ref, err := name.ParseReference(image)
 	if err != nil {
@@ -242,7 +240,6 @@ func (s *PushStep) reference(image string) (name.Reference, error) {
 	return ref, nil
 }
 
-// writeResult writes a result of the step, unless the file has no name.
 func writeResult(file, result string) error {
 	if file == "" {
 		return nil

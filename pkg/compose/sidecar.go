@@ -44,11 +44,9 @@ const (
 	// sidecars run, and the sidecar makes the lock first.
 	lockTimeout = time.Minute
 
-	// lockPoll is the time between two looks for the lock.
 	lockPoll = 50 * time.Millisecond
 )
 
-// awaitLayers waits for the end of the sidecar that makes the layers.
 func (s *PushStep) awaitLayers(ctx context.Context) error {
 	folder, err := os.OpenRoot(s.Layers)
 	if err != nil {
@@ -65,7 +63,6 @@ func (s *PushStep) awaitLayers(ctx context.Context) error {
 	return err
 }
 
-// awaitLock waits until the sidecar has released the lock.
 func awaitLock(ctx context.Context, folder *os.Root) error {
 	var lock *os.File
 	waiting, cancel := context.WithTimeout(ctx, lockTimeout)

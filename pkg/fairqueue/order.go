@@ -38,7 +38,6 @@ type order struct {
 	len  int
 }
 
-// line has the waiting keys of one namespace.
 type line struct {
 	first, others []types.NamespacedName
 }

@@ -26,7 +26,6 @@ import (
 )
 
 const (
-	// workers is the number of concurrent requests of a kind.
 	workers = 8
 
 	// lookupTimeout is shorter than a build, which a lookup may save.
@@ -36,7 +35,6 @@ const (
 	// while the registry answers.
 	lookupDeadline = 30 * time.Second
 
-	// taggingTimeout bounds one try.
 	taggingTimeout = 30 * time.Second
 )
 

@@ -38,7 +38,6 @@ const (
 	// registry with several replicas may not show the image at one of them.
 	secondLook = 5 * time.Second
 
-	// checkTimeout bounds both looks.
 	checkTimeout = 30 * time.Second
 )
 

@@ -160,13 +160,11 @@ func held(repository name.Repository, digest string, options []remote.Option) (s
 	return find(repository.Digest(digest), options)
 }
 
-// resolved is the digest of an image, or the error of its lookup.
 type resolved struct {
 	digest string
 	err    error
 }
 
-// resolve looks up the digest of the base image in parallel.
 func resolve(want Lookup, options []remote.Option) <-chan resolved {
 	answer := make(chan resolved, 1)
 	if want.Base == "" {
@@ -208,7 +206,6 @@ func find(image name.Reference, options []remote.Option) (string, error) {
 	return found.Digest.String(), nil
 }
 
-// get returns an image's manifest, or nil if the registry does not hold it.
 func get(image name.Reference, options []remote.Option) (*remote.Descriptor, error) {
 	found, err := remote.Get(image, options...)
 	switch {

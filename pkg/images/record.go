@@ -53,7 +53,6 @@ func Installed(status *v1alpha1.FunctionStatus, dependencies string) v1alpha1.De
 	})
 }
 
-// first returns the first image of the list that matches, or its zero value.
 func first[Image any](list []Image, matches func(Image) bool) (image Image) {
 	if i := slices.IndexFunc(list, matches); i >= 0 {
 		image = list[i]

@@ -84,7 +84,6 @@ func (m *buildMetrics) onUpdate(before, after any) {
 	}
 }
 
-// isNew reports whether a build was started, or its image reused.
 func isNew(last, now v1alpha1.BuildStatus) bool {
 	if now.Reason == builds.ReasonImageReused {
 		return last.Reason != now.Reason || last.ImageTag != now.ImageTag || last.Rebuild != now.Rebuild
@@ -96,7 +95,6 @@ func hasEnded(b v1alpha1.BuildStatus) bool {
 	return b.BuildName() != "" && b.CompletionTime != nil
 }
 
-// waited returns how long a build that starts now was queued.
 func waited(last v1alpha1.BuildStatus) time.Duration {
 	if last.QueuedTime == nil {
 		return 0

@@ -169,7 +169,6 @@ func Function(o Observed) (status FunctionStatus, why string) {
 	}
 }
 
-// withoutPods is Function without pods.
 func withoutPods(fn *v1alpha1.Function) (FunctionStatus, string) {
 	ready := fn.Status.GetCondition(v1alpha1.FunctionConditionReady)
 	running := fn.Status.GetCondition(v1alpha1.FunctionConditionRunning)

@@ -50,7 +50,6 @@ type Background struct {
 
 type container struct{ namespace, pod, name string }
 
-// read is the read of a log. The other fields are set once done is closed.
 type read struct {
 	done chan struct{}
 	log  string
@@ -102,7 +101,6 @@ func (b *Background) start(ctx context.Context, key container) *read {
 	return r
 }
 
-// running returns the number of the namespace's reads that have not ended.
 func (b *Background) running(namespace string) (n int) {
 	for key, r := range b.reads {
 		select {
@@ -116,7 +114,6 @@ func (b *Background) running(namespace string) (n int) {
 	return n
 }
 
-// read reads the log. A panic is an error.
 func (b *Background) read(ctx context.Context, key container) (log string, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {

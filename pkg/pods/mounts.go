@@ -133,7 +133,6 @@ func mountTroubleOf(pod *corev1.Pod, events []*corev1.Event) string {
 	return failedMountOf(pod, events)
 }
 
-// failedMountOf returns which volume failed to mount more than once, or "".
 func failedMountOf(pod *corev1.Pod, events []*corev1.Event) string {
 	trouble := ""
 	for _, event := range events {

@@ -111,7 +111,6 @@ func Text(text string, values ...string) string {
 	return strings.Join(pieces, Mark)
 }
 
-// span is a range of bytes in a text.
 type span struct{ from, to int }
 
 // find appends the spans of the secrets, which may overlap.

@@ -35,7 +35,6 @@ const (
 	// MaxFilesBytes is the largest total size of the files of a Custom, in bytes.
 	MaxFilesBytes = 16 << 10
 
-	// quotedLines is the most lines that explainAnything quotes.
 	quotedLines = 10
 )
 
@@ -104,7 +103,6 @@ func (c Custom) Runtime() Runtime {
 	}
 }
 
-// readAnything implements Runtime.readDependencies for files of an unknown format.
 func readAnything(text string) (string, bool, error) {
 	return text, !isBlank(text), nil
 }
@@ -115,7 +113,6 @@ var (
 	exited  = regexp.MustCompile(`exit status \d+$`)
 )
 
-// explainAnything quotes the last lines of a failed command of any program.
 func explainAnything(log string) string {
 	if words := cmp.Or(explainNPM(log), explainPip(log)); words != "" {
 		return words

@@ -87,7 +87,6 @@ func position(text []byte, offset int) (line, column int) {
 	return line, column
 }
 
-// explainNPM implements Runtime.explainBuildFailure for npm.
 func explainNPM(log string) string {
 	var words []string
 	for line := range strings.Lines(log) {

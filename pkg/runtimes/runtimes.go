@@ -127,10 +127,8 @@ type Runtime struct {
 
 	layout Layout
 
-	// readDependencies implements Runtime.dependencies.
 	readDependencies func(text string) (normal string, install bool, err error)
 
-	// explainBuildFailure implements Runtime.ExplainBuildFailure.
 	explainBuildFailure func(log string) string
 }
 
@@ -294,7 +292,6 @@ func (r Runtime) checkNone(blank bool) error {
 	}
 }
 
-// inDependencies adds the name of the dependency file to an error.
 func (r Runtime) inDependencies(err error) error { return fmt.Errorf("%s %w", r.DependencyFile, err) }
 
 func isBlank(text string) bool { return strings.TrimSpace(text) == "" }

@@ -59,7 +59,6 @@ type Image struct {
 	Digest string
 }
 
-// readers read the files in which package managers list installed packages.
 var readers = []struct {
 	matches func(file string) bool
 	read    func(io.Reader) ([]Package, error)
@@ -94,7 +93,6 @@ func Scan(layer *tar.Reader) ([]Package, error) {
 	}
 }
 
-// readNPM reads npm's list of a node_modules folder.
 func readNPM(file io.Reader) (found []Package, err error) {
 	var lock struct {
 		Packages map[string]struct {
@@ -116,7 +114,6 @@ func readNPM(file io.Reader) (found []Package, err error) {
 	return found, nil
 }
 
-// cutLast is strings.Cut around the last separator.
 func cutLast(s, separator string) (before, after string, found bool) {
 	i := strings.LastIndex(s, separator)
 	if i < 0 {

@@ -42,13 +42,11 @@ var (
 // that come later are not shared.
 const poolSize = 1 << 12
 
-// pool holds the shared values by key.
 type pool[T any] struct {
 	mu    sync.Mutex
 	known map[string]T
 }
 
-// get returns the first value that came with the key.
 func (p *pool[T]) get(key string, value T) T {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,7 +93,6 @@ func shareLabel(labels map[string]string, key, text string) {
 	}
 }
 
-// shareKeys returns labels or annotations with shared keys.
 func shareKeys(pairs map[string]string) map[string]string {
 	if len(pairs) == 0 {
 		return nil

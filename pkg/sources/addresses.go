@@ -63,7 +63,6 @@ func ParseAddresses(s string) (Addresses, error) {
 	return Addresses(strings.Join(all, ",")), nil
 }
 
-// has reports whether one of the CIDRs contains the address.
 func (a Addresses) has(address netip.Addr) bool {
 	for cidr := range strings.SplitSeq(string(a), ",") {
 		if prefix, err := netip.ParsePrefix(cidr); err == nil && prefix.Contains(address) {

@@ -62,7 +62,6 @@ func Unpack(archive File, size int64, root *os.Root, limits Limits) error {
 	return broken(err)
 }
 
-// broken returns the Refusal of an invalid archive.
 func broken(err error) error {
 	if err == nil {
 		return nil

@@ -33,7 +33,6 @@ const (
 	maxName = 1024
 	maxPart = 255
 
-	// maxDepth bounds the depth of nested folders.
 	maxDepth = 64
 
 	// maxTarget is the longest target of a link that all file systems allow. XFS allows the
@@ -44,7 +43,6 @@ const (
 	whiteout = ".wh."
 )
 
-// kind is the kind of a file.
 type kind int
 
 const (
@@ -91,7 +89,6 @@ func (t *Tree) Close() {
 	t.in, t.inName = t.root, "."
 }
 
-// folderOf opens the existing folder of a file.
 func (t *Tree) folderOf(name string) (*os.Root, string, error) {
 	dir, base := path.Split(name)
 	if dir = path.Clean(dir); dir == t.inName {
@@ -130,7 +127,6 @@ func (t *Tree) packedIn(size int64) {
 	}
 }
 
-// clean returns the path of a file relative to the folder.
 func clean(name string) (string, error) {
 	switch {
 	case len(name) > maxName:

@@ -24,7 +24,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// surveyed is a line and the number of running builds of its namespace.
 type surveyed struct {
 	line    []*waiting
 	running int
@@ -32,11 +31,9 @@ type surveyed struct {
 	stuck bool
 }
 
-// placed is a waiting Function and the number of Functions before it.
 type placed struct {
 	*waiting
-	ahead int
-	// isStuck is the Place.Stuck of the Function.
+	ahead   int
 	isStuck bool
 }
 

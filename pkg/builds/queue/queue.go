@@ -77,7 +77,6 @@ type Queue struct {
 	// reports whether the build is beyond the cluster limit.
 	granted map[types.NamespacedName]bool
 
-	// running are the builds that run or may run, by name.
 	running map[types.NamespacedName]running
 
 	// served is the turn in which each namespace was served last. It is cleared when
@@ -94,20 +93,16 @@ type Queue struct {
 	timer *time.Timer
 }
 
-// lane identifies a line.
 type lane struct {
 	namespace string
 	yields    bool
 }
 
-// waiting is a Function in a line.
 type waiting struct {
 	function types.NamespacedName
 	Ticket
-	// reported is the last reported place, or 0.
 	reported int
-	// stuck is the last reported Place.Stuck.
-	stuck bool
+	stuck    bool
 }
 
 func (w *waiting) lane() lane { return lane{namespace: w.function.Namespace, yields: w.Yields} }
@@ -116,7 +111,6 @@ func (w *waiting) compare(other *waiting) int {
 	return cmp.Or(w.Since.Compare(other.Since), strings.Compare(w.function.Name, other.function.Name))
 }
 
-// running is a build that runs or may run.
 type running struct {
 	function types.NamespacedName
 	uid      types.UID
@@ -318,7 +312,6 @@ func (q *Queue) See(b Build) {
 	q.advance()
 }
 
-// see reports whether the build is new or has changed.
 func (q *Queue) see(b Build) bool {
 	now := q.seen(b)
 	if was, ok := q.running[b.Name]; ok && was == now {

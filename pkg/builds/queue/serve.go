@@ -60,7 +60,6 @@ func (l *load) exists(b running) bool { return !b.doubtful && !l.isOver(b.unseen
 // counts reports whether the build counts in the cluster.
 func (l *load) counts(b running) bool { return l.exists(b) && !l.isOver(b.pending, Grace) }
 
-// run counts a build that is not stalled.
 func (l *load) run(namespace string, beyond bool) {
 	l.running[namespace]++
 	if beyond {
@@ -147,18 +146,15 @@ func (q *Queue) next(l load, room bool) *waiting {
 	return first
 }
 
-// isFull reports whether the limit of the namespace lets no build start.
 func (q *Queue) isFull(namespace string, l load) bool {
 	most, all := q.limits.perNamespace(), l.all[namespace]
 	return most != 0 && (all > most || all == most && l.running[namespace] > 0)
 }
 
-// isStuck reports whether only stalled builds fill the namespace.
 func (q *Queue) isStuck(namespace string, l load) bool {
 	return q.isFull(namespace, l) && l.running[namespace] == 0
 }
 
-// compare orders the heads of two lines.
 func (q *Queue) compare(a, b *waiting, l load) int {
 	if x, y := q.yields(a), q.yields(b); x != y {
 		if x {

@@ -133,7 +133,6 @@ func first(errs []error) error {
 	return soonest
 }
 
-// checkSource emits an event if the Secret in Kiln's namespace is invalid.
 func (r *Reconciler) checkSource(ctx context.Context, name string) error {
 	source, err := r.secrets.get(ctx, name, system.Namespace())
 	if err != nil {
@@ -242,7 +241,6 @@ func (r *Reconciler) update(ctx context.Context, secret *corev1.Secret) error {
 	return nil
 }
 
-// delete deletes a copy, unless somebody has changed it meanwhile.
 func (r *Reconciler) delete(ctx context.Context, existing *corev1.Secret) error {
 	conditions := metav1.NewUIDPreconditions(string(existing.UID))
 	conditions.ResourceVersion = &existing.ResourceVersion
@@ -253,7 +251,6 @@ func (r *Reconciler) delete(ctx context.Context, existing *corev1.Secret) error 
 	return nil
 }
 
-// reportReference emits an event on the object that names the Secret.
 func (r *Reconciler) reportReference(err error) error {
 	referenced := IsReferenced(err)
 	if referenced == nil {

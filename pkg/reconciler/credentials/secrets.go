@@ -135,14 +135,12 @@ func (s *Secrets) Version(secret *corev1.Secret) string {
 	return first.ResourceVersion
 }
 
-// forget drops what Version remembers of a Secret.
 func (s *Secrets) forget(key types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.seen, key)
 }
 
-// create creates a copy, or returns the existing Secret of its name.
 func (s *Secrets) create(ctx context.Context, desired *corev1.Secret) (*corev1.Secret, error) {
 	if err := s.checkReferences(ctx, desired.Name, desired.Namespace); err != nil {
 		return nil, err
@@ -246,7 +244,6 @@ func newWatch(ctx context.Context, kube kubernetes.Interface, name string, liste
 	return w
 }
 
-// failed remembers why the Secrets cannot be listed or watched.
 func (w *watch) failed(ctx context.Context, r *cache.Reflector, err error) {
 	cache.DefaultWatchErrorHandler(ctx, r, err)
 	w.mu.Lock()
@@ -273,7 +270,6 @@ func (w *watch) synced(ctx context.Context) (corev1listers.SecretLister, error) 
 	return w.lister, nil
 }
 
-// namespaceOf returns the namespace of an object, or of a tombstone.
 func namespaceOf(obj any) string {
 	object, err := kmeta.DeletionHandlingAccessor(obj)
 	if err != nil {

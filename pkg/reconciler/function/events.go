@@ -32,7 +32,6 @@ import (
 )
 
 const (
-	// component is the source of the events.
 	component = "function-controller"
 
 	// reasonInternalError is the reason of the event that the generated reconciler

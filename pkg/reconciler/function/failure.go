@@ -37,8 +37,7 @@ import (
 const (
 	// logTimeout is how long after the end of a build Kiln keeps trying to read its log.
 	logTimeout = time.Minute
-	// logRetry is the delay between two tries.
-	logRetry = 2 * time.Second
+	logRetry   = 2 * time.Second
 	// logPoll is the delay between two checks whether a log was read.
 	logPoll = 250 * time.Millisecond
 )

@@ -44,7 +44,6 @@ type Reconciler struct {
 	kiln clientset.Interface
 	kube kubernetes.Interface
 
-	// configMapLister lists the ConfigMaps with Kiln's label.
 	configMapLister corev1listers.ConfigMapLister
 
 	builder Builder
@@ -119,7 +118,6 @@ func (r *Reconciler) reconcile(ctx context.Context, fn *v1alpha1.Function) error
 	return nil
 }
 
-// prepare makes the image available. BuildReady is True once it is.
 func (r *Reconciler) prepare(ctx context.Context, fn *v1alpha1.Function, before *v1alpha1.FunctionStatus) error {
 	if !r.acceptSecrets(ctx, fn) {
 		r.polls.Forget(children.KeyOf(fn))
@@ -165,7 +163,6 @@ func (r *Reconciler) prepare(ctx context.Context, fn *v1alpha1.Function, before 
 // status: the watch will deliver the newer Function.
 var errStale = errors.New("the cached Function is stale")
 
-// unlessStale returns the error, or nil for errStale.
 func unlessStale(err error) error {
 	if errors.Is(err, errStale) {
 		return nil

@@ -36,7 +36,6 @@ import (
 	"github.com/kiln-dev/kiln/pkg/fairqueue"
 )
 
-// openRetry is the delay between two tries to open the queue.
 const openRetry = time.Second
 
 // queueLeader opens the queue of builds before it leads. Reconciler.Demote closes it.

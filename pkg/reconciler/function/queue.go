@@ -49,7 +49,6 @@ func ticketOf(fn *v1alpha1.Function, decision builds.Decision) queue.Ticket {
 	return ticket
 }
 
-// markQueued reports since when the build waits for a slot, and its place in the queue.
 func markQueued(fn *v1alpha1.Function, spec builds.Spec, place queue.Place) {
 	remember(fn, spec)
 	fn.Status.Build.QueuedTime = new(metav1.NewMicroTime(place.Since.Truncate(time.Microsecond)))
@@ -64,7 +63,6 @@ func markQueued(fn *v1alpha1.Function, spec builds.Spec, place queue.Place) {
 	fn.Status.MarkBuildUnknown(v1alpha1.ReasonBuildQueued, why+" This build is "+where+" in the queue.", place.Number)
 }
 
-// isQueued reports whether the Function waits for a build slot.
 func isQueued(fn *v1alpha1.Function) bool {
 	return fn.Status.GetCondition(v1alpha1.FunctionConditionBuildReady).GetReason() == v1alpha1.ReasonBuildQueued
 }

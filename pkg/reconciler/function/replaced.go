@@ -43,7 +43,6 @@ func versionOf(fn *v1alpha1.Function) replacedVersion {
 	return replacedVersion{fn.UID, fn.ResourceVersion}
 }
 
-// note remembers that after has replaced before.
 func (r *replaced) note(before, after *v1alpha1.Function) {
 	if before.ResourceVersion != after.ResourceVersion {
 		r.versions.Store(children.KeyOf(before), versionOf(before))

@@ -51,7 +51,6 @@ func (r *Reconciler) writeStatus(ctx context.Context, original, fn *v1alpha1.Fun
 	return nil
 }
 
-// emitEvents emits an event for each condition that has changed.
 func emitEvents(ctx context.Context, fn *v1alpha1.Function, before *v1alpha1.FunctionStatus) {
 	recorder := controller.GetEventRecorder(ctx)
 	for _, t := range []apis.ConditionType{

@@ -55,7 +55,6 @@ func (r *Reconciler) lookUp(fn *v1alpha1.Function, want plan, decision builds.De
 	return found, answered
 }
 
-// lookupFor returns what to look up before the build starts.
 func lookupFor(want plan, decision builds.Decision) images.Lookup {
 	lookup := want.lookup
 	if !decision.Reuse {
@@ -82,7 +81,6 @@ func (r *Reconciler) tagVersion(ctx context.Context, fn *v1alpha1.Function, befo
 	}
 }
 
-// versionTag returns the tag of the image that this generation runs.
 func versionTag(fn *v1alpha1.Function) string {
 	return "g" + strconv.FormatInt(fn.Generation, 10)
 }

@@ -101,8 +101,7 @@ type APIServer struct {
 	// objects must not be changed in place.
 	objects map[Ref]Object
 	changes []Change
-	// births counts the creations of each name.
-	births map[Ref]int
+	births  map[Ref]int
 }
 
 // NewAPIServer returns an APIServer without objects. Its webhooks use the context.
@@ -384,7 +383,6 @@ func (s *APIServer) record(change Change) {
 	}
 }
 
-// admitted runs the webhooks of Tekton, Serving and Kiln.
 func admitted(ctx context.Context, obj Object) error {
 	if d, ok := obj.(apis.Defaultable); ok {
 		d.SetDefaults(ctx)

@@ -181,7 +181,6 @@ func (c *Cache) selects(obj Object) bool {
 	return obj != nil && c.selector.Matches(labels.Set(obj.GetLabels()))
 }
 
-// must panics on an error that cannot happen.
 func must(err error) {
 	if err != nil {
 		panic(err)

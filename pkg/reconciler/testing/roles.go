@@ -41,7 +41,6 @@ type Roles struct {
 	used   map[string]bool
 }
 
-// grant is one rule of a bound role.
 type grant struct {
 	rbacv1.PolicyRule
 	// namespace limits the rule. "" means all namespaces.

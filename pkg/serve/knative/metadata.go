@@ -31,7 +31,6 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 )
 
-// reasonNotAllowed is the reason of the event about metadata that pods do not get.
 const reasonNotAllowed = "PodMetadataNotAllowed"
 
 // withAllowedMetadata returns the Function with only those labels and annotations of pods
@@ -53,7 +52,6 @@ func describeDropped(ctx context.Context, fn *v1alpha1.Function) string {
 	return describeForbidden(ctx, fn.Spec.Labels, fn.Spec.Annotations)
 }
 
-// reportDropped records an event about the keys that a new revision lacks.
 func reportDropped(ctx context.Context, fn *v1alpha1.Function) {
 	if dropped := describeDropped(ctx, fn); dropped != "" {
 		controller.GetEventRecorder(ctx).Eventf(fn, corev1.EventTypeWarning, reasonNotAllowed,

@@ -80,7 +80,6 @@ func (s *Server) missingRevisions(ctx context.Context, fn *v1alpha1.Function, de
 	return describeMissing(wanted, names), nil
 }
 
-// describeMissing returns a message about the wanted revisions that do not exist, or "".
 func describeMissing(wanted, names []string) string {
 	missing := slices.DeleteFunc(slices.Clone(wanted), func(name string) bool { return slices.Contains(names, name) })
 	if len(missing) == 0 {

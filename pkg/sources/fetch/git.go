@@ -157,7 +157,6 @@ func (g Git) find(refs []*plumbing.Reference) (string, error) {
 	return "", g.notFound()
 }
 
-// notFound returns the error for a missing revision.
 func (g Git) notFound() error {
 	if g.Revision == "" {
 		return sources.Refuse("it has no default branch: set revision")

@@ -42,7 +42,6 @@ const (
 	// patience is the maximum time without data from a server.
 	patience = time.Minute
 
-	// maxRedirects bounds the redirects of a download.
 	maxRedirects = 10
 
 	// maxCredential bounds each value in the Secret, in bytes.
@@ -96,7 +95,6 @@ func (c Credentials) three(keys [3]string) (first, second, third string, err err
 	return first, second, third, nil
 }
 
-// authorize adds the credentials to a request.
 func (c Credentials) authorize(request *http.Request) error {
 	username, password, token, err := c.three(loginKeys)
 	switch {
@@ -242,7 +240,6 @@ func (a Archive) openFile(ctx context.Context) (content io.ReadCloser, size int6
 // errSilent means that a server has stopped in the middle of a response.
 var errSilent = fmt.Errorf("its server has sent nothing for %s", patience)
 
-// watched is a reader that reports each read.
 type watched struct {
 	io.Reader
 	heard func()
@@ -254,7 +251,6 @@ func (w *watched) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// save writes what the server sends.
 func (a Archive) save(ctx context.Context, to io.Writer, from io.Reader, limits sources.Limits) (Fetched, error) {
 	hash := sha256.New()
 	size, err := io.Copy(sources.Writer{Writer: to}, io.TeeReader(io.LimitReader(from, limits.Download+1), hash))

@@ -90,7 +90,6 @@ func (a Archive) openArtifact(ctx context.Context) (content io.ReadCloser, size 
 	return content, layer.Size, nil
 }
 
-// reference returns the reference of the artifact.
 func (a Archive) reference() (name.Reference, error) {
 	text := strings.TrimPrefix(a.URL, sources.OCIScheme)
 	ref, err := name.ParseReference(text)

@@ -91,7 +91,6 @@ func (g Git) late(ctx context.Context, err error) error {
 	}
 }
 
-// references is the server's list of branches and tags.
 type references interface {
 	io.ReadCloser
 
@@ -128,7 +127,6 @@ func (g Git) listByHTTP(ctx context.Context, endpoint *transport.Endpoint, auth 
 	return answer, nil
 }
 
-// client returns a client that connects only to the addresses that Guard accepts.
 func (g Git) client() (*http.Client, error) {
 	client, err := g.Credentials.client()
 	if err != nil {
@@ -160,7 +158,6 @@ func (g Git) judgeAnswer(response *http.Response) error {
 	return nil
 }
 
-// answer is a response by HTTP. Its connection closes with it.
 type answer struct {
 	Body   io.ReadCloser
 	client *http.Client
@@ -244,7 +241,6 @@ func (c *conversation) Close() error {
 	return c.client.Close()
 }
 
-// head keeps the first bytes that are written.
 type head []byte
 
 func (h *head) Write(p []byte) (int, error) {
@@ -252,12 +248,10 @@ func (h *head) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// quote quotes a path for a shell.
 func quote(path string) string {
 	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }
 
-// words shortens a server's text for a message.
 func words(text string) string {
 	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " ")
 	if len(text) > maxWords {

@@ -52,7 +52,6 @@ const (
 	// defaultRegion is the region that most stores use.
 	defaultRegion = "us-east-1"
 
-	// maxComplaint bounds the error document of a store.
 	maxComplaint = 64 << 10
 )
 

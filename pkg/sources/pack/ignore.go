@@ -130,7 +130,6 @@ func topOf(dir string) string {
 	}
 }
 
-// read adds the patterns of a folder's own file.
 func (g *gitIgnored) read(folder []string) error {
 	file := filepath.Join(append(append([]string{g.top}, folder...), gitIgnoreName)...)
 	text, err := os.ReadFile(file)

@@ -30,10 +30,8 @@ import (
 )
 
 const (
-	// workers is the number of concurrent requests.
 	workers = 4
 
-	// timeout bounds one request.
 	timeout = 30 * time.Second
 )
 

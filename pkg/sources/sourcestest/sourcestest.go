@@ -128,7 +128,6 @@ type Hostile struct {
 	Want    string
 }
 
-// handler is a valid file.
 var handler = File("handler.js", "module.exports = { main: () => 'unpacked' };\n")
 
 // HostileArchives returns hostile archives by name, for the shipped limits with that
@@ -186,7 +185,6 @@ func many(count int) []Entry {
 	return entries
 }
 
-// deep returns files below 61 nested folders.
 func deep(count int) []Entry {
 	entries := make([]Entry, 0, count)
 	for i := range count {
@@ -195,7 +193,6 @@ func deep(count int) []Entry {
 	return entries
 }
 
-// noise returns a file that cannot be packed much smaller.
 func noise() Entry {
 	content, state := make([]byte, 64<<10), uint32(1)
 	for i := range content {
