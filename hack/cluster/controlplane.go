@@ -28,9 +28,8 @@ import (
 	"github.com/kiln-dev/kiln/hack/cluster/internal/env"
 )
 
-// controlPlane returns the paths of what it takes to run an API server that knows
-// the objects of Tekton and Serving, and nothing else, a line each: etcd, Kubernetes
-// and a file of definitions.
+// controlPlane returns the paths of etcd, Kubernetes and a file with the resource
+// definitions of Tekton and Serving, one in each line. They suffice to run an API server.
 func controlPlane(ctx context.Context, host *env.Host) (string, error) {
 	binaries, err := controlplane.Build(ctx, host)
 	if err != nil {

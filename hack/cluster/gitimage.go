@@ -28,7 +28,7 @@ import (
 )
 
 // gitImage returns the reference of an image with Debian's Git and SSH server, which it
-// pushes to where ko does; or nothing, where Debian's tools do not run.
+// pushes to ko's repository. It returns "" if Debian's tools do not run here.
 func gitImage(ctx context.Context, host *env.Host) (string, error) {
 	if runtime.GOOS != "linux" {
 		fmt.Fprintln(os.Stderr, "Debian's packages of Git and OpenSSH are put into an image on Linux only.")

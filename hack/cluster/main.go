@@ -14,9 +14,9 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Command cluster makes a kind cluster for Kiln, on any machine: with the
-// user's Docker engine or, on Linux, one of its own; with kind's node image or
-// one built from source. What it takes long to make is cached.
+// Command cluster makes a kind cluster for Kiln, on any machine: with the user's Docker
+// engine or, on Linux, its own; with kind's node image or one built from source. It
+// caches everything that is slow to make.
 package main
 
 import (
@@ -71,8 +71,8 @@ func main() {
 	}
 }
 
-// printing returns a command that makes something for this machine and prints what it
-// returns. What is done meanwhile is told on stderr.
+// printing returns a command that makes something for this machine and prints the result.
+// Progress goes to stderr.
 func printing(build func(context.Context, *env.Host) (string, error)) func(context.Context, *env.Host) error {
 	return func(ctx context.Context, host *env.Host) error {
 		host.Reporter, host.Arch = progress.New(os.Stderr, host.Store.Path("logs")), runtime.GOARCH
@@ -84,8 +84,8 @@ func printing(build func(context.Context, *env.Host) (string, error)) func(conte
 	}
 }
 
-// summary returns the last line that the user sees. What a part failed with
-// stands right above.
+// summary returns the last line that the user sees. The error of a failed part is right
+// above it.
 func summary(ctx context.Context, err error) string {
 	var part *progress.PartError
 	switch {
@@ -113,10 +113,9 @@ func run(ctx context.Context, command func(context.Context, *env.Host) error) er
 	return command(ctx, &env.Host{Root: root, Store: store, Reporter: reporter})
 }
 
-// setEnvironment makes the tools be found, and reached without a proxy what
-// runs on this machine.
+// setEnvironment extends the PATH, and exempts this machine from the proxy.
 func setEnvironment() error {
-	// Where a user has become root, root's directories may not be searched.
+	// A user who became root may lack root's directories.
 	path := os.Getenv("PATH") + ":/usr/local/sbin:/usr/sbin:/sbin"
 	if err := os.Setenv("PATH", path); err != nil {
 		return fmt.Errorf("failed to set PATH: %w", err)
@@ -129,8 +128,7 @@ func setEnvironment() error {
 	return nil
 }
 
-// withoutProxy adds the cluster's addresses to a list of those that are reached
-// without a proxy.
+// withoutProxy adds the cluster's addresses to the value of NO_PROXY.
 func withoutProxy(list string) string {
 	for _, address := range []string{"localhost", "127.0.0.1", engine.Address, "10.96.0.0/16", "10.244.0.0/16", ".svc", ".cluster.local", ".local"} {
 		if !slices.Contains(strings.Split(list, ","), address) {
@@ -140,7 +138,7 @@ func withoutProxy(list string) string {
 	return list
 }
 
-// repository returns the root of the repository that the program is run in.
+// repository returns the root of the current repository.
 func repository() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -25,8 +25,8 @@ import (
 	"github.com/kiln-dev/kiln/hack/cluster/internal/env"
 )
 
-// python returns the path of a program that is the Python of the local cluster's base
-// image, on this machine.
+// python returns the path of a program that runs the Python of the local cluster's base
+// image on this machine.
 func python(ctx context.Context, host *env.Host) (string, error) {
 	if runtime.GOOS != "linux" {
 		return "", errors.New("Debian's Python runs on Linux only")

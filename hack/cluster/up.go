@@ -39,7 +39,7 @@ import (
 	"github.com/kiln-dev/kiln/hack/cluster/internal/registry"
 )
 
-// lock lets only one run at a time change the cluster.
+// lock excludes other runs that change the cluster.
 func lock(ctx context.Context, host *env.Host) (func(), error) {
 	path := lockFile(host)
 	soon, cancel := context.WithTimeout(ctx, time.Second)
@@ -51,8 +51,8 @@ func lock(ctx context.Context, host *env.Host) (func(), error) {
 	return cache.Lock(ctx, path)
 }
 
-// lockFile returns the file to lock: root has one for the machine, since its
-// engine is one for the machine, whatever cache is used.
+// lockFile returns the file to lock. Root has one for the machine, because all caches
+// share root's engine.
 func lockFile(host *env.Host) string {
 	const machine = "/run/lock"
 	if _, err := os.Stat(machine); err == nil && os.Geteuid() == 0 {
@@ -61,7 +61,7 @@ func lockFile(host *env.Host) string {
 	return host.Store.Path("cluster.lock")
 }
 
-// up makes the cluster, or repairs what there is.
+// up makes or repairs the cluster.
 func up(ctx context.Context, host *env.Host) error {
 	unlock, err := lock(ctx, host)
 	if err != nil {
@@ -111,7 +111,6 @@ func download(ctx context.Context, host *env.Host) error {
 	})
 }
 
-// startEngine makes a Docker engine run.
 func startEngine(ctx context.Context, host *env.Host) (e *engine.Engine, err error) {
 	err = host.Reporter.Part(ctx, "Docker engine", func(ctx context.Context, log io.Writer) (err error) {
 		e, err = engine.Start(ctx, host.Store, log)
@@ -120,7 +119,6 @@ func startEngine(ctx context.Context, host *env.Host) (e *engine.Engine, err err
 	return e, err
 }
 
-// startRegistry makes the registry run.
 func startRegistry(ctx context.Context, host *env.Host, e *engine.Engine) error {
 	return host.Reporter.Part(ctx, "registry", func(ctx context.Context, log io.Writer) error {
 		binary, err := registry.Build(ctx, host, log)
@@ -131,7 +129,7 @@ func startRegistry(ctx context.Context, host *env.Host, e *engine.Engine) error 
 	})
 }
 
-// startNode makes the node of the kind cluster run and become Ready. It returns
+// startNode starts the node of the kind cluster and waits until it is Ready. It returns
 // the path of kind.
 func startNode(ctx context.Context, host *env.Host, e *engine.Engine) (kind string, err error) {
 	cluster := kindcluster.New(host, e)
@@ -170,7 +168,7 @@ func startNode(ctx context.Context, host *env.Host, e *engine.Engine) (kind stri
 	})
 }
 
-// repair tells whether the kind cluster that is there runs, perhaps again.
+// repair restarts an existing kind cluster if needed, and reports whether it runs.
 func repair(ctx context.Context, host *env.Host, cluster *kindcluster.Cluster, kind string) (repaired bool) {
 	err := host.Reporter.Part(ctx, "kind cluster that is there", func(ctx context.Context, log io.Writer) error {
 		if err := cluster.Repair(ctx, kind, log); err != nil {
@@ -192,7 +190,7 @@ func buildKind(ctx context.Context, host *env.Host) (path string, err error) {
 	return path, err
 }
 
-// describe returns what the cluster is when it runs.
+// describe returns the description of the running cluster.
 func describe(host *env.Host, e *engine.Engine) *env.Cluster {
 	c := kindcluster.New(host, e)
 	return &env.Cluster{
@@ -204,7 +202,7 @@ func describe(host *env.Host, e *engine.Engine) *env.Cluster {
 	}
 }
 
-// finish writes the files for the user and tells how to use the cluster.
+// finish writes the files for the user and prints how to use the cluster.
 func finish(host *env.Host, cluster *env.Cluster, built *components.Built) error {
 	if err := writeKubeconfig(host, cluster); err != nil {
 		return err
@@ -217,7 +215,7 @@ func finish(host *env.Host, cluster *env.Cluster, built *components.Built) error
 	return nil
 }
 
-// tellUse tells how to use the cluster.
+// tellUse prints how to use the cluster.
 func tellUse(host *env.Host, cluster *env.Cluster) {
 	host.Reporter.Printf("  . build/cluster/env\n\nwhich is\n\n  export KUBECONFIG=%s\n  export KO_DOCKER_REPO=%s\n\nand what else ko needs. make cluster-down removes it.",
 		host.Output("kubeconfig"), cluster.Registry.Push+"/kiln")
@@ -237,7 +235,7 @@ func writeKubeconfig(host *env.Host, cluster *env.Cluster) error {
 	return nil
 }
 
-// down removes everything that up has made, but for the cache.
+// down removes everything that up has made, except the cache.
 func down(ctx context.Context, host *env.Host) error {
 	unlock, err := lock(ctx, host)
 	if err != nil {
@@ -263,10 +261,10 @@ func down(ctx context.Context, host *env.Host) error {
 	return nil
 }
 
-// removeFrom removes what is ours from the user's engine.
+// removeFrom removes our containers from the user's engine.
 func removeFrom(ctx context.Context, host *env.Host, e *engine.Engine) error {
 	return host.Reporter.Part(ctx, "containers of the cluster", func(ctx context.Context, log io.Writer) error {
-		// First the registry, so that kind's network is empty when the node has gone.
+		// The registry goes first, so kind's network is empty without the node.
 		if err := registry.Stop(ctx, host, e, log); err != nil {
 			return err
 		}
@@ -274,7 +272,7 @@ func removeFrom(ctx context.Context, host *env.Host, e *engine.Engine) error {
 	})
 }
 
-// status tells how the cluster is.
+// status prints the state of the cluster.
 func status(ctx context.Context, host *env.Host) error {
 	e := engine.Running(ctx)
 	if e == nil {

@@ -42,7 +42,7 @@ import (
 	"github.com/kiln-dev/kiln/test/images/relay/api"
 )
 
-// patience is longer than a first build takes on a slow machine.
+// patience is longer than a first build on a slow machine.
 const patience = 15 * time.Minute
 
 func main() {
@@ -51,7 +51,8 @@ func main() {
 	local := flag.Bool("local", false, "the cluster is the one of make cluster-up")
 	relayImage := flag.String("relay-image", "", "the image of test/images/relay, as ko build prints it")
 	flag.Parse()
-	// What the client libraries log, such as the end of a watch, is no news here.
+	// The logs of the client libraries, such as the end of a watch, would hide the
+	// progress.
 	klog.LogToStderr(false)
 	klog.SetOutput(io.Discard)
 
@@ -145,8 +146,8 @@ func follow(ctx context.Context, clients *test.Clients, name string, w io.Writer
 
 type conditionLine struct{ condition, text string }
 
-// conditionLines returns a line for each condition that has something to say,
-// in the order in which they come True.
+// conditionLines returns a line for each condition with a message, in the order in which
+// they become True.
 func conditionLines(fn *v1alpha1.Function) []conditionLine {
 	var lines []conditionLine
 	for _, kind := range []apis.ConditionType{
@@ -202,7 +203,7 @@ func call(ctx context.Context, relay *test.Relay, fn *v1alpha1.Function, body st
 	return nil
 }
 
-// next prints what the user may want to try.
+// next prints commands to try next.
 func next(fn *v1alpha1.Function, file string, local bool, w io.Writer) {
 	lines := [][2]string{
 		{"kubectl get fn -w", "watch the Functions"},

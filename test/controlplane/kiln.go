@@ -49,22 +49,22 @@ type Options struct {
 	// Config has values of Kiln's ConfigMaps, by the ConfigMap's name and the key.
 	Config map[string]map[string]string
 
-	// StandIn stands for Tekton and Serving. The zero value has everything succeed at
+	// StandIn replaces Tekton and Serving. With the zero value everything succeeds at
 	// once.
 	StandIn StandIn
 
-	// Collects has what has lost its owner be deleted, as a cluster does.
+	// Collects runs the garbage collector, which deletes objects without their owner.
 	Collects bool
 
-	// Namespaces are made.
+	// Namespaces are created.
 	Namespaces []string
 }
 
-// Kiln is Kiln, installed: its webhook runs, and its controller when it is to.
+// Kiln is an installed Kiln. Its webhook runs, and its controller after StartController.
 type Kiln struct {
 	*Plane
 
-	// Admin may do everything.
+	// Admin has all rights.
 	Admin *test.Clients
 
 	// Images is the registry.
@@ -73,16 +73,16 @@ type Kiln struct {
 	// Webhook and Controller are the processes.
 	Webhook, Controller *Process
 
-	// Metrics is where the controller serves its metrics.
+	// Metrics is the address of the controller's metrics.
 	Metrics string
 
-	// Environment is what the manifests give the containers, by component.
+	// Environment is the environment of the containers in the manifests, by component.
 	Environment map[string][]string
 
-	// MemoryLimits are those of the manifests in bytes, by component.
+	// MemoryLimits are the memory limits in the manifests in bytes, by component.
 	MemoryLimits map[string]float64
 
-	// Failed has the first error of what stands by.
+	// Failed has the first error in the background.
 	Failed chan error
 
 	programs        Binaries
@@ -90,8 +90,8 @@ type Kiln struct {
 	webhookPorts    []string
 }
 
-// Run calls do with an API server on which Kiln is installed, without its
-// controller, and ends all of it then. Where do fails, the logs are kept.
+// Run calls do with an API server on which Kiln is installed, without its controller. It
+// stops everything after do, and keeps the logs if do fails.
 func Run(ctx context.Context, b Binaries, options Options, do func(context.Context, *Kiln) error) (err error) {
 	folder, err := os.MkdirTemp("", "kiln-control-plane-")
 	if err != nil {
@@ -133,10 +133,11 @@ func Run(ctx context.Context, b Binaries, options Options, do func(context.Conte
 	return do(ctx, k)
 }
 
-// standBy makes the namespaces, and starts what stands for Tekton and Serving.
+// standBy creates the namespaces, and starts the replacement of Tekton and Serving.
 func (k *Kiln) standBy(ctx context.Context, options Options) error {
 	if options.Collects {
-		// It would know what is defined later only after half a minute.
+		// The collector discovers new definitions only after half a minute, so it starts
+		// after them.
 		if err := k.startCollector(); err != nil {
 			return err
 		}
@@ -165,10 +166,9 @@ func (k *Kiln) Fail(err error) {
 	}
 }
 
-// adapted returns Kiln's manifests as they suit an API server on this machine,
-// which nothing else is left of a cluster than, and what they give the containers.
-// A Service without pods, and with a name in place of an address, is all it takes
-// for the API server to find a webhook that is a process.
+// adapted returns Kiln's manifests for an API server without a cluster, and the
+// environment of the containers. With an external name in its Service, the API server
+// finds a webhook that is a process.
 func adapted(registry, webhookPort string, config map[string]map[string]string) (out []byte, environment map[string][]string, limits map[string]float64, err error) {
 	files, err := filepath.Glob(filepath.Join(manifests, "*.yaml"))
 	if err != nil || len(files) == 0 {
@@ -204,8 +204,8 @@ func adapted(registry, webhookPort string, config map[string]map[string]string) 
 	return out, environment, limits, nil
 }
 
-// literals returns the environment that a Deployment gives its container, but for
-// what it says of the pod.
+// literals returns the environment of a Deployment's container, without the references to
+// the pod.
 func literals(deployment *unstructured.Unstructured) (env []string) {
 	containers, _, _ := unstructured.NestedSlice(deployment.Object, "spec", "template", "spec", "containers")
 	for _, container := range containers {
@@ -235,7 +235,7 @@ func memoryLimit(deployment *unstructured.Unstructured) float64 {
 // baseImage is the base image of all runtimes, in the registry.
 const baseImage = "base:1"
 
-// adapt reports whether the object is wanted, and makes it suit.
+// adapt changes the object for this API server, and reports whether it is needed.
 func adapt(o *unstructured.Unstructured, registry, webhookPort string, config map[string]string) bool {
 	data, _, _ := unstructured.NestedStringMap(o.Object, "data")
 	switch o.GetKind() {
@@ -264,9 +264,8 @@ func adapt(o *unstructured.Unstructured, registry, webhookPort string, config ma
 	return true
 }
 
-// configure sets what an installation sets: the registry, base images that it
-// holds, and that there are metrics. Builds take no time here, so none has to wait
-// for others to end, unless it is wanted.
+// configure sets the registry, its base images, and metrics. It sets no limit for builds,
+// which take no time here, unless the test does.
 func configure(name string, data map[string]string, registry string) {
 	switch name {
 	case "config-registry":
@@ -326,7 +325,7 @@ func (k *Kiln) install(ctx context.Context, config map[string]map[string]string)
 	return k.Webhook.Until(ctx, "the webhook answers", time.Minute, k.Admits)
 }
 
-// run starts a component with what its manifests give it.
+// run starts a component with the environment of its manifests.
 func (k *Kiln) run(component, user, binary string, env ...string) (*Process, error) {
 	kubeconfig, err := k.kubeconfig(user, k.address, k.caFile)
 	if err != nil {
@@ -338,7 +337,7 @@ func (k *Kiln) run(component, user, binary string, env ...string) (*Process, err
 	return Start(component, k.Folder, env, binary)
 }
 
-// StartWebhook starts the webhook. It says nothing of whether it works yet.
+// StartWebhook starts the webhook, and does not wait until it serves.
 func (k *Kiln) StartWebhook() (err error) {
 	ports := k.webhookPorts
 	k.Webhook, err = k.run("webhook", WebhookUser, k.programs.Webhook,
@@ -346,7 +345,7 @@ func (k *Kiln) StartWebhook() (err error) {
 	return err
 }
 
-// StartController starts the controller. It says nothing of whether it works yet.
+// StartController starts the controller, and does not wait until it leads.
 func (k *Kiln) StartController() error {
 	ports, err := freePorts(2)
 	if err != nil {
@@ -358,7 +357,7 @@ func (k *Kiln) StartController() error {
 	return err
 }
 
-// Admits succeeds when Functions pass through the webhook.
+// Admits returns nil if the webhook admits Functions.
 func (k *Kiln) Admits(ctx context.Context) error {
 	hooks, err := k.Admin.Kube.AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -385,7 +384,7 @@ func (k *Kiln) Admits(ctx context.Context) error {
 	return nil
 }
 
-// stop ends Kiln, at once: it would drain connections that nobody needs.
+// stop kills Kiln, which would otherwise drain connections.
 func (k *Kiln) stop() {
 	k.Controller.Kill()
 	k.Webhook.Kill()

@@ -14,10 +14,9 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package controlplane runs Kiln without a cluster: a real etcd and API server, the
-// real controller and webhook as processes, and in place of Tekton and Serving a
-// stand-in that does at once what they would. It needs no more than Go and a POSIX
-// system.
+// Package controlplane runs Kiln without a cluster. It starts a real etcd, API server,
+// controller and webhook, and replaces Tekton and Serving by a stand-in that completes
+// everything at once. It needs Go and a POSIX system.
 package controlplane
 
 import (
@@ -43,7 +42,7 @@ import (
 	"github.com/kiln-dev/kiln/test"
 )
 
-// Binaries are the programs that are run, and the definitions of Tekton and Serving.
+// Binaries are the programs, and the definitions of Tekton and Serving.
 type Binaries struct {
 	// Etcd and Kubernetes are those of the node image.
 	Etcd, Kubernetes string
@@ -102,8 +101,7 @@ var users = map[string]string{
 	HarnessUser:    `"system:masters"`,
 }
 
-// auditPolicy has the API server write down the requests of those whose requests
-// are counted.
+// auditPolicy makes the API server log the requests of the counted users.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived, ResponseStarted]
@@ -114,17 +112,15 @@ rules:
 - level: None
 `
 
-// Plane is an API server with its etcd, and little else of a cluster: no
-// scheduler, no nodes.
+// Plane is an API server with its etcd, without a scheduler and nodes.
 type Plane struct {
-	// Folder has all that the programs write.
+	// Folder has all files of the programs.
 	Folder string
 
-	// Address is where the API server is, and CAFile what it is known by.
+	// Address is the address of the API server, and CAFile its CA.
 	Address, CAFile string
 
-	// AuditLog is the file in which the API server writes down the requests of all
-	// users but the harness.
+	// AuditLog is the file with the requests of all users except the harness.
 	AuditLog string
 
 	// Etcd and API are the processes.
@@ -134,7 +130,7 @@ type Plane struct {
 	collector  *Process
 }
 
-// StartPlane starts an API server that knows nothing yet.
+// StartPlane starts an empty API server.
 func StartPlane(ctx context.Context, b Binaries, folder string) (p *Plane, err error) {
 	p = &Plane{
 		Folder: folder, CAFile: filepath.Join(folder, "apiserver.crt"), AuditLog: filepath.Join(folder, "audit.log"),
@@ -182,7 +178,7 @@ func StartPlane(ctx context.Context, b Binaries, folder string) (p *Plane, err e
 	})
 }
 
-// writeFiles writes what the API server reads when it starts.
+// writeFiles writes the configuration of the API server.
 func (p *Plane) writeFiles() error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -213,12 +209,11 @@ func (p *Plane) writeFiles() error {
 	return nil
 }
 
-// TokenOf returns the token of a user: nobody else can reach this API server for
-// longer than a run takes.
+// TokenOf returns the token of a user. It need not be secret, because the API server runs
+// only briefly on this machine.
 func TokenOf(user string) string { return "token-of-" + strings.ReplaceAll(user, ":", "-") }
 
-// startCollector starts the controllers of Kubernetes that delete what has lost its
-// owner, or its namespace.
+// startCollector starts Kubernetes' garbage collector and namespace controller.
 func (p *Plane) startCollector() error {
 	kubeconfig, err := p.Kubeconfig(HarnessUser)
 	if err != nil {
@@ -230,14 +225,14 @@ func (p *Plane) startCollector() error {
 	return err
 }
 
-// Stop ends all that runs, at once: nothing of it is kept.
+// Stop kills all processes, because nothing is kept.
 func (p *Plane) Stop() {
 	p.collector.Kill()
 	p.API.Kill()
 	p.Etcd.Kill()
 }
 
-// Clients talk to the API server as one user, as fast as they can.
+// Clients returns clients of one user without a rate limit.
 func (p *Plane) Clients(user string) (*test.Clients, error) {
 	return test.NewClientsFor(&rest.Config{
 		Host: p.Address, BearerToken: TokenOf(user), TLSClientConfig: rest.TLSClientConfig{CAFile: p.CAFile},

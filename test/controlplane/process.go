@@ -30,12 +30,12 @@ import (
 	"time"
 )
 
-// endTimeout is how long a process may take to end when it is asked to.
+// endTimeout bounds the graceful end of a process.
 const endTimeout = 15 * time.Second
 
 // Process is a child process that never outlives this one.
 type Process struct {
-	// Log is the file that has what it says.
+	// Log is the file with its output.
 	Log string
 
 	// Ended is closed when it has ended.
@@ -45,7 +45,7 @@ type Process struct {
 	cmd  *exec.Cmd
 }
 
-// Start starts a program. What it says is appended to a file in the folder.
+// Start starts a program, and appends its output to a file in the folder.
 func Start(name, folder string, env []string, command ...string) (*Process, error) {
 	p := &Process{name: name, Log: filepath.Join(folder, name+".log"), Ended: make(chan struct{})}
 	log, err := os.OpenFile(p.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
@@ -55,7 +55,7 @@ func Start(name, folder string, env []string, command ...string) (*Process, erro
 	p.cmd = exec.Command(command[0], command[1:]...) //nolint:noctx // Stop ends it, gently.
 	p.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + folder}, env...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
-	// The terminal's Ctrl-C is for this program, which ends the others in order.
+	// This program handles Ctrl-C, and ends the others in order.
 	p.cmd.SysProcAttr = attributes()
 	started := make(chan error)
 	go func() {
@@ -76,7 +76,7 @@ func Start(name, folder string, env []string, command ...string) (*Process, erro
 	return p, nil
 }
 
-// Stop ends the process, by force where it takes its time.
+// Stop ends the process, and kills it after a timeout.
 func (p *Process) Stop() {
 	if p == nil {
 		return
@@ -131,17 +131,17 @@ func Tail(file string) string {
 	return string(data[max(0, len(data)-most):])
 }
 
-// Usage is what a process has used, or uses.
+// Usage is the resource usage of a process.
 type Usage struct {
 	// CPU is its CPU time in seconds.
 	CPU float64
 
-	// Resident is its memory in bytes, and Peak the most that it has had.
+	// Resident is its memory in bytes, and Peak its maximum.
 	Resident, Peak float64
 }
 
-// ticks is how many of the units of /proc/PID/stat make a second: of all
-// architectures that Linux runs on today.
+// ticks is the number of units of /proc/PID/stat in a second, on all current
+// architectures of Linux.
 const ticks = 100
 
 // Usage returns the CPU and memory of the process. It works only on Linux.

@@ -152,7 +152,7 @@ func TestGitRefused(t *testing.T) {
 	e.wantBuilds(len(created))
 }
 
-// letKilnRead lets Kiln's controller read a Secret of the test's namespace.
+// letKilnRead allows Kiln's controller to read a Secret of the test's namespace.
 func (e *env) letKilnRead(secret string) {
 	e.Helper()
 	meta := metav1.ObjectMeta{Name: "kiln-follows"}

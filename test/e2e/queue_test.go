@@ -39,9 +39,9 @@ import (
 	"github.com/kiln-dev/kiln/test"
 )
 
-// TestQueue lets one build run at a time. It checks that a namespace keeps to that, and that
-// two namespaces take turns, even after the controller is replaced. It changes a limit of the whole installation and is not
-// parallel to any other test.
+// TestQueue allows one build at a time. It checks that a namespace keeps to that, and
+// that two namespaces take turns, even after the controller is replaced. It changes a
+// limit of the whole installation and is not parallel to any other test.
 func TestQueue(t *testing.T) {
 	many, few := newEnv(t), newEnv(t)
 	configure(many, config.BuildConfigName, func(data map[string]string) { data["max-concurrent-builds"] = "1" })

@@ -15,9 +15,9 @@ limitations under the License.
 */
 
 // The program reliability runs Kiln under faults: a real etcd and API server, the real
-// controller and webhook as processes, and between them a proxy that injects the faults of
-// networks and busy API servers. On a cluster, it instead kills the components that build
-// and serve Functions, or lets hostile tenants act beside a good one.
+// controller and webhook as processes, and between them a proxy that injects the faults
+// of networks and busy API servers. On a cluster, it instead kills the components that
+// build and serve Functions, or runs hostile tenants beside a good one.
 package main
 
 import (
@@ -125,11 +125,11 @@ func runOnCluster(ctx context.Context, relayImage, only string, long, local bool
 	return err
 }
 
-// mostFillMiB limits what a build writes that fills the disk.
+// mostFillMiB limits the bytes of a build that fills the disk.
 const mostFillMiB = 2048
 
-// runBeside lets the neighbours act that match the expression. Only a long run lets all act
-// at once and updates the page.
+// runBeside runs the neighbours that match the expression. Only a long run runs all at
+// once and updates the page.
 func runBeside(ctx context.Context, p plan, only string, long bool, out, docs string) error {
 	wanted, err := regexp.Compile(only)
 	if err != nil {

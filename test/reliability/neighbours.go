@@ -48,7 +48,7 @@ const (
 	editedName = "edited"
 )
 
-// plan is what a run does.
+// plan configures a run.
 type plan struct {
 	relayImage, floodImage string
 	// alone is the number of edits before and after each neighbour, and edits of those beside
@@ -75,7 +75,7 @@ func (n *neighbours) say(format string, args ...any) {
 	fmt.Printf("%6.0f s  %s\n", time.Since(n.begin).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// runNeighbours lets one neighbour after the other act on the cluster that KUBECONFIG names.
+// runNeighbours runs one neighbour after the other on the cluster that KUBECONFIG names.
 func runNeighbours(ctx context.Context, p plan, all []neighbour) (r *neighboursReport, err error) {
 	n := &neighbours{plan: p, patience: alonePatience, begin: time.Now()}
 	if n.clients, err = test.NewClients(); err != nil {
@@ -99,7 +99,7 @@ func runNeighbours(ctx context.Context, p plan, all []neighbour) (r *neighboursR
 	return r, n.all(ctx, all, r)
 }
 
-// all lets one neighbour after the other act. The tenant edits alone before and after each,
+// all runs one neighbour after the other. The tenant edits alone before and after each,
 // because the machine may get slower or faster meanwhile.
 func (n *neighbours) all(ctx context.Context, all []neighbour, r *neighboursReport) error {
 	alone := func() (row neighbourReport, err error) {

@@ -98,7 +98,7 @@ func TestDraw(t *testing.T) {
 	}
 }
 
-// TestAnswer checks what the client sees of each fault, and whether the server got the
+// TestAnswer checks how each fault appears to the client, and whether the server got the
 // request.
 func TestAnswer(t *testing.T) {
 	for _, test := range []struct {

@@ -15,9 +15,9 @@ limitations under the License.
 */
 
 // The program burst applies many Functions at once on the cluster that KUBECONFIG names.
-// It fails unless all become Ready, and if more builds run than config-build allows, plus
-// one for each namespace. It reports the time, the controller's memory and CPU, and the
-// requests to the API server.
+// It fails unless all become Ready. It also fails if more builds run than config-build
+// allows, plus one for each namespace. It reports the time, the controller's memory and
+// CPU, and the requests to the API server.
 package main
 
 import (
@@ -89,7 +89,7 @@ func run(ctx context.Context, functions, namespaces int, folder string) error {
 	return err
 }
 
-// limitOf returns how many builds may run at once; 0 is no limit.
+// limitOf returns the limit of concurrent builds; 0 means no limit.
 func limitOf(ctx context.Context, clients *test.Clients) (int, error) {
 	configMap, err := clients.Kube.CoreV1().ConfigMaps(test.SystemNamespace).Get(ctx, config.BuildConfigName, metav1.GetOptions{})
 	if err != nil {

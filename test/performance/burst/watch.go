@@ -43,10 +43,10 @@ import (
 	"github.com/kiln-dev/kiln/test"
 )
 
-// interval is how long it takes from one sample to the next.
+// interval is the time between two samples.
 const interval = 5 * time.Second
 
-// sample is what there is at a moment.
+// sample is the state at one moment.
 type sample struct {
 	// AtS is the time since the first Function was applied, in seconds.
 	AtS float64 `json:"at_s"`
@@ -56,8 +56,8 @@ type sample struct {
 	Building int `json:"building"`
 	Ready    int `json:"ready"`
 
-	// MemoryMiB is the working set of the controller, and CPUSeconds what it has
-	// used since it started.
+	// MemoryMiB is the working set of the controller, and CPUSeconds its CPU time since
+	// its start.
 	MemoryMiB  float64 `json:"memory_mib"`
 	CPUSeconds float64 `json:"cpu_s"`
 
@@ -67,7 +67,7 @@ type sample struct {
 	StatusWrites float64 `json:"status_writes"`
 }
 
-// result is what a burst takes.
+// result is the cost of a burst.
 type result struct {
 	Functions  int      `json:"functions"`
 	Limit      int      `json:"limit"`
@@ -97,7 +97,7 @@ func newWatcher(clients *test.Clients, limit, namespaces, functions int) *watche
 	return &watcher{clients: clients, limit: limit, namespaces: namespaces, functions: functions, stalled: map[types.UID]bool{}}
 }
 
-// follow has the burst begin and waits until all Functions are Ready.
+// follow starts the burst and waits until all Functions are Ready.
 func (w *watcher) follow(ctx context.Context, begin func() error) (*result, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -231,7 +231,7 @@ func (w *watcher) take(ctx context.Context) error {
 	return nil
 }
 
-// scraped is what an endpoint of metrics has said.
+// scraped is the response of a metrics endpoint.
 type scraped map[string]*dto.MetricFamily
 
 func (w *watcher) scrape(ctx context.Context, path string) (scraped, error) {

@@ -41,7 +41,7 @@ type seen[T metav1.Object] struct {
 	object T
 }
 
-// film remembers each state that the objects of a kind were seen in.
+// film records each observed state of the objects of a kind.
 type film[T metav1.Object] struct {
 	mu     sync.Mutex
 	frames []seen[T]
@@ -75,7 +75,7 @@ func (f *film[T]) add(at time.Time, objects []T) {
 	}
 }
 
-// first returns when, from a time on, an object was first seen as is says.
+// first returns when an object was first seen, from a time on, for which is returns true.
 func (f *film[T]) first(from time.Time, is func(T) bool) (seen[T], bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -87,7 +87,7 @@ func (f *film[T]) first(from time.Time, is func(T) bool) (seen[T], bool) {
 	return seen[T]{}, false
 }
 
-// camera films all that becomes of Functions in a namespace.
+// camera films all objects of the Functions in a namespace.
 type camera struct {
 	functions *film[*v1alpha1.Function]
 	taskRuns  *film[*pipelinev1.TaskRun]

@@ -38,12 +38,12 @@ const (
 	// rowColdStart is a request to a Function of which no pod runs, up to the answer;
 	// the runtime's name follows.
 	rowColdStart = "cold-start-"
-	// bare follows the name of the row of a program of a line, in the base image of
-	// the same runtime, that answers as well.
+	// bare is the suffix of the row of a one-line program in the base image of the same
+	// runtime.
 	bare = "-bare"
 
-	// wakes is how often each is woken in a round: a single start differs from the next
-	// by more than the two programs do.
+	// wakes is the number of starts of each in a round. Starts vary more than the two
+	// programs differ.
 	wakes = 4
 )
 
@@ -79,8 +79,8 @@ HTTPServer(("", 8080), Hello).serve_forever()
 `},
 }}
 
-// playColdStarts wakes a Function of each language, and what needs no Kiln, once
-// no pod of them is left, and again.
+// playColdStarts repeatedly wakes a Function of each language, and the bare server, from
+// zero pods.
 func (s *stage) playColdStarts(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, wakes*patience)
 	defer cancel()
@@ -114,8 +114,8 @@ func (s *stage) playColdStarts(ctx context.Context) error {
 	return nil
 }
 
-// deploy brings up a Function, and a Service like the Function's that runs the
-// command instead. They are called like the runtime.
+// deploy creates a Function, and a Service like the Function's that runs the command
+// instead. Their names come from the runtime.
 func (s *stage) deploy(ctx context.Context, g greeter) error {
 	fn := &v1alpha1.Function{
 		ObjectMeta: metav1.ObjectMeta{Name: g.runtime},

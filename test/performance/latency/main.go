@@ -14,10 +14,9 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// The program latency measures what the authors of Functions wait for, on the
-// cluster that KUBECONFIG names: the time from a write to Ready, where it goes,
-// and how it compares to what the platform alone takes in the same run. It
-// judges nothing.
+// The program latency measures the time from a write of a Function to Ready on the
+// cluster that KUBECONFIG names. It reports the parts of that time, and compares it to
+// the platform without Kiln in the same run. It has no limits.
 package main
 
 import (
@@ -81,9 +80,9 @@ func measureAll(ctx context.Context, rounds, warmUp int, relayImage, folder stri
 	return result.Save(folder, "latency")
 }
 
-// conclude compares each row to its baseline: what needs no build to what the
-// platform takes for a service alone, a cold start to that of a bare program, all
-// else to the whole floor.
+// conclude compares each row to its baseline. Rows without a build are compared to the
+// platform's time for a service, cold starts to a bare program, and all others to the
+// whole floor.
 func conclude(samples map[string][]float64, split map[string][]map[string]float64) *report.Report {
 	result := &report.Report{Title: "From the write of a Function to Ready", Parts: parts}
 	for _, name := range rows() {

@@ -49,19 +49,19 @@ var parts = []string{
 	emptyTaskRun, service,
 }
 
-// marks are when the steps of a Function's way to Ready were first seen. Those
-// of a build are zero where there was none.
+// marks are the times at which the steps to Ready were first seen. Without a build, its
+// marks are zero.
 type marks struct {
 	// start is just before the write, written when it was answered.
 	start, written time.Time
 
-	// taskRun and pod are when these were there.
+	// taskRun and pod are the times of their creation.
 	taskRun, pod time.Time
 
 	// log has the times of the builder's log.
 	log buildLog
 
-	// image is when the status told of the image of this generation.
+	// image is when the status had the image of this generation.
 	image time.Time
 
 	// revision is when the newest revision was ready, ready when the Function was.

@@ -38,8 +38,8 @@ import (
 
 // The rows of the report.
 const (
-	// rowFloor is what the platform takes without Kiln: a TaskRun of one empty
-	// step, and a Service like that of a Function, with an image that the node has.
+	// rowFloor is the time of the platform without Kiln: a TaskRun of one empty step, and
+	// a Service like that of a Function, with an image that the node has.
 	rowFloor = "floor"
 	// rowFirstBuild is a new Function without dependencies.
 	rowFirstBuild = "first-build"
@@ -94,7 +94,7 @@ func playRound(ctx context.Context, clients *test.Clients, relayImage string, te
 	return s.playColdStarts(ctx)
 }
 
-// playFunctions takes two Functions through what their authors do to them.
+// playFunctions applies the edits of an author to two Functions.
 func (s *stage) playFunctions(ctx context.Context) error {
 	// Each round has different content, so the registry holds nothing of it.
 	unique := fmt.Sprintf("// %d\n", time.Now().UnixNano())
@@ -197,8 +197,8 @@ func (s *stage) readLog(ctx context.Context, name string) (times buildLog, err e
 	return times, nil
 }
 
-// playFloor takes what the platform takes without Kiln. Its Service is that of a
-// Function under another name, and costs the same.
+// playFloor measures the platform without Kiln. Its Service equals that of a Function
+// except the name.
 func (s *stage) playFloor(ctx context.Context, like string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -222,7 +222,7 @@ func (s *stage) playFloor(ctx context.Context, like string) error {
 	return nil
 }
 
-// serviceLike returns a Service under another name that is as a Function's.
+// serviceLike returns a copy of a Function's Service under another name.
 func (s *stage) serviceLike(ctx context.Context, function, name string) (*servingv1.Service, error) {
 	svc, err := s.clients.Serving.ServingV1().Services(s.namespace).Get(ctx, function, metav1.GetOptions{})
 	if err != nil {

@@ -14,8 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package report writes the results of benchmarks: for people as a table and a
-// plot, for programs as JSON.
+// Package report writes the results of benchmarks as a table, a plot and JSON.
 package report
 
 import (
@@ -44,10 +43,10 @@ type Report struct {
 	// Parts are the names of the parts of the rows, in the order of time.
 	Parts []string `json:"-"`
 
-	// Unit is what the parts are measured in; blank for seconds.
+	// Unit is the unit of the parts. Blank means seconds.
 	Unit string `json:"-"`
 
-	// Rows are what was measured.
+	// Rows are the measurements.
 	Rows []Row `json:"rows"`
 }
 
@@ -65,7 +64,8 @@ type Row struct {
 	// Baseline names the row, or the part of one, that Ratio is of.
 	Baseline string `json:"baseline,omitempty"`
 
-	// Parts has the medians of the parts, in seconds. Medians need not add up to MedianS.
+	// Parts has the medians of the parts, in seconds. The medians may not add up to
+	// MedianS.
 	Parts map[string]float64 `json:"parts,omitempty"`
 
 	// SamplesS are all measurements in the order they were made, in seconds.

@@ -31,21 +31,20 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// load is what a server did under load.
+// load is the result of a server under load.
 type load struct {
-	// requests is how many were answered with 200.
+	// requests is the number of answers with status 200.
 	requests int
-	// took is how long that was.
+	// took is the duration.
 	took time.Duration
-	// p99 is the time that 99 of 100 answers took at most.
+	// p99 is the 99th percentile of the time of an answer.
 	p99 time.Duration
 }
 
 // perRequest returns the time between two answers.
 func (l load) perRequest() time.Duration { return l.took / time.Duration(max(l.requests, 1)) }
 
-// send sends the request over and over, each connection one after the other,
-// until the time is up.
+// send repeats the request on each connection until the time is up.
 func send(address string, request []byte, connections int, during time.Duration) (load, error) {
 	times := make([][]time.Duration, connections)
 	start := time.Now()
@@ -67,9 +66,8 @@ func send(address string, request []byte, connections int, during time.Duration)
 	return load{requests: len(all), took: took, p99: all[(len(all)-1)*99/100]}, nil
 }
 
-// sendOne is send on one connection. It writes bytes and reads no more than it
-// must, so that the server is what is measured. Where it is alone it does not sleep
-// for an answer: see eager.
+// sendOne is send on one connection. It does as little work as possible, so it measures
+// the server. A single connection reads without sleeping: see eager.
 func sendOne(address string, request []byte, until time.Time, alone bool) ([]time.Duration, error) {
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
@@ -107,9 +105,8 @@ func sendOne(address string, request []byte, until time.Time, alone bool) ([]tim
 	return times, nil
 }
 
-// eager reads from a connection without ever sleeping. A core that sleeps takes
-// longer to wake than a fast server takes to answer, and so does the server's, which
-// waits for the next request meanwhile: then the slower server may look the faster.
+// eager reads from a connection without sleeping. A sleeping core takes longer to wake
+// than a fast server takes to answer, which would favour slower servers.
 type eager struct{ conn syscall.RawConn }
 
 // answerTimeout is how long an answer may take.

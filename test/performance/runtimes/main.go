@@ -14,10 +14,9 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// The program runtimes measures what Kiln's wrappers cost: it serves the same
-// function by Kiln's wrapper, by a bare server of the language and by what
-// people would use instead, in turns, each on a core of its own. It judges
-// nothing.
+// The program runtimes measures the cost of Kiln's wrappers. It serves the same function
+// with Kiln's wrapper, a bare server of the language and common alternatives, in turns,
+// each on its own core. It has no limits.
 package main
 
 import (
@@ -74,8 +73,8 @@ func fatal(err error) {
 	os.Exit(1)
 }
 
-// pinSelf runs this program again on the core for what sends requests. Threads
-// cannot be pinned that the Go runtime has started already.
+// pinSelf restarts this program on the core of the client, because the Go runtime has
+// already started threads that cannot be pinned.
 func pinSelf() error {
 	const pinned = "KILN_BENCH_PINNED"
 	if os.Getenv(pinned) != "" {

@@ -26,8 +26,7 @@ import (
 	"github.com/kiln-dev/kiln/test/performance/report"
 )
 
-// What is measured of a server. All are in seconds, for the report, but memory,
-// which is in MiB.
+// The measures of a server. They are in seconds, except memory, which is in MiB.
 const (
 	cpu        = "cpu"        // CPU per GET at 64 connections
 	throughput = "throughput" // time per GET at 64 connections
@@ -38,31 +37,31 @@ const (
 	start      = "start"      // from the process' start to the first 200
 	memory     = "memory"     // resident after the load
 
-	// size is what an image has more, in MiB. It is told beside the memory, and is no
-	// multiple of anything: a bare server has nothing more.
+	// size is the additional size of an image in MiB. It is absolute, because a bare
+	// server adds nothing.
 	size = "image-mib"
 )
 
 // measures are in the order of the table.
 var measures = []string{cpu, event, throughput, single, p99, singleP99, start, memory}
 
-// samples are the measurements of a server, by what is measured.
+// samples are the measurements of a server by measure.
 type samples map[string][]float64
 
 const (
 	manyConnections = 64
-	// warmUp is enough for compilers to have done their work.
+	// warmUp is long enough for just-in-time compilers.
 	warmUp = time.Second
-	// startsPerRound is how often a server is started in a round: starts are short.
+	// startsPerRound is the number of starts of a server in a round.
 	startsPerRound = 3
-	// roundsPerLife is how many rounds there are until all servers are started anew. Of
-	// the same program one process is a fifth faster than the next, for as long as it
-	// lives: where its memory lies, and what its compiler has seen first, is decided once.
+	// roundsPerLife is the number of rounds between restarts of all servers. Processes of
+	// the same program differ by up to a fifth during their life, because of memory
+	// layout and compiled code.
 	roundsPerLife = 4
 )
 
-// measure lets the servers of a group take turns, so that what else the machine
-// does meets them all.
+// measure gives the servers of a group turns, so other load on the machine affects all of
+// them.
 func measure(ctx context.Context, g group, rounds int, during time.Duration) (map[string]samples, error) {
 	all := map[string]samples{}
 	for _, s := range g.servers {
@@ -90,7 +89,7 @@ func measure(ctx context.Context, g group, rounds int, during time.Duration) (ma
 	return all, nil
 }
 
-// live starts the servers of a group, and lets them take turns until all are ended.
+// live starts the servers of a group, gives them turns, and ends them.
 func live(ctx context.Context, g group, rounds int, during time.Duration, all map[string]samples) error {
 	processes := make([]*process, 0, len(g.servers))
 	for _, s := range g.servers {
@@ -108,7 +107,7 @@ func live(ctx context.Context, g group, rounds int, during time.Duration, all ma
 	}
 	for round := range rounds {
 		for i := range processes {
-			// Nobody always follows the same.
+			// The order changes in each round.
 			at := (i + round) % len(processes)
 			if err := processes[at].measure(during, all[g.servers[at].name]); err != nil {
 				return fmt.Errorf("failed to measure %s: %w", g.servers[at].name, err)
@@ -148,7 +147,7 @@ func (p *process) measure(during time.Duration, into samples) error {
 
 func (s samples) add(what string, value float64) { s[what] = append(s[what], value) }
 
-// underLoad returns what the server did and the CPU time of each request, in seconds.
+// underLoad returns the server's result and the CPU time of each request, in seconds.
 func (p *process) underLoad(request []byte, connections int, during time.Duration) (load, float64, error) {
 	before, err := p.cpu()
 	if err != nil {
@@ -165,9 +164,9 @@ func (p *process) underLoad(request []byte, connections int, during time.Duratio
 	return done, (after - before).Seconds() / float64(done.requests), nil
 }
 
-// conclude returns a row for each server and measure, as a multiple of what the
-// bare server took in the same run, and beside it of the bare server that does the
-// same, if that is another. Kiln's rows bear the runtime's name alone.
+// conclude returns a row for each server and measure, as a multiple of the bare server in
+// the same run. A second multiple is of the equivalent bare server, if that is another
+// one. Kiln's rows have only the runtime's name.
 func conclude(g group, all map[string]samples) []report.Row {
 	var rows []report.Row
 	for _, what := range measures {
@@ -192,7 +191,7 @@ const (
 	// relative names the length of the bars in the plot.
 	relative = "as a multiple of the bare server"
 
-	// relativeToLike is told beside it.
+	// relativeToLike names the second multiple.
 	relativeToLike = "as a multiple of the bare server that does the same"
 )
 
@@ -203,8 +202,8 @@ func rowName(runtime, server, what string) string {
 	return runtime + "-" + server + "-" + what
 }
 
-// describe prints the figures of a group as people read them. In brackets are
-// multiples of the bare server that does the same.
+// describe prints the figures of a group. Brackets contain multiples of the equivalent
+// bare server.
 func describe(to io.Writer, g group, all map[string]samples) {
 	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "%s\tCPU µs\t\tEVENT CPU µs\t\tREQUESTS/s\t\tAT 1 CONN.\t\tP99 ms\tAT 1 CONN.\tSTART ms\t\tMiB\tIMAGE MiB\n", g.runtime)
@@ -217,9 +216,9 @@ func describe(to io.Writer, g group, all map[string]samples) {
 	_ = table.Flush()
 }
 
-// multiples returns what a server took as a multiple of what the bare one took, and
-// in brackets of what the bare one took that does the same. Those of times between
-// answers are of the answers a second.
+// multiples returns a server's measure as a multiple of the bare server's, and in
+// brackets of the equivalent bare server's. Times between answers become answers per
+// second.
 func multiples(s server, what string, all map[string]samples) string {
 	of := func(baseline string) string {
 		ratio := report.Median(all[s.name][what]) / report.Median(all[baseline][what])

@@ -25,8 +25,7 @@ import (
 	"github.com/kiln-dev/kiln/test/performance/report"
 )
 
-// fillIn writes what was found of a group into the page's table, in the place of
-// what is there of the same runtime.
+// fillIn replaces the rows of the group's runtime in the page's table.
 func fillIn(page string, g group, all map[string]samples) error {
 	text, err := os.ReadFile(page)
 	if err != nil {
@@ -42,7 +41,7 @@ func fillIn(page string, g group, all map[string]samples) error {
 	return nil
 }
 
-// replaceRows puts rows where those of that title are.
+// replaceRows replaces the rows of that title.
 func replaceRows(text, title string, rows []string) (string, error) {
 	lines := strings.Split(text, "\n")
 	old := func(line string) bool { return strings.HasPrefix(line, rowStart(title)) }
@@ -55,8 +54,7 @@ func replaceRows(text, title string, rows []string) (string, error) {
 
 func rowStart(title string) string { return "| " + title + ", " }
 
-// tableRows returns a row for each server. The bare server's tells what all the
-// multiples are of.
+// tableRows returns a row for each server. The bare server's row has the absolute values.
 func tableRows(g group, all map[string]samples) []string {
 	rows := make([]string, 0, len(g.servers))
 	for _, s := range g.servers {

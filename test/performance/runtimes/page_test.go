@@ -26,7 +26,7 @@ import (
 	"github.com/kiln-dev/kiln/test/performance/report"
 )
 
-// figures returns samples of which only times differ.
+// figures returns samples that differ only in times.
 func figures(seconds float64) samples {
 	return samples{cpu: {seconds}, event: {2 * seconds}, throughput: {seconds}, single: {2 * seconds}, p99: {80 * seconds}, singleP99: {3 * seconds}, start: {0.05}, memory: {70}, size: {0}}
 }

@@ -32,11 +32,11 @@ import (
 )
 
 const (
-	// serverCore is the core that servers have for themselves.
+	// serverCore is the core of the servers.
 	serverCore = "0"
-	// loadCore is the core of what sends requests.
+	// loadCore is the core of the client.
 	loadCore = "1"
-	// startTimeout is how long a server may take to its first answer.
+	// startTimeout bounds the time to a server's first answer.
 	startTimeout = 20 * time.Second
 )
 
@@ -76,7 +76,7 @@ func run(ctx context.Context, s server) (*process, error) {
 				return p, nil
 			}
 		}
-		// Nothing tells that somebody else's server listens.
+		// No event reports that another process listens.
 		time.Sleep(500 * time.Microsecond)
 	}
 	p.stop()
@@ -89,7 +89,7 @@ func (p *process) stop() {
 	_ = p.cmd.Wait()
 }
 
-// all returns the process, and those that it has started.
+// all returns the process and its children.
 func (p *process) all() ([]string, error) {
 	pids := []string{strconv.Itoa(p.cmd.Process.Pid)}
 	for i := 0; i < len(pids); i++ {

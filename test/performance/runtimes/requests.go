@@ -22,7 +22,7 @@ import (
 )
 
 var (
-	// get is the plainest request.
+	// get is the simplest request.
 	get = []byte("GET / HTTP/1.1\r\nHost: function\r\n\r\n")
 
 	// cloudEvent is one in binary mode with 1 KiB of JSON.

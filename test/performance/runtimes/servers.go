@@ -29,13 +29,13 @@ import (
 )
 
 const (
-	// bare is the server that all others are compared to.
+	// bare is the baseline of all others.
 	bare = "bare"
 	// kiln is Kiln's wrapper.
 	kiln = "kiln"
 
-	// What the bare server does not do is measured beside it: servers with these
-	// endings await an asynchronous function, and call a blocking one in a thread.
+	// Servers with these suffixes await an asynchronous function, or call a blocking one
+	// in a thread.
 	inAsync   = "-async"
 	inThreads = "-threads"
 )
@@ -43,34 +43,33 @@ const (
 // server is a program that serves the function.
 type server struct {
 	name string
-	// title is what people call it.
+	// title is the name for readers.
 	title   string
 	command []string
 	dir     string
 	env     []string
-	// like is the bare server that does the same, if that is not bare: it awaits the
-	// function, too, or calls it in a thread.
+	// like is the equivalent bare server, if that is not bare: it also awaits the
+	// function, or calls it in a thread.
 	like string
-	// adds are the files and folders that an image has for it, beside the language,
-	// what all servers of the group have, and the function.
+	// adds are the files and folders that an image needs only for this server.
 	adds []string
 }
 
 // group is the servers of a runtime. They take turns.
 type group struct {
 	runtime string
-	// title is what people call the runtime.
+	// title is the runtime's name for readers.
 	title   string
 	servers []server
 }
 
-// titles are what people call the runtimes.
+// titles are the runtimes' names for readers.
 var titles = map[string]string{"nodejs22": "Node 22", "nodejs24": "Node 24", "python313": "Python"}
 
 // nodeVersions are the releases that the cluster's base images have.
 var nodeVersions = map[string]string{"nodejs22": "22.23.3", "nodejs24": "24.21.0"}
 
-// What people would use instead of Kiln's wrapper.
+// Common alternatives to Kiln's wrapper.
 const (
 	functionsFramework = "functions-framework"
 	faasJS             = "faas-js-runtime"
@@ -86,7 +85,7 @@ func titleOf(peer string) string {
 	return fmt.Sprintf("`%s` %s", nodePeers[peer][:at], nodePeers[peer][at+1:])
 }
 
-// findGroups returns the runtimes that are wanted and can be measured.
+// findGroups returns the selected runtimes that can be measured.
 func findGroups(ctx context.Context, only, wantedServers string) ([]group, error) {
 	comma := func(r rune) bool { return r == ',' }
 	wanted, names := strings.FieldsFunc(only, comma), strings.FieldsFunc(wantedServers, comma)
@@ -174,12 +173,12 @@ func cacheFolder(name string) (string, error) {
 	return filepath.Join(cache, "kiln", "bench-runtimes", name), nil
 }
 
-// printVersion tells what a Python has of the packages that the wrapper needs.
+// printVersion prints the versions of the wrapper's packages in a Python.
 const printVersion = `import sys, uvicorn, uvloop, httptools
 print(f"uvicorn {uvicorn.__version__}, Python {sys.version_info[0]}.{sys.version_info[1]}")`
 
-// printFlask tells which Flask and Gunicorn a Python has, and where all that they
-// consist of is.
+// printFlask prints the versions of Flask and Gunicorn in a Python, and the paths of
+// their packages.
 const printFlask = `import importlib, importlib.metadata
 print(f"Flask {importlib.metadata.version('flask')} on Gunicorn {importlib.metadata.version('gunicorn')}, as \x60functions-framework\x60 has them")
 for name in "flask", "werkzeug", "jinja2", "markupsafe", "click", "itsdangerous", "blinker", "gunicorn", "packaging":
@@ -225,7 +224,7 @@ func findPython(ctx context.Context, _ string) ([]server, error) {
 		command: []string{python, "-P", "-m", "gunicorn", "--workers=1", threads, "--timeout=300", "--log-level=error", "flask_function:app"}}), nil
 }
 
-// added returns how many bytes the server adds to an image.
+// added returns the bytes that the server adds to an image.
 func (s *server) added() (bytes int64, err error) {
 	for _, path := range s.adds {
 		err := filepath.WalkDir(path, func(_ string, entry fs.DirEntry, err error) error {

@@ -28,10 +28,10 @@ import (
 	"time"
 )
 
-// audit is what the API server has written down of the requests it got.
+// audit reads the API server's audit log.
 type audit struct {
 	file string
-	// read is how much of the file was counted.
+	// read is the number of bytes of the file that were counted.
 	read int64
 }
 
@@ -94,7 +94,7 @@ func (a *audit) settle(ctx context.Context, patience time.Duration) error {
 		if err != nil {
 			return fmt.Errorf("failed to look at audit log: %w", err)
 		}
-		// The lines of a lease or two are not what is waited for.
+		// The lines of one or two leases do not count.
 		if grown := info.Size() - size; size < 0 || grown > 2500 {
 			size, since = info.Size(), time.Now()
 		}
@@ -107,7 +107,7 @@ func (a *audit) settle(ctx context.Context, patience time.Duration) error {
 	return nil
 }
 
-// take returns the requests since it was called last.
+// take returns the requests since the last call.
 func (a *audit) take() (requests, error) {
 	file, err := os.Open(a.file)
 	if err != nil {
@@ -136,8 +136,8 @@ func (r requests) of(user string, selects func(request) bool) (n int) {
 	return n
 }
 
-// isWrite reports whether a request writes what belongs to Functions: leases are
-// renewed whatever happens, and Events, which others read, are counted for themselves.
+// isWrite reports whether a request writes an object of a Function. Leases are renewed in
+// any case, and Events are counted separately.
 func isWrite(r request) bool {
 	switch r.Verb {
 	case "get", "list", "watch":

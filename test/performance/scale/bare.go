@@ -48,7 +48,7 @@ type pattern struct {
 	service   *servingv1.Service
 }
 
-// patternOf returns what Kiln has made of a Function.
+// patternOf returns the objects that Kiln has created for a Function.
 func patternOf(ctx context.Context, c *test.Clients, key types.NamespacedName) (p pattern, err error) {
 	if p.fn, err = c.Kiln.ServerlessV1alpha1().Functions(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{}); err != nil {
 		return p, fmt.Errorf("failed to get Function: %w", err)
@@ -87,7 +87,7 @@ func metaFor(fn *v1alpha1.Function, of metav1.ObjectMeta) metav1.ObjectMeta {
 	}
 }
 
-// stage is how far the bare client is with a Function: what it waits for.
+// stage is the step that the bare client waits for.
 type stage int
 
 const (
@@ -97,10 +97,9 @@ const (
 	running
 )
 
-// bare is the least that a controller can do: for each Function it creates a
-// ConfigMap and a TaskRun, when that has ended a Service, and each time it is to
-// wait, and at the end, it writes the status. It never reads, compares, asks a
-// registry, or copes with anything.
+// bare is the least that a controller can do. For each Function it creates a ConfigMap
+// and a TaskRun, and then a Service. It writes the status before each wait and at the
+// end. It never reads, compares, asks a registry, or handles a failure.
 type bare struct {
 	clients *test.Clients
 	pattern pattern
@@ -110,8 +109,8 @@ type bare struct {
 	known map[cache.ObjectName]*progress
 }
 
-// progress is a Function as it was written last, and what is next. Only one worker
-// at a time has it.
+// progress is the last written Function and its next step. Only one worker at a time uses
+// it.
 type progress struct {
 	fn   *v1alpha1.Function
 	next stage
@@ -164,7 +163,7 @@ func (b *bare) run(ctx context.Context, workers int) error {
 	return nil
 }
 
-// of returns how far it is with a Function; nil of one that is another's.
+// of returns the progress of a Function, or nil if the Function is not the bare client's.
 func (b *bare) of(name cache.ObjectName, fn *v1alpha1.Function) *progress {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -176,7 +175,7 @@ func (b *bare) of(name cache.ObjectName, fn *v1alpha1.Function) *progress {
 	return p
 }
 
-// step does what can be done.
+// step takes the next step, if its condition holds.
 func (b *bare) step(ctx context.Context, name cache.ObjectName, fn *v1alpha1.Function, tr *pipelinev1.TaskRun, svc *servingv1.Service) error {
 	p := b.of(name, fn)
 	switch {
@@ -204,8 +203,8 @@ func (b *bare) step(ctx context.Context, name cache.ObjectName, fn *v1alpha1.Fun
 	return nil
 }
 
-// tell writes the status. It has the size of Kiln's final status, and is Ready only at the
-// end.
+// tell writes the status, which has the size of Kiln's final status, and is Ready only at
+// the end.
 func (b *bare) tell(ctx context.Context, p *progress, next stage) error {
 	updated := p.fn.DeepCopy()
 	updated.Status = *b.pattern.fn.Status.DeepCopy()

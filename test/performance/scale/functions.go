@@ -33,7 +33,7 @@ import (
 	"github.com/kiln-dev/kiln/test"
 )
 
-// writers is how many Functions are applied at a time.
+// writers is the number of concurrent writes of Functions.
 const writers = 8
 
 // newFunction returns a Function. Each version has a different source.
@@ -76,7 +76,7 @@ func (w *world) createOne(ctx context.Context, key types.NamespacedName) error {
 	return nil
 }
 
-// edit gives a Function another source. The patch needs not know it.
+// edit patches the source of a Function.
 func (w *world) edit(ctx context.Context, key types.NamespacedName, version int) error {
 	patch := fmt.Appendf(nil, `{"spec":{"source":%q}}`, sourceOf(key.Namespace, key.Name, version))
 	_, err := w.Admin.Kiln.ServerlessV1alpha1().Functions(key.Namespace).Patch(ctx, key.Name, types.MergePatchType, patch, metav1.PatchOptions{})
@@ -93,19 +93,18 @@ type tracker struct {
 	changed chan struct{}
 }
 
-// readiness is the generation of a Function that is Ready, and when that was told.
+// readiness is the generation of a Function that is Ready, and when that was seen.
 type readiness struct {
 	generation int64
 	at         time.Time
 }
 
-// track watches all Functions until ctx ends. It returns when it knows those
-// there are.
+// track watches all Functions until ctx ends. It returns when it has the first list.
 func track(ctx context.Context, c *test.Clients) (*tracker, error) {
 	t := &tracker{ready: map[types.NamespacedName]readiness{}, changed: make(chan struct{}, 1)}
 	factory := informers.NewSharedInformerFactory(c.Kiln, 0)
 	informer := factory.Serverless().V1alpha1().Functions().Informer()
-	// This program has no use for the sources, which may be a gigabyte.
+	// The sources may take a gigabyte, and nothing here needs them.
 	err := informer.SetTransform(func(obj any) (any, error) {
 		if fn, ok := obj.(*v1alpha1.Function); ok {
 			fn.Spec = v1alpha1.FunctionSpec{}

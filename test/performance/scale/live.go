@@ -39,11 +39,11 @@ import (
 	"github.com/kiln-dev/kiln/test"
 )
 
-// live is what becomes of many Functions when they are there.
+// live has the costs of many existing Functions.
 type live struct {
 	functions int
-	// base is the controller's memory before there are any, and rested what it has with
-	// them when nothing happens, in bytes.
+	// base is the controller's memory without Functions, and rested its memory at rest
+	// with them, in bytes.
 	base, rested float64
 	// resync is a change of the configuration that changes no Function, restart a restart of
 	// the controller, and storm an edit of all Functions.
@@ -55,21 +55,20 @@ type live struct {
 	idle, busy []single
 }
 
-// single is how long one Function took until it was Ready, and, just before, as
-// many plain writes as it needs, one after the other: what takes longer meanwhile
-// since the API server does.
+// single is the time of one Function to Ready, and the time of as many plain writes just
+// before. The second shows how slow the API server is.
 type single struct {
 	ready, writes time.Duration
 }
 
-// writesToReady is how many writes a Function needs, each after the one before: its
-// own creation, those of Kiln and those of the stand-in.
+// writesToReady is the number of consecutive writes of a Function: its creation, those of
+// Kiln and those of the stand-in.
 const writesToReady = 9
 
-// singles is how many single Functions are measured, one after the other.
+// singles is the number of measured single Functions.
 const singles = 9
 
-// live creates n Functions and has them live.
+// live creates n Functions and measures them.
 func (b *bench) live(ctx context.Context, g *growth) error {
 	l := &b.found.live
 	l.functions = g.n
@@ -104,8 +103,8 @@ func (b *bench) live(ctx context.Context, g *growth) error {
 	})
 }
 
-// resync changes the configuration in a way that touches no Function there is,
-// which has the controller look at each of them.
+// resync changes the configuration without effect on existing Functions, so the
+// controller reconciles all of them.
 func (w *world) resync(ctx context.Context, l *live, keys []types.NamespacedName) (err error) {
 	l.resync, err = w.measure(ctx, func(ctx context.Context) error {
 		before, err := w.progress(ctx)
@@ -123,7 +122,7 @@ func (w *world) resync(ctx context.Context, l *live, keys []types.NamespacedName
 	return err
 }
 
-// restart ends the controller and starts it again.
+// restart restarts the controller.
 func (w *world) restart(ctx context.Context, l *live, keys []types.NamespacedName) (err error) {
 	w.Controller.Stop()
 	if err := w.audit.settle(ctx, 30*time.Second); err != nil {
@@ -147,7 +146,7 @@ func (w *world) restart(ctx context.Context, l *live, keys []types.NamespacedNam
 	if err != nil {
 		return err
 	}
-	// Those of the others are not of the restart alone.
+	// The figures of the other processes include more than the restart.
 	l.restart.controller, l.restart.resident = used.controller, used.resident
 	if l.restart.requests, err = w.audit.take(); err != nil {
 		return err
@@ -164,10 +163,9 @@ func (w *world) restart(ctx context.Context, l *live, keys []types.NamespacedNam
 	return nil
 }
 
-// rest waits until nobody is at work any more, but for leases that are renewed: after a
-// start, what was read is still put away, and the memory that it took goes back at the
-// next collection of garbage, of which Go has one every two minutes where nothing else
-// calls for it. With few Functions that memory says nothing.
+// rest waits until only leases are renewed. After a start, the memory of the lists is
+// freed at the next garbage collection, which Go runs at least every two minutes. With
+// few Functions that memory does not matter.
 func (w *world) rest(ctx context.Context, since time.Time, functions int) error {
 	const (
 		every    = 2 * time.Second
@@ -272,7 +270,7 @@ func (w *world) storm(ctx context.Context, l *live, keys []types.NamespacedName)
 	return err
 }
 
-// queue is how far the controller is with what it has to look at.
+// queue is the state of the controller's work queues.
 type queue struct {
 	done, waiting float64
 }
@@ -295,8 +293,8 @@ func (w *world) progress(ctx context.Context) (q queue, err error) {
 	return parseQueue(data)
 }
 
-// parseQueue reads the metrics of the controller's queues: that of its workers, and
-// the one before it, where Functions wait for their turn.
+// parseQueue reads the metrics of the controller's queues: the one of its workers, and
+// the fair queue before it.
 func parseQueue(data []byte) (q queue, err error) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(data))
@@ -321,7 +319,8 @@ func parseQueue(data []byte) (q queue, err error) {
 	return q, nil
 }
 
-// drained waits until the controller has reconciled that many Functions, and none waits.
+// drained waits until the controller has reconciled that many Functions and its queues
+// are empty.
 func (w *world) drained(ctx context.Context, least float64) error {
 	return w.Controller.Until(ctx, "the controller has looked at all Functions", 10*time.Minute, func(ctx context.Context) error {
 		q, err := w.progress(ctx)

@@ -14,10 +14,9 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// The program scale measures what Kiln costs with many Functions: a real etcd and
-// API server, the real controller and webhook as processes, and in place of Tekton
-// and Serving a stand-in that completes at once what they would run. It needs
-// Linux, no cluster, and about a quarter of an hour.
+// The program scale measures the cost of many Functions. It runs a real etcd, API server,
+// controller and webhook, and replaces Tekton and Serving by a stand-in that completes
+// everything at once. It needs Linux, no cluster, and about a quarter of an hour.
 package main
 
 import (

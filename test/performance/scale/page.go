@@ -159,7 +159,7 @@ func creations(r *report.Report) (rows []report.Row) {
 	return rows
 }
 
-// compared returns the row of the most Functions that the bare client has created, too.
+// compared returns the row of the most Functions that the bare client has also created.
 func compared(r *report.Report) (found report.Row, ok bool) {
 	for _, row := range creations(r) {
 		if _, bare := row.Parts["bare_s"]; bare {
@@ -169,12 +169,12 @@ func compared(r *report.Report) (found report.Row, ok bool) {
 	return found, ok
 }
 
-// functions returns how many Functions a row of a creation is of.
+// functions returns the number of Functions of a creation's row.
 func functions(row report.Row) float64 {
 	return math.Round(1000 * row.MedianS / row.Parts["ms_per_function"])
 }
 
-// known returns a figure that not each row has.
+// known returns a figure that some rows lack.
 func known(parts map[string]float64, name, format string) string {
 	if value, ok := parts[name]; ok {
 		return fmt.Sprintf(format, value)
@@ -193,17 +193,17 @@ func ratioToBare(row report.Row) string {
 type aim struct {
 	what, aim, found string
 	met              bool
-	// counted says that it counts requests or memory, and so holds on each machine, and for a
-	// few Functions as for many.
+	// counted reports that the figure is a count of requests or memory. Its bound holds
+	// on each machine, and for any number of Functions.
 	counted bool
 }
 
-// atMost returns the aim that something is no more than that.
+// atMost returns the aim that a figure does not exceed most.
 func atMost(what string, found, most float64, unit string) aim {
 	return aim{what: what, aim: strings.TrimSpace(fmt.Sprintf("≤ %.4g %s", most, unit)), found: strings.TrimSpace(fmt.Sprintf("%.3g %s", found, unit)), met: found <= most}
 }
 
-// noMore returns the aim that there are no more requests, or no more memory, than that.
+// noMore returns the aim that requests or memory do not exceed most.
 func noMore(what string, found, most float64, unit string) aim {
 	a := atMost(what, found, most, unit)
 	a.counted = true
@@ -262,7 +262,7 @@ func (r *results) save(folder, docs string) error {
 	return plotGrowth(found, filepath.Join(docs, "performance-growth.svg"))
 }
 
-// plotGrowth draws what each Function takes, by how many there are.
+// plotGrowth draws the cost of a Function by the number of Functions.
 func plotGrowth(r *report.Report, file string) error {
 	p := plot.New()
 	p.Title.Text = "What each of many Functions takes to be created"

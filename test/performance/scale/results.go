@@ -24,13 +24,11 @@ import (
 	"github.com/kiln-dev/kiln/test/performance/report"
 )
 
-// perFunction returns how many of the user's requests that a condition selects
-// there were for each of n Functions.
+// perFunction returns the number of selected requests for each of n Functions.
 func (t taken) perFunction(n int, selects func(request) bool) float64 {
 	return float64(t.requests.of(controlplane.ControllerUser, selects)) / float64(n)
 }
 
-// medianOf returns the median of what is told of each.
 func medianOf(all []taken, tell func(taken) float64) float64 {
 	values := make([]float64, 0, len(all))
 	for _, t := range all {
@@ -39,8 +37,7 @@ func medianOf(all []taken, tell func(taken) float64) float64 {
 	return report.Median(values)
 }
 
-// ratio returns how many times as much Kiln takes as the bare client: the median
-// of the rounds, in each of which they come one after the other.
+// ratio returns Kiln's cost as a multiple of the bare client's: the median of the rounds.
 func (g growth) ratio(tell func(taken) float64) float64 {
 	var ratios []float64
 	for i, bare := range g.bare {
@@ -52,7 +49,7 @@ func (g growth) ratio(tell func(taken) float64) float64 {
 func wall(t taken) float64   { return t.wall.Seconds() }
 func apiCPU(t taken) float64 { return t.api }
 
-// processes are those whose CPU time is told, by what their figures are called.
+// processes are the processes whose CPU time is reported, by the names of the figures.
 var processes = []struct {
 	name string
 	cpu  func(taken) float64
@@ -64,7 +61,7 @@ var processes = []struct {
 	{"benchmark", func(t taken) float64 { return t.own }},
 }
 
-// all counts all requests of the controller but those of its lease, and Events.
+// all counts the requests of the controller, except those for its lease and Events.
 func all(t taken) float64 {
 	return float64(t.requests.of(controlplane.ControllerUser, func(r request) bool { return r.Resource != "leases" && !isEvent(r) }))
 }
@@ -152,7 +149,7 @@ func (l *live) stormRow(create float64) report.Row {
 	return row
 }
 
-// readyIn and writtenIn are what single Functions are measured by.
+// readyIn and writtenIn are the measures of a single Function.
 func readyIn(s single) time.Duration   { return s.ready }
 func writtenIn(s single) time.Duration { return s.writes }
 

@@ -48,7 +48,7 @@ func TestCount(t *testing.T) {
 		selects func(request) bool
 		want    int
 	}{
-		// A conflict is a write that was in vain.
+		// A conflict is a failed write.
 		{"writes", isWrite, 3},
 		{"events", isEvent, 1},
 		{"gets", isGet, 1},
@@ -73,7 +73,7 @@ func TestKeysOf(t *testing.T) {
 	}
 }
 
-// taking returns what it took to create 10 Functions.
+// taking returns the cost of the creation of 10 Functions.
 func taking(wall time.Duration, writes, lists int) taken {
 	return taken{wall: wall, api: wall.Seconds(), etcd: 1, own: 0.5, resident: 100 << 20, requests: requests{
 		{User: controlplane.ControllerUser, Verb: "create", Resource: "configmaps"}: writes,
@@ -151,7 +151,7 @@ func TestCheck(t *testing.T) {
 	if err := check(found.report()); err != nil {
 		t.Errorf("check = %v, want nothing wrong", err)
 	}
-	// Both come out of the sources being kept.
+	// Both happen if the controller keeps the sources.
 	found.large.restartPeak, found.large.rested = 513<<20, 83<<20
 	const want = "most memory of the controller with 64 Functions of 900 KiB: 513 MiB, and not ≤ 512 MiB\n" +
 		"memory that they add to the controller at rest: 23 MiB, and not ≤ 22.5 MiB"

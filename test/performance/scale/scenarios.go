@@ -32,23 +32,22 @@ import (
 	"github.com/kiln-dev/kiln/test/controlplane"
 )
 
-// bench is what is measured.
+// bench configures the measurements.
 type bench struct {
 	controlplane.Binaries
 	sizes  []int
 	rounds int
-	// large is how many Functions of large sources are created.
+	// large is the number of Functions with large sources.
 	large int
 
 	begin time.Time
 	found results
 }
 
-// results is what was found.
 type results struct {
 	// growth has the creation of each number of Functions.
 	growth []growth
-	// live is what becomes of the most of them.
+	// live has the costs of the largest number of Functions.
 	live live
 	// large is the memory with large sources.
 	large large
@@ -65,8 +64,8 @@ func (b *bench) say(format string, args ...any) {
 	fmt.Printf("%6.0f s  %s\n", time.Since(b.begin).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// most is the largest number of Functions that Kiln and the bare client are
-// compared with: beyond it there is only more of the same.
+// most is the largest number of Functions at which Kiln is compared with the bare client.
+// Beyond it the ratio no longer changes.
 const most = 1000
 
 // run measures everything.
@@ -92,7 +91,7 @@ func (b *bench) run(ctx context.Context) error {
 	return b.measureLarge(ctx, b.large)
 }
 
-// workers returns how many Functions the controller works on at a time.
+// workers returns the number of the controller's workers.
 func (w *world) workers() int {
 	for _, variable := range w.Environment["controller"] {
 		if value, ok := strings.CutPrefix(variable, "K_THREADS_PER_CONTROLLER="); ok {
@@ -127,7 +126,7 @@ func (b *bench) compare(ctx context.Context, g *growth) error {
 	return nil
 }
 
-// grow has Kiln create n Functions.
+// grow creates n Functions with Kiln.
 func (b *bench) grow(ctx context.Context, g *growth) error {
 	return inWorld(ctx, b.Binaries, b.say, func(ctx context.Context, w *world) error {
 		t, err := w.create(ctx, keysOf(g.n, one, two))

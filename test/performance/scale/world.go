@@ -29,7 +29,7 @@ import (
 )
 
 const (
-	// sayEvery is how often it is told how far a measurement is.
+	// sayEvery is the interval of progress messages.
 	sayEvery = 10 * time.Second
 	// patience bounds the wait for the next Ready Function.
 	patience = 2 * time.Minute
@@ -42,7 +42,7 @@ const (
 	other = "other"
 )
 
-// world is all that a measurement needs, made for it, and gone after it.
+// world is the environment of one measurement.
 type world struct {
 	*controlplane.Kiln
 	audit   *audit
@@ -53,8 +53,8 @@ type world struct {
 	stopBare context.CancelFunc
 }
 
-// inWorld calls do with a new world, in which there is one Function that Kiln has
-// made Ready. Where do fails, its logs are kept.
+// inWorld calls do with a new world that has one Ready Function. It keeps the logs if do
+// fails.
 func inWorld(ctx context.Context, b controlplane.Binaries, say func(string, ...any), do func(context.Context, *world) error) error {
 	options := controlplane.Options{Namespaces: []string{one, two, other}}
 	return controlplane.Run(ctx, b, options, func(ctx context.Context, k *controlplane.Kiln) error {
@@ -83,7 +83,7 @@ func (w *world) begin(ctx context.Context) (err error) {
 // first is the Function that the bare client copies.
 var first = types.NamespacedName{Namespace: other, Name: "first"}
 
-// await waits until the Functions are Ready, or somebody has failed.
+// await waits until the Functions are Ready or a process fails.
 func (w *world) await(ctx context.Context, keys []types.NamespacedName, generation int64) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -107,15 +107,15 @@ func (w *world) await(ctx context.Context, keys []types.NamespacedName, generati
 	return err
 }
 
-// goBare has the bare client do the controller's work from now on.
+// goBare replaces the controller by the bare client.
 func (w *world) goBare(ctx context.Context, workers int) error {
-	// It must not see what it is not to copy: the first Function is Ready.
+	// The first Function is the pattern, so it must be Ready before.
 	pattern, err := patternOf(ctx, w.Admin, first)
 	if err != nil {
 		return err
 	}
 	w.Controller.Stop()
-	// It is the controller, for the API server and its limits.
+	// The API server must apply the controller's limits to it.
 	clients, err := w.Clients(controlplane.ControllerUser)
 	if err != nil {
 		return err
@@ -125,10 +125,10 @@ func (w *world) goBare(ctx context.Context, workers int) error {
 	return b.run(ctx, workers)
 }
 
-// taken is what something has taken: time, CPU, requests.
+// taken is a cost: time, CPU, requests.
 type taken struct {
 	wall time.Duration
-	// The CPU time in seconds. own is that of this program: users, the stand-in, the
+	// The CPU time in seconds. own is the one of this program: users, the stand-in, the
 	// registry, and the bare client.
 	api, etcd, webhook, controller, own float64
 	// resident is the controller's memory after it, in bytes.
@@ -136,7 +136,7 @@ type taken struct {
 	requests requests
 }
 
-// measure returns what it takes to do something.
+// measure returns the cost of do.
 func (w *world) measure(ctx context.Context, do func(context.Context) error) (t taken, err error) {
 	if err := w.audit.settle(ctx, 30*time.Second); err != nil {
 		return t, err
@@ -153,7 +153,7 @@ func (w *world) measure(ctx context.Context, do func(context.Context) error) (t 
 		return t, err
 	}
 	t.wall = time.Since(begin)
-	// Also count Events and tags in the registry, for which nothing waits.
+	// Events and tags in the registry also count, although nothing waits for them.
 	if err := w.audit.settle(ctx, time.Minute); err != nil {
 		return t, err
 	}
@@ -168,7 +168,7 @@ func (w *world) measure(ctx context.Context, do func(context.Context) error) (t 
 	return t, err
 }
 
-// used returns what the processes have used.
+// used returns the resource usage of the processes.
 func (w *world) used() (t taken, err error) {
 	for _, one := range []struct {
 		process *controlplane.Process

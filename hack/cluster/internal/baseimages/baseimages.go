@@ -36,14 +36,14 @@ import (
 // repository is the path in the registry that all base images share.
 const repository = "kiln-base"
 
-// recipe is part of every key. It changes when images are to be made anew
-// although no other input has changed.
+// recipe is part of every key. It changes when images must be made again although no
+// other input has changed.
 const recipe = "1"
 
 // Set holds references of the base images by digest, at the address that the
 // host uses.
 type Set struct {
-	// Static is what Go binaries run on: CA certificates, /tmp and a nonroot user.
+	// Static is the base of Go binaries: CA certificates, /tmp and a nonroot user.
 	Static string
 	// Debian is a Debian userland with a shell.
 	Debian string

@@ -36,8 +36,8 @@ var bundlePaths = []string{
 	"/etc/ssl/cert.pem",                // macOS, Alpine
 }
 
-// hostBundle returns the CA certificates that this machine trusts. What runs
-// on the cluster has to trust them too, where a proxy intercepts TLS.
+// hostBundle returns the CA certificates that this machine trusts. If a proxy intercepts
+// TLS, programs on the cluster must trust them too.
 func hostBundle(getenv func(string) string) ([]byte, error) {
 	paths := bundlePaths
 	if path := getenv("SSL_CERT_FILE"); path != "" {
@@ -55,7 +55,7 @@ func hostBundle(getenv func(string) string) ([]byte, error) {
 		bundle = data
 		break
 	}
-	// Node.js on the host may be told of a certificate that nobody else knows.
+	// Node.js on the host may have an additional certificate.
 	if path := getenv("NODE_EXTRA_CA_CERTS"); path != "" {
 		if data, err := os.ReadFile(path); err == nil {
 			bundle = append(bundle, difference(data, bundle)...)

@@ -41,11 +41,11 @@ import (
 type userland struct {
 	// suite is Debian's name of the release.
 	suite string
-	// include are the packages beside those that Debian calls essential.
+	// include are the packages besides Debian's essential ones.
 	include string
-	// public is the image that has the same, where Debian's tools do not run.
+	// public is the equivalent image for hosts without Debian's tools.
 	public string
-	// hooks are commands that end the making of it, with its folder in "$1".
+	// hooks are the last commands, with the folder in "$1".
 	hooks []string
 }
 
@@ -54,7 +54,7 @@ var nodeUserland = userland{suite: "bookworm", include: "ca-certificates,libatom
 
 const (
 	searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-	// extraBundle holds what the host trusts and Debian does not.
+	// extraBundle has the certificates that only the host trusts.
 	extraBundle = "/usr/local/share/ca-certificates/host.crt"
 
 	archiveFile = "rootfs.tar"
@@ -85,9 +85,8 @@ func (b *builder) debian(ctx context.Context, log io.Writer, u userland, reposit
 	})
 }
 
-// userlandImage returns an image with Debian's userland, and the CA
-// certificates in it. Where Debian's tools do not run, there is a user's
-// Docker, and what it can pull.
+// userlandImage returns an image with Debian's userland, and its CA certificates. Without
+// Debian's tools, it pulls a public image with the user's Docker.
 func (b *builder) userlandImage(ctx context.Context, log io.Writer, u userland) (v1.Image, []byte, error) {
 	if runtime.GOOS != "linux" {
 		img, err := b.publicImage(ctx, u.public)
@@ -109,7 +108,7 @@ func (b *builder) userlandImage(ctx context.Context, log io.Writer, u userland) 
 	return img, own, err
 }
 
-// publicImage returns an image of Docker Hub's. It need have no CA certificates.
+// publicImage returns an image from Docker Hub, which may lack CA certificates.
 func (b *builder) publicImage(ctx context.Context, image string) (v1.Image, error) {
 	ref, err := name.ParseReference(image)
 	if err != nil {
@@ -122,8 +121,8 @@ func (b *builder) publicImage(ctx context.Context, image string) (v1.Image, erro
 	return img, nil
 }
 
-// trustLayer adds certificates to the bundle that programs read, and as a file
-// of their own for Node.js, which brings a bundle along.
+// trustLayer adds certificates to the system's bundle, and in a separate file for
+// Node.js, which has its own bundle.
 func trustLayer(own, extra []byte) (v1.Layer, error) {
 	return fileSet{
 		{path: strings.TrimPrefix(systemBundle, "/"), content: append(own[:len(own):len(own)], extra...)},
@@ -146,8 +145,8 @@ func (b *builder) rootfs(ctx context.Context, log io.Writer, u userland) (string
 		// It clamps the times of files, so that the archive depends on the packages only.
 		cmd := command.New(append(args, filepath.Join(dir, archiveFile))...).With("SOURCE_DATE_EPOCH=0")
 		if os.Geteuid() == 0 {
-			// What it leaves when it is killed goes with the unfinished entry. The
-			// directory may be closed to the user ids it works with otherwise.
+			// The cache removes this directory if the command is killed. The default
+			// directory may be closed to the user IDs of the command.
 			cmd = cmd.With("TMPDIR=" + dir)
 		}
 		return cmd.Run(ctx, log)
@@ -160,12 +159,12 @@ func (u userland) rootfsArgs(arch string) []string {
 	args := []string{
 		"--variant=essential",
 		"--architectures=" + arch,
-		// Else usrmerge is chosen, and with it all of Perl.
+		// Without it, apt chooses usrmerge, which needs all of Perl.
 		"--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr",
 		"--include=" + u.include,
-		// Containers get a /dev of their own.
+		// Containers get their own /dev.
 		"--skip=output/dev",
-		// The user that the official Node.js images have.
+		// The official Node.js images have this user.
 		`--customize-hook=echo node:x:1000: >> "$1/etc/group"`,
 		`--customize-hook=echo node:x:1000:1000::/home/node:/bin/bash >> "$1/etc/passwd"`,
 		`--customize-hook=install -d -o 1000 -g 1000 "$1/home/node"`,

@@ -24,17 +24,17 @@ import (
 	"github.com/kiln-dev/kiln/hack/cluster/internal/env"
 )
 
-// gitUserland has Git with its server for HTTP, and OpenSSH's server. It is of the same
-// release as another, so that few packages are downloaded for it alone.
+// gitUserland has Git with its server for HTTP, and OpenSSH's server. It uses the release
+// of another image, so it downloads few more packages.
 var gitUserland = userland{
 	suite:   nodeUserland.suite,
 	include: "ca-certificates,git,openssh-server",
-	// Each server makes keys of its own.
+	// Each server makes its own keys.
 	hooks: []string{`rm -f "$1"/etc/ssh/ssh_host_*`},
 }
 
-// Git makes sure that there is an image with Git and an SSH server below a repository,
-// which may be of any registry, and returns its reference by digest. It takes Linux.
+// Git returns the reference by digest of an image with Git and an SSH server below the
+// repository, and pushes it if needed. It needs Linux.
 func Git(ctx context.Context, host *env.Host, repo string) (ref string, err error) {
 	trusted, err := hostBundle(os.Getenv)
 	if err != nil {

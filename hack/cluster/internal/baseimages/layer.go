@@ -34,7 +34,7 @@ import (
 type file struct {
 	path    string
 	content []byte
-	// link is where it points to, if it is a symbolic link.
+	// link is the target of a symbolic link.
 	link string
 	mode int64
 	uid  int
@@ -43,7 +43,7 @@ type file struct {
 // fileSet is the content of a small layer.
 type fileSet []file
 
-// input lets the content of the files be part of a key.
+// input makes the content of the files part of a key.
 func (s fileSet) input() cache.Input {
 	texts := make([]string, 0, 2*len(s))
 	for _, f := range s {

@@ -42,7 +42,7 @@ type npmPackage struct {
 	name, version, integrity string
 }
 
-// release is a release of Node.js and the npm that goes with it.
+// release is a release of Node.js with its npm.
 type release struct {
 	version string
 	// binary holds the hash of the package with the binary, by architecture.
@@ -76,7 +76,7 @@ func (r release) major() string {
 	return major
 }
 
-// packages returns what the release consists of on an architecture.
+// packages returns the packages of the release for an architecture.
 func (r release) packages(arch string) (node, npm npmPackage, err error) {
 	integrity, ok := r.binary[arch]
 	if !ok {
@@ -144,7 +144,8 @@ func (b *builder) nodeLayer(ctx context.Context, log io.Writer, node, npm npmPac
 	return newLayer(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(buf.Bytes())), nil })
 }
 
-// placeNode tells where a file of the Node.js package belongs, if anywhere.
+// placeNode returns the place of a file of the Node.js package in the image, if it has
+// one.
 func placeNode(name string) (string, bool) {
 	switch name {
 	case "bin/node":
@@ -155,7 +156,7 @@ func placeNode(name string) (string, bool) {
 	return "", false
 }
 
-// placeNPM tells where a file of npm belongs, if anywhere.
+// placeNPM returns the place of a file of npm in the image, if it has one.
 func placeNPM(name string) (string, bool) {
 	for _, unused := range []string{"docs/", "man/"} {
 		if strings.HasPrefix(name, unused) {

@@ -31,9 +31,9 @@ import (
 // pythonVersion is the Python of pythonUserland.
 const pythonVersion = "3.13"
 
-// pythonUserland is Debian with its own Python. It has the packages of Kiln's
-// wrapper, so that builds find them satisfied: Debian's archive is what every
-// machine can reach, a package index is not.
+// pythonUserland is Debian with its own Python. It has the packages of Kiln's wrapper, so
+// builds do not download them. Every machine can reach Debian's archive, but not a
+// package index.
 var pythonUserland = userland{
 	suite:   "trixie",
 	include: "ca-certificates,python3,python3-pip,python3-uvicorn,python3-uvloop,python3-httptools",
@@ -46,19 +46,20 @@ func (b *builder) python(ctx context.Context, log io.Writer) (string, error) {
 	return img.ref, err
 }
 
-// measuredUserland is pythonUserland with what Kiln's wrapper is compared with.
+// measuredUserland is pythonUserland with the servers that benchmarks compare to Kiln's
+// wrapper.
 var measuredUserland = userland{suite: pythonUserland.suite, include: pythonUserland.include + ",python3-flask,python3-gunicorn"}
 
-// pythonProgram runs the Python beside it with the C library that it was made for, which
-// need not be this machine's.
+// pythonProgram runs the Python in its folder with the C library of that Python, which
+// may differ from this machine's.
 const pythonProgram = `#!/bin/sh
 root=$(dirname "$(readlink -f "$0")")/root
 PYTHONHOME=$root/usr exec "$root"/lib*/ld-linux-*.so.* --argv0 "$root/usr/bin/python3" \
   --library-path "$(echo "$root"/usr/lib/*-linux-gnu)" "$root/usr/bin/python3" "$@"
 `
 
-// Python unpacks the Python of the base image, with Flask and Gunicorn beside it, and
-// returns the path of a program that runs it on this machine. It takes Linux.
+// Python unpacks the Python of the base image, with Flask and Gunicorn, and returns the
+// path of a program that runs it on this machine. It needs Linux.
 func Python(ctx context.Context, host *env.Host) (program string, err error) {
 	b := &builder{host: host}
 	err = b.part(ctx, "Python with Flask and Gunicorn", func(ctx context.Context, log io.Writer) error {

@@ -38,15 +38,14 @@ import (
 type stored struct {
 	// ref is its reference by digest.
 	ref string
-	// key tells what it is made from.
+	// key identifies its inputs.
 	key string
 	// digest is where it is pulled from.
 	digest name.Digest
 }
 
-// ensure makes the image that is tagged with the key, unless the registry
-// holds it, and gives it the tag. The registry is the cache: no other record
-// is kept that could disagree with it.
+// ensure makes and tags the image of the key unless the registry holds it. The registry
+// is the only cache, so nothing can disagree with it.
 func (b *builder) ensure(ctx context.Context, repo, key, tag string, build func() (v1.Image, error)) (stored, error) {
 	keyed, err := name.NewTag(repo+":"+key, name.Insecure)
 	if err != nil {
@@ -89,7 +88,7 @@ func (s stored) pull(ctx context.Context) (v1.Image, error) {
 	return img, nil
 }
 
-// options are those of each request: a registry that is not the cluster's own may want
+// options are the options of each request. Other registries than the cluster's may need
 // the user's credentials.
 func options(ctx context.Context) []remote.Option {
 	return []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
@@ -100,7 +99,7 @@ func notFound(err error) bool {
 	return errors.As(err, &te) && te.StatusCode == http.StatusNotFound
 }
 
-// emptyImage returns an image without layers, of the OCI media types.
+// emptyImage returns an OCI image without layers.
 func emptyImage() v1.Image {
 	return mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 }

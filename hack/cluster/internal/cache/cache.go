@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package cache keeps what takes long to make, by the hash of what it is made from.
+// Package cache keeps the results of slow work, by the hash of the inputs.
 package cache
 
 import (
@@ -32,7 +32,7 @@ import (
 )
 
 const (
-	// retention is how long an entry that nobody asks for is kept.
+	// retention is how long an unused entry is kept.
 	retention = 30 * 24 * time.Hour
 	// lockPoll is how often a lock that another process holds is tried again.
 	lockPoll = 200 * time.Millisecond
@@ -65,7 +65,7 @@ func At(root string) (*Store, error) {
 	if err := os.MkdirAll(root, 0o755); err != nil {
 		return nil, fmt.Errorf("failed to create cache directory: %w", err)
 	}
-	// Mounts, and what docker tells of them, are known by their real paths.
+	// Docker reports mounts by their real paths.
 	root, err := filepath.EvalSymlinks(root)
 	if err != nil {
 		return nil, fmt.Errorf("failed to resolve cache directory: %w", err)
@@ -73,15 +73,15 @@ func At(root string) (*Store, error) {
 	return &Store{root: root}, nil
 }
 
-// Path returns the path of elem inside the Store. It is for state that is not
-// an entry, such as the registry's storage.
+// Path returns a path inside the Store for state that is not an entry, such as the
+// registry's storage.
 func (s *Store) Path(elem ...string) string {
 	return filepath.Join(append([]string{s.root}, elem...)...)
 }
 
-// Get returns the directory of the entry name with the given key. If there is
-// none, build makes its content in the directory it is given. An entry is there
-// completely or not at all, whenever a process may be killed.
+// Get returns the directory of the entry name with the given key. If there is none, build
+// makes its content in the given directory. An entry is never incomplete, even if a
+// process is killed.
 func (s *Store) Get(ctx context.Context, name, key string, build func(dir string) error) (string, error) {
 	dir := s.Path(name, key)
 	if use(dir) {
@@ -106,7 +106,7 @@ func (s *Store) Get(ctx context.Context, name, key string, build func(dir string
 	return dir, nil
 }
 
-// use tells whether the entry is there, and marks it as used.
+// use reports whether the entry is there, and marks it as used.
 func use(dir string) bool {
 	now := time.Now()
 	return os.Chtimes(dir, now, now) == nil
@@ -115,7 +115,7 @@ func use(dir string) bool {
 // create builds an entry beside its place and then moves it there.
 func create(dir string, build func(string) error) error {
 	temp := dir + tempSuffix
-	// What a killed process left. The lock makes sure that nobody is at work on it.
+	// A killed process left this. The lock excludes all other processes.
 	if err := os.RemoveAll(temp); err != nil {
 		return fmt.Errorf("failed to clear cache entry: %w", err)
 	}
@@ -150,8 +150,8 @@ func syncTree(root string) error {
 	})
 }
 
-// prune removes entries of the same name that nobody has asked for in a long time.
-// An error is no reason to fail: the entry is tried again next time.
+// prune removes entries of the same name that nobody has asked for in a long time. It
+// ignores errors: the next call tries again.
 func (s *Store) prune(name, keep string) {
 	entries, err := os.ReadDir(s.Path(name))
 	if err != nil {
@@ -169,8 +169,8 @@ func (s *Store) prune(name, keep string) {
 	}
 }
 
-// Lock takes an exclusive lock on the file at path, waiting for it if need be.
-// The kernel frees it when the process ends in whatever way.
+// Lock waits for an exclusive lock on the file at path. The kernel frees it when the
+// process ends.
 func Lock(ctx context.Context, path string) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

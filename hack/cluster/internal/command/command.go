@@ -39,8 +39,8 @@ type Command struct {
 	Env []string
 	// Stdin is its input, by default none.
 	Stdin io.Reader
-	// Unbroken lets it run to its end, also when the user presses Ctrl-C and
-	// when this process is killed.
+	// Unbroken commands run to their end even if the user presses Ctrl-C or this process
+	// is killed.
 	Unbroken bool
 }
 

@@ -21,8 +21,8 @@ import "github.com/kiln-dev/kiln/hack/cluster/internal/baseimages"
 // ingressClass is the class of the ingresses that Traefik's Knative provider serves.
 const ingressClass = "traefik.ingress.networking.knative.dev"
 
-// tekton runs builds. Its resolvers are left out: they need git in their
-// image, and Kiln's TaskRuns refer to nothing that is to be resolved.
+// tekton runs builds. It lacks the resolvers, which Kiln's TaskRuns do not use and whose
+// image needs git.
 var tekton = component{
 	name:      "Tekton",
 	module:    "tekton",
@@ -38,9 +38,8 @@ var tekton = component{
 	sample: `{apiVersion: tekton.dev/v1, kind: TaskRun, metadata: {name: sample, namespace: default}, spec: {taskSpec: {steps: [{name: sample, image: sample}]}}}`,
 }
 
-// serving runs functions. The definitions of what it shares with its
-// neighbours are symbolic links, which modules cannot hold; they come from the
-// neighbours themselves.
+// serving runs functions. Modules cannot contain symbolic links, so the definitions that
+// it shares with other projects come from those projects.
 var serving = component{
 	name:      "Knative Serving",
 	module:    "serving",
@@ -58,7 +57,7 @@ var serving = component{
 		case "config-network":
 			setData(o, map[string]string{"ingress-class": ingressClass})
 		case "config-deployment":
-			// Upstream's 25m would let the requests of twenty functions use up the node.
+			// With upstream's 25m, the requests of twenty functions would fill the node.
 			setData(o, map[string]string{"queue-sidecar-cpu-request": "10m"})
 		}
 	},

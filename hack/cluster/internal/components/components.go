@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package components puts onto the cluster what Kiln needs there: Tekton,
+// Package components installs the components that Kiln needs on the cluster: Tekton,
 // Knative Serving and Traefik, all built from the modules in third_party.
 package components
 
@@ -33,13 +33,13 @@ import (
 
 // component is a project with parts that run on the cluster.
 type component struct {
-	// name is what the user reads.
+	// name is the name in messages.
 	name string
 	// module is the folder in third_party that pins it.
 	module string
 	// namespace is where its Deployments run.
 	namespace string
-	// sources tell where its manifests are.
+	// sources are the places of its manifests.
 	sources []source
 	// edit adapts an object to this cluster.
 	edit func(o object, images *baseimages.Set)
@@ -47,8 +47,8 @@ type component struct {
 	sample string
 }
 
-// all are the components, the one that takes longest to compile last: what it
-// shares with the others is compiled by then.
+// all lists the components. The slowest to compile is the last, because by then its
+// shared packages are compiled.
 var all = []component{tekton, serving, traefik}
 
 // Built is what Build has made.
@@ -70,7 +70,8 @@ func Download(ctx context.Context, host *env.Host, log io.Writer) error {
 		if err != nil {
 			return err
 		}
-		// The entry is empty: it tells that there is nothing to do, which go takes seconds to find out.
+		// The empty entry records that the modules are there. The go command would take
+		// seconds to check that.
 		_, err = host.Store.Get(ctx, "downloads", key, func(string) error { return fetch(ctx, log, folder, tools) })
 		if err != nil {
 			return err
@@ -121,12 +122,12 @@ func Build(ctx context.Context, host *env.Host, registry env.Registry) (*Built, 
 	return built, nil
 }
 
-// atNodes returns a reference as nodes have to write it.
+// atNodes returns the reference with the registry's address for nodes.
 func atNodes(ref string, registry env.Registry) string {
 	return strings.Replace(ref, registry.Push+"/", registry.Nodes+"/", 1)
 }
 
-// atPods returns a reference as pods have to write it.
+// atPods returns the reference with the registry's address for pods.
 func atPods(ref string, registry env.Registry) string {
 	return strings.Replace(ref, registry.Push+"/", registry.Pods+"/", 1)
 }

@@ -265,7 +265,8 @@ func TestCachedMakesAgainWhatTheRegistryLost(t *testing.T) {
 	builds := 0
 	build := func() (string, error) {
 		builds++
-		// This registry does not take a tag away with its manifest, so each push has its own.
+		// This registry keeps the tag of a deleted manifest, so each push has its own
+		// tag.
 		return "image: " + repo.Digest(digest.String()).Name() + "\n", remote.Write(repo.Tag(strconv.Itoa(builds)), empty.Image)
 	}
 	for _, step := range []struct {

@@ -23,8 +23,7 @@ import (
 	"github.com/kiln-dev/kiln/hack/cluster/internal/env"
 )
 
-// Definitions returns the CustomResourceDefinitions of Tekton and Serving, as
-// their projects have them.
+// Definitions returns the unchanged CustomResourceDefinitions of Tekton and Serving.
 func Definitions(ctx context.Context, host *env.Host) ([]byte, error) {
 	var out []object
 	for _, c := range []component{tekton, serving} {

@@ -32,9 +32,8 @@ const kanikoPath = "ko://github.com/kiln-dev/kiln/third_party/kaniko"
 // systemNamespace is where Kiln is installed.
 const systemNamespace = "kiln-system"
 
-// WriteFiles writes for the user what it takes to install Kiln on the cluster:
-// the environment of ko and kubectl, and an overlay that adapts the ConfigMaps
-// that Kiln ships.
+// WriteFiles writes the files that install Kiln on the cluster: the environment of ko and
+// kubectl, and an overlay that adapts the ConfigMaps that Kiln ships.
 func WriteFiles(cluster *env.Cluster, built *Built) error {
 	overlay, err := overlayOf(cluster.Registry, built)
 	if err != nil {
@@ -87,7 +86,7 @@ func environment(cluster *env.Cluster, built *Built) []byte {
 func kilnEnv(host *env.Host, registry env.Registry) []string {
 	return []string{
 		"KO_DOCKER_REPO=" + registry.Push + "/kiln",
-		// It keeps binaries, so that ko only links what has changed.
+		// ko keeps binaries there, and links only those that have changed.
 		"KOCACHE=" + host.Store.Path("ko-binaries"),
 	}
 }
@@ -95,8 +94,8 @@ func kilnEnv(host *env.Host, registry env.Registry) []string {
 // quote quotes a string for the shell.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// overlayOf returns the files of a kustomization that adapts Kiln's resolved
-// manifests, which are to be written beside it as kiln.yaml.
+// overlayOf returns the files of a kustomization that adapts Kiln's resolved manifests.
+// The caller writes those to kiln.yaml in the same folder.
 func overlayOf(registry env.Registry, built *Built) (map[string][]byte, error) {
 	runtimes := map[string]string{}
 	for major, image := range built.Base.Node {

@@ -33,13 +33,13 @@ import (
 
 const (
 	fieldManager = "kiln-cluster"
-	// record is the name of the ConfigMap, in each component's namespace, that
-	// tells what was installed.
+	// record is the name of the ConfigMap in each component's namespace that records the
+	// installation.
 	record = "kiln-installed"
 
 	readyTimeout = 4 * time.Minute
-	// settleTimeout is how long components that were there before may take to
-	// be Ready again, until they are applied once more.
+	// settleTimeout bounds the wait for existing components to be Ready. After it they
+	// are applied again.
 	settleTimeout = 90 * time.Second
 	poll          = 500 * time.Millisecond
 )
@@ -49,8 +49,8 @@ type installer struct {
 	cluster *env.Cluster
 }
 
-// Install applies what Build has made to the cluster and waits until all of it
-// is Ready. What is there already is left alone.
+// Install applies the result of Build to the cluster and waits until all of it is Ready.
+// It skips components that are current.
 func Install(ctx context.Context, cluster *env.Cluster, built *Built) error {
 	i := &installer{cluster: cluster}
 	installed, err := i.installed(ctx)
@@ -64,7 +64,8 @@ func Install(ctx context.Context, cluster *env.Cluster, built *Built) error {
 		}
 	}
 	if len(stale) > 0 {
-		// Of all components first: Traefik watches what Serving defines.
+		// The definitions of all components come first, because Traefik watches Serving's
+		// kinds.
 		err := cluster.Reporter.Part(ctx, "resource definitions", func(ctx context.Context, log io.Writer) error {
 			return i.define(ctx, log, stale)
 		})
@@ -84,8 +85,8 @@ func Install(ctx context.Context, cluster *env.Cluster, built *Built) error {
 	return g.Wait()
 }
 
-// hostingOf returns the ConfigMap that tells tools outside of the cluster where its
-// registry is, as KEP-1755 wants it.
+// hostingOf returns the ConfigMap of KEP-1755, which names the registry to tools outside
+// the cluster.
 func hostingOf(registry env.Registry) object {
 	return object{
 		"apiVersion": "v1", "kind": "ConfigMap",
@@ -110,7 +111,7 @@ func (i *installer) install(ctx context.Context, log io.Writer, m manifests, cur
 	return i.apply(ctx, log, []object{recordOf(m)})
 }
 
-// recordOf returns the ConfigMap that tells that the component is installed.
+// recordOf returns the ConfigMap that records that the component is installed.
 func recordOf(m manifests) object {
 	return object{
 		"apiVersion": "v1", "kind": "ConfigMap",
@@ -119,7 +120,7 @@ func recordOf(m manifests) object {
 	}
 }
 
-// installed returns the keys of what is installed, by namespace.
+// installed returns the keys of the installed components, by namespace.
 func (i *installer) installed(ctx context.Context) (map[string]string, error) {
 	out, err := i.kubectl("get", "configmaps", "--all-namespaces", "--field-selector=metadata.name="+record, "--output=json").Output(ctx)
 	if err != nil {
@@ -155,7 +156,7 @@ func (i *installer) ready(ctx context.Context, log io.Writer, m manifests, timeo
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for _, d := range namesOf(m.objects, "Deployment") {
-		// Not its condition Available, which is that of the pods before a change.
+		// The condition Available may still describe the pods before the change.
 		err := i.kubectl("rollout", "status", "--namespace="+m.component.namespace, d, "--timeout="+timeout.String()).Run(ctx, log)
 		if err != nil {
 			return fmt.Errorf("failed to wait for %s: %w", d, err)
@@ -164,7 +165,7 @@ func (i *installer) ready(ctx context.Context, log io.Writer, m manifests, timeo
 	if m.component.sample == "" {
 		return nil
 	}
-	// A webhook that is not reached yet fails the request.
+	// The request fails while the webhook cannot be reached.
 	return retry(ctx, func() error {
 		return i.kubectl("create", "--dry-run=server", "--filename=-").Reading(strings.NewReader(m.component.sample)).Run(ctx, log)
 	})

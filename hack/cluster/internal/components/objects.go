@@ -38,7 +38,7 @@ func text(o map[string]any, path ...string) string {
 	return s
 }
 
-// at returns what is at a path, or nil.
+// at returns the value at a path, or nil.
 func at(o map[string]any, path ...string) any {
 	var value any = o
 	for _, key := range path {
@@ -105,7 +105,7 @@ func encode(objects []object) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// The stages in which objects are applied: each after what it needs to be there.
+// The stages in which objects are applied. Each needs the ones before it.
 const (
 	namespaces = iota
 	definitions
@@ -135,19 +135,19 @@ func inOrder(objects []object) []object {
 	return out
 }
 
-// unwanted tells whether an object is of no use on a cluster with one node and
-// without a metrics server.
+// unwanted reports whether an object is of no use on a cluster with one node and without
+// a metrics server.
 func unwanted(o object) bool {
 	return o.kind() == "HorizontalPodAutoscaler" || o.kind() == "PodDisruptionBudget"
 }
 
-// slim lets a Deployment start fast and leave the node's cores to builds and functions.
+// slim makes a Deployment start fast and leave the node's cores to builds and functions.
 func slim(o object) {
 	if o.kind() != "Deployment" {
 		return
 	}
 	for _, c := range o.containers() {
-		// Enough of a share to be served beside builds when both cores are busy.
+		// This share suffices while builds use both cores.
 		set(c, map[string]any{"cpu": "50m", "memory": "32Mi"}, "resources", "requests")
 		if limits, ok := at(c, "resources", "limits").(map[string]any); ok {
 			delete(limits, "cpu")
@@ -174,7 +174,7 @@ func setData(o object, data map[string]string) {
 	}
 }
 
-// setArg sets the value of a flag that stands in an argument of its own.
+// setArg sets a flag whose value is a separate argument.
 func setArg(o object, flag, value string) {
 	for _, c := range o.containers() {
 		args, _ := c["args"].([]any)

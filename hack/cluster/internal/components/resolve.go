@@ -40,17 +40,17 @@ import (
 	"github.com/kiln-dev/kiln/hack/cluster/internal/progress"
 )
 
-// recipe is part of every key. It changes when manifests are to be made anew
-// although no other input has changed.
+// recipe is part of every key. It changes when manifests must be made again although no
+// other input has changed.
 const recipe = "2"
 
-// source tells where manifests are.
+// source is the place of manifests.
 type source struct {
-	// module is the module that has them, by default the component's own folder.
+	// module is the module that contains them, by default the component's own folder.
 	module string
 	// dirs are the directories in the module.
 	dirs []string
-	// deep tells that the directories in these count, too.
+	// deep includes subdirectories.
 	deep bool
 }
 
@@ -102,8 +102,8 @@ func (b *builder) resolve(ctx context.Context, log io.Writer, c component) (mani
 	return b.adapt(c, resolved)
 }
 
-// adapt makes resolved manifests suit this cluster. It comes after the images
-// are built, so that they need not be built again for it.
+// adapt makes resolved manifests suit this cluster. It runs after the build of the
+// images, so its changes cause no build.
 func (b *builder) adapt(c component, resolved []byte) (manifests, error) {
 	objects, err := decode(resolved)
 	if err != nil {
@@ -124,8 +124,8 @@ func (b *builder) adapt(c component, resolved []byte) (manifests, error) {
 	return manifests{component: c, objects: objects, key: key}, err
 }
 
-// cached returns the resolved manifests from the cache. The registry may have
-// lost an image since they were made; then they are made once more.
+// cached returns the resolved manifests from the cache. It makes them again if the
+// registry has lost an image.
 func (b *builder) cached(ctx context.Context, log io.Writer, key string, build func() (string, error)) ([]byte, error) {
 	for attempt := 0; ; attempt++ {
 		dir, err := b.host.Store.Get(ctx, "manifests", key, func(dir string) error {
@@ -241,7 +241,8 @@ func (b *builder) build(ctx context.Context, log io.Writer, c component, raw []b
 		With("KO_DOCKER_REPO="+b.registry.Push+"/"+c.module), raw)
 }
 
-// kaniko builds Kiln's Kaniko image as installing Kiln does, which then finds it done.
+// kaniko builds Kiln's Kaniko image exactly as the installation of Kiln does, so the
+// installation reuses it.
 func (b *builder) kaniko(ctx context.Context, log io.Writer) error {
 	folder := b.host.ThirdParty("kaniko")
 	key, err := cache.Key(
@@ -291,8 +292,8 @@ func list(folder, packages string, flags ...string) *command.Command {
 	return command.New(append(args, packages)...).In(folder).With(gobuild.Environ()...)
 }
 
-// runKo resolves references to Go packages in manifests. The command is what
-// ko is given beside what is always the same.
+// runKo resolves references to Go packages in manifests. The command has the arguments
+// that differ between calls.
 func (b *builder) runKo(ctx context.Context, c *command.Command, manifests []byte) (string, error) {
 	c.Args = append([]string{b.ko, "resolve", "--sbom=none", "--platform=linux/" + b.host.Arch, "--filename=-"}, c.Args...)
 	out, err := c.With(gobuild.Environ()...).With("KO_DEFAULTBASEIMAGE=" + b.base.Static).

@@ -14,8 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package controlplane builds etcd and Kubernetes for those who want an API
-// server without a cluster. They are those of the node image.
+// Package controlplane builds the node image's etcd and Kubernetes for tests with an API
+// server but without a cluster.
 package controlplane
 
 import (
@@ -35,12 +35,12 @@ import (
 type Binaries struct {
 	// Etcd is etcd.
 	Etcd string
-	// Kubernetes is all programs of Kubernetes: the first argument picks one.
+	// Kubernetes contains all programs of Kubernetes. The first argument selects one.
 	Kubernetes string
 }
 
-// Build returns the programs, for this machine. It builds those that the cache does
-// not have.
+// Build returns the programs for this machine, and builds those that are not in the
+// cache.
 func Build(ctx context.Context, host *env.Host) (Binaries, error) {
 	var b Binaries
 	version, err := command.New("go", "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes").

@@ -37,7 +37,7 @@ import (
 )
 
 const (
-	// runDir holds what does not survive a reboot.
+	// runDir has the files that need not survive a reboot.
 	runDir     = "/run/kiln"
 	socket     = runDir + "/docker.sock"
 	socketURL  = "unix://" + socket
@@ -56,12 +56,12 @@ const (
 	sysResource = 24
 )
 
-// runcWrapper stands in for runc where root lacks CAP_SYS_RESOURCE.
+// runcWrapper replaces runc if root lacks CAP_SYS_RESOURCE.
 //
 //go:embed runc.sh
 var runcWrapper []byte
 
-// daemon is the engine of our own.
+// daemon is our own engine.
 type daemon struct {
 	dir string // State that survives a reboot.
 	log io.Writer
@@ -72,12 +72,12 @@ func newDaemon(store *cache.Store, log io.Writer) *daemon {
 	return &daemon{dir: store.Path("engine"), log: log, net: network{log: log}}
 }
 
-// ownEngine returns the engine of our own, whether or not it runs.
+// ownEngine returns our own engine, whether or not it runs.
 func ownEngine() *Engine {
 	return &Engine{Env: []string{"DOCKER_HOST=" + socketURL}, Own: true}
 }
 
-// present tells whether there is, or was until it was killed, an engine of our own.
+// present reports whether our own engine exists, even if it was killed.
 func present() bool {
 	for _, file := range []string{configFile, netnsFile} {
 		if _, err := os.Stat(file); err == nil {
@@ -126,9 +126,9 @@ func (d *daemon) config(mtu int, wrapper string) config {
 		AddressPools: []addressPool{{Base: "10.203.0.0/16", Size: 24}},
 		MTU:          mtu,
 		CgroupParent: "/" + cgroup,
-		// Works with and without systemd, and leaves all groups in one place.
+		// This works with and without systemd, and keeps all groups in one place.
 		ExecOpts: []string{"native.cgroupdriver=cgroupfs"},
-		// The cluster goes on when dockerd is killed, and the next one takes it over.
+		// The cluster continues without dockerd, and the next dockerd adopts it.
 		LiveRestore: true,
 		LogOpts:     map[string]string{"max-size": "10m"},
 	}
@@ -139,7 +139,7 @@ func (d *daemon) config(mtu int, wrapper string) config {
 	return c
 }
 
-// start makes sure that the engine runs.
+// start starts the engine, or repairs it.
 func (d *daemon) start(ctx context.Context) error {
 	if err := d.ours(); err != nil {
 		return err
@@ -154,8 +154,8 @@ func (d *daemon) start(ctx context.Context) error {
 			return err
 		}
 	}
-	// Something is missing: it was never there, or was killed, or the machine
-	// was restarted. A network that is whole is kept, with the containers in it.
+	// The engine never ran, was killed, or the machine was restarted. A healthy network
+	// is kept, with the containers in it.
 	if !d.net.ready(ctx) {
 		if err := d.clear(ctx); err != nil {
 			return err
@@ -188,8 +188,8 @@ func (d *daemon) start(ctx context.Context) error {
 	return d.launch(ctx)
 }
 
-// ours returns an error if an engine runs that was started with another cache:
-// its cluster is somebody else's, or this user's with other settings.
+// ours returns an error if the running engine uses another cache. Its cluster may belong
+// to another user.
 func (d *daemon) ours() error {
 	data, err := os.ReadFile(configFile)
 	if err != nil {
@@ -209,8 +209,8 @@ func (d *daemon) ours() error {
 
 // launch starts dockerd and waits until it answers.
 func (d *daemon) launch(ctx context.Context) error {
-	// A stale file may name a process that is not dockerd, which dockerd then
-	// takes for another dockerd.
+	// A stale file may name an unrelated process, which dockerd would take for another
+	// dockerd.
 	if err := remove(pidFile, filepath.Join(execRoot, "containerd", "containerd.pid")); err != nil {
 		return err
 	}
@@ -220,7 +220,7 @@ func (d *daemon) launch(ctx context.Context) error {
 		return fmt.Errorf("failed to create log: %w", err)
 	}
 	defer out.Close()
-	// Not ip netns exec, which would hide the control groups' mounts.
+	// ip netns exec would hide the control groups' mounts.
 	cmd := exec.Command("nsenter", "--net="+netnsFile, "dockerd", "--config-file", configFile) //nolint:noctx // It outlives this program.
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.Dir = "/" // Not the clone, which the user may want to move.
@@ -247,19 +247,20 @@ func (d *daemon) launch(ctx context.Context) error {
 	return nil
 }
 
-// copyLog copies dockerd's own log to the part's, for the user to see.
+// copyLog copies dockerd's log to the log of the part.
 func (d *daemon) copyLog(file string) {
 	if data, err := os.ReadFile(file); err == nil {
 		d.log.Write(data)
 	}
 }
 
-// writeWrapper returns the path of the stand-in for runc, or "" where runc will do.
+// writeWrapper writes the replacement of runc and returns its path, or "" if runc itself
+// works.
 func (d *daemon) writeWrapper() (string, error) {
 	if !lacksSysResource() {
 		return "", nil
 	}
-	// Not in /run, where some systems allow no programs.
+	// Some systems allow no programs in /run.
 	path := filepath.Join(d.dir, "runc")
 	if err := os.WriteFile(path, runcWrapper, 0o755); err != nil {
 		return "", fmt.Errorf("failed to write runtime: %w", err)
@@ -267,14 +268,14 @@ func (d *daemon) writeWrapper() (string, error) {
 	return path, nil
 }
 
-// lacksSysResource tells whether root may not have CAP_SYS_RESOURCE here.
+// lacksSysResource reports whether root cannot have CAP_SYS_RESOURCE here.
 func lacksSysResource() bool {
 	status, err := os.ReadFile("/proc/self/status")
 	return err == nil && !hasCapability(string(status), sysResource)
 }
 
-// hasCapability tells whether a capability is in the bounding set of a process,
-// given its /proc/…/status. What cannot be read counts as all.
+// hasCapability reports whether a capability is in the bounding set of a process, given
+// its /proc/…/status. An unreadable set counts as full.
 func hasCapability(status string, number uint) bool {
 	for line := range strings.Lines(status) {
 		if text, ok := strings.CutPrefix(line, "CapBnd:"); ok {
@@ -285,7 +286,7 @@ func hasCapability(status string, number uint) bool {
 	return true
 }
 
-// stop removes the engine and all that it made, but for its images.
+// stop removes the engine and everything that it made, except its images.
 func (d *daemon) stop(ctx context.Context) error {
 	if err := d.ours(); err != nil {
 		return err
@@ -298,8 +299,8 @@ func (d *daemon) stop(ctx context.Context) error {
 		return err
 	}
 	if !clean && d.hasContainers() {
-		// Containers that only a running engine could remove properly. What
-		// else the engine holds is made again from the cache.
+		// Only a running engine could remove these containers. Everything else is made
+		// again from the cache.
 		if err := os.RemoveAll(d.dataRoot()); err != nil {
 			return fmt.Errorf("failed to remove containers: %w", err)
 		}
@@ -307,7 +308,7 @@ func (d *daemon) stop(ctx context.Context) error {
 	return d.forget()
 }
 
-// stopContainers removes all containers, networks and volumes. It tells whether it could.
+// stopContainers removes all containers, networks and volumes. It reports success.
 func (d *daemon) stopContainers(ctx context.Context) bool {
 	e := ownEngine()
 	if !e.answers(ctx) {
@@ -332,8 +333,8 @@ func (d *daemon) hasContainers() bool {
 	return err == nil && len(entries) > 0
 }
 
-// clear ends every process of the engine and removes its mounts, its network,
-// its control groups and its run directory, in whatever state they are.
+// clear ends every process of the engine and removes its mounts, its network, its control
+// groups and its run directory, whatever their state.
 func (d *daemon) clear(ctx context.Context) error {
 	if err := endAll(ctx, d.daemons); err != nil {
 		return err
@@ -378,15 +379,15 @@ func (d *daemon) daemons() ([]int, error) {
 	})
 }
 
-// shims returns the processes that look after containers.
+// shims returns the processes that supervise containers.
 func (d *daemon) shims() ([]int, error) {
 	return processes(func(p process) bool {
 		return strings.HasPrefix(p.exe, "containerd-shim") && p.mentions(runDir)
 	})
 }
 
-// sideEffects are the places outside of runDir and the cache where dockerd, its
-// containerd and kind make something; inner ones first.
+// sideEffects are the paths outside runDir and the cache that dockerd, its containerd and
+// kind create, inner ones first.
 var sideEffects = []string{
 	"/etc/docker/key.json", "/etc/docker",
 	"/lib/modules",
@@ -397,13 +398,13 @@ var sideEffects = []string{
 
 func (d *daemon) absentFile() string { return filepath.Join(d.dir, "absent") }
 
-// started tells whether an engine was started that has not been removed.
+// started reports whether an engine was started and not removed.
 func (d *daemon) started() bool {
 	_, err := os.Stat(d.absentFile())
 	return err == nil
 }
 
-// remember notes which side effects are not there before the engine runs.
+// remember records which side effects do not exist before the engine runs.
 func (d *daemon) remember() error {
 	if err := os.MkdirAll(d.dir, 0o755); err != nil {
 		return fmt.Errorf("failed to create engine directory: %w", err)
@@ -421,8 +422,8 @@ func (d *daemon) remember() error {
 	return nil
 }
 
-// forget removes the side effects that were not there before, unless they are
-// in use by another engine, which has come since.
+// forget removes the side effects that did not exist before, unless a newer engine uses
+// them.
 func (d *daemon) forget() error {
 	absent, err := os.ReadFile(d.absentFile())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -441,7 +442,7 @@ func (d *daemon) forget() error {
 		switch {
 		case path == "":
 		case len(others) == 0 && strings.HasPrefix(path, "/run/"):
-			// Sockets of what was killed are left in there.
+			// It contains the sockets of killed processes.
 			if err := os.RemoveAll(path); err != nil {
 				return fmt.Errorf("failed to remove run directory: %w", err)
 			}

@@ -14,8 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package engine gives the cluster a Docker engine: the user's where one runs,
-// else one of its own, in a network namespace of its own.
+// Package engine provides the cluster's Docker engine: the user's if it runs, or else an
+// own one in a separate network namespace.
 package engine
 
 import (
@@ -32,14 +32,14 @@ import (
 	"github.com/kiln-dev/kiln/hack/cluster/internal/packages"
 )
 
-// patience is how long an engine that is there may take to answer.
+// patience is the timeout of a running engine's answer.
 const patience = 5 * time.Second
 
 // Engine is a Docker engine that answers.
 type Engine struct {
-	// Env is what docker and kind need in their environment.
+	// Env is the environment of docker and kind.
 	Env []string
-	// Own tells whether it is an engine of our own.
+	// Own reports whether it is our own engine.
 	Own bool
 }
 
@@ -48,7 +48,6 @@ func (e *Engine) Docker(args ...string) *command.Command {
 	return command.New(append([]string{"docker"}, args...)...).With(e.Env...)
 }
 
-// answers tells whether the engine does.
 func (e *Engine) answers(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -56,7 +55,7 @@ func (e *Engine) answers(ctx context.Context) bool {
 	return err == nil
 }
 
-// Whole tells whether the engine answers and has all that it needs on the host.
+// Whole reports whether the engine answers and is complete on the host.
 func (e *Engine) Whole(ctx context.Context) bool {
 	n := network{log: io.Discard}
 	return e.answers(ctx) && (!e.Own || n.ready(ctx) && n.open(ctx))
@@ -66,14 +65,14 @@ func (e *Engine) Whole(ctx context.Context) bool {
 func users() *Engine {
 	e := &Engine{}
 	if os.Getenv("DOCKER_HOST") == socketURL {
-		// The user follows our advice to talk to our own: that does not make it the user's.
+		// The user's DOCKER_HOST may name our own engine.
 		e.Env = []string{"DOCKER_HOST="}
 	}
 	return e
 }
 
-// Running returns the engine that the cluster uses or would use, or nil if none
-// answers. It starts nothing.
+// Running returns the engine that the cluster uses or would use, or nil if none answers.
+// It never starts one.
 func Running(ctx context.Context) *Engine {
 	if own := ownEngine(); own.answers(ctx) {
 		return own
@@ -84,7 +83,7 @@ func Running(ctx context.Context) *Engine {
 	return nil
 }
 
-// Check tells, in one line, why there can be no engine on this machine.
+// Check returns, in one line, why no engine can run on this machine.
 func Check(ctx context.Context) error {
 	if Running(ctx) != nil {
 		return nil
@@ -92,8 +91,7 @@ func Check(ctx context.Context) error {
 	return possible(runtime.GOOS, os.Geteuid())
 }
 
-// Start returns an engine that answers, and starts one if need be. One of our
-// own is repaired, whatever state it is found in.
+// Start returns an engine that answers. It starts or repairs our own engine if needed.
 func Start(ctx context.Context, store *cache.Store, log io.Writer) (*Engine, error) {
 	if e := Running(ctx); e != nil && !e.Own {
 		return e, nil
@@ -101,7 +99,7 @@ func Start(ctx context.Context, store *cache.Store, log io.Writer) (*Engine, err
 	if err := packages.Ensure(ctx, log, tools()...); err != nil {
 		return nil, err
 	}
-	// Where a package starts the engine that it installs, that is the user's now.
+	// Some packages start the engine that they install. It is then the user's.
 	if e := Running(ctx); e != nil && !e.Own {
 		return e, nil
 	}
@@ -111,8 +109,7 @@ func Start(ctx context.Context, store *cache.Store, log io.Writer) (*Engine, err
 	return ownEngine(), nil
 }
 
-// Stop removes the engine of our own with everything in it but its images. It
-// does nothing to the user's.
+// Stop removes our own engine except its images. It leaves the user's engine alone.
 func Stop(ctx context.Context, store *cache.Store, log io.Writer) error {
 	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
 		return nil // There cannot be one.
@@ -123,7 +120,7 @@ func Stop(ctx context.Context, store *cache.Store, log io.Writer) error {
 	return nil
 }
 
-// possible tells, in one line, why there can be no engine of our own.
+// possible returns, in one line, why our own engine cannot run here.
 func possible(goos string, uid int) error {
 	switch {
 	case goos != "linux":
@@ -134,7 +131,7 @@ func possible(goos string, uid int) error {
 	return nil
 }
 
-// tools returns what an engine of our own needs to be installed.
+// tools returns the programs that our own engine needs.
 func tools() []string {
 	needed := []string{"docker", "dockerd", "ip", "iptables", "nft"}
 	if lacksSysResource() {

@@ -113,8 +113,7 @@ func TestProcessMentions(t *testing.T) {
 	}
 }
 
-// A process that has the words of ours among its arguments, but is another
-// program, must never be taken for ours.
+// Another program with the arguments of our processes is not ours.
 func TestDaemonsLeaveOthersAlone(t *testing.T) {
 	sleep, err := exec.LookPath("sleep")
 	if err != nil {
@@ -225,7 +224,7 @@ func TestEnginesOfTheUser(t *testing.T) {
 	}
 }
 
-// The wrapper is tried with a runc that prints what it is given.
+// The wrapper runs with a runc that prints its arguments.
 func TestWrapper(t *testing.T) {
 	for _, tool := range []string{"sh", "jq"} {
 		if _, err := exec.LookPath(tool); err != nil {

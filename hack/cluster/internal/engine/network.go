@@ -33,8 +33,7 @@ import (
 )
 
 const (
-	// Address is where the ports of the containers are reached, from the host,
-	// from containers and from pods alike.
+	// Address has the ports of the containers, for the host, containers and pods.
 	Address = "10.201.0.2"
 
 	hostAddress = "10.201.0.1"
@@ -47,9 +46,9 @@ const (
 	forwardingFile = runDir + "/forwarding"
 )
 
-// rules let the engine's network out through the host. Clamping keeps
-// connections alive where a router drops what is too large without a word. The
-// neighbours on the host's networks cannot begin connections to the inside.
+// rules let the engine's network out through the host. Clamping keeps connections alive
+// if a router silently drops large packets. Other machines on the host's networks cannot
+// open connections to the inside.
 const rules = `table ip ` + table + `
 flush table ip ` + table + `
 table ip ` + table + ` {
@@ -66,19 +65,19 @@ table ip ` + table + ` {
 }
 `
 
-// forwardRules are needed on top where the host's firewall forwards nothing.
+// forwardRules are also needed if the host's firewall forwards nothing.
 var forwardRules = [][]string{
 	{"FORWARD", "-i", hostLink, "-m", "comment", "--comment", table, "-j", "ACCEPT"},
 	{"FORWARD", "-o", hostLink, "-m", "comment", "--comment", table, "-j", "ACCEPT"},
 }
 
-// network is a network namespace with a way to the host. All that dockerd does
-// to a firewall stays in it.
+// network is a network namespace with a way to the host. dockerd changes only the
+// firewall in it.
 type network struct {
 	log io.Writer
 }
 
-// ready tells whether the namespace and its link to the host are whole.
+// ready reports whether the namespace and its link to the host are complete.
 func (n network) ready(ctx context.Context) bool {
 	checks := [][]string{
 		{"nsenter", "--net=" + netnsFile, "ip", "-4", "-oneline", "address", "show", "dev", innerLink, "up", "to", Address},
@@ -92,13 +91,13 @@ func (n network) ready(ctx context.Context) bool {
 	return true
 }
 
-// open tells whether the host lets the network out.
+// open reports whether the host forwards packets of the network.
 func (n network) open(ctx context.Context) bool {
 	_, err := command.New("nft", "list", "chain", "ip", table, "forward").Output(ctx)
 	return err == nil
 }
 
-// ensure makes the network, or what it lacks, and returns its largest packet size.
+// ensure makes the missing parts of the network, and returns its largest packet size.
 func (n network) ensure(ctx context.Context) (mtu int, err error) {
 	uplink, err := n.uplink(ctx)
 	if err != nil {
@@ -116,7 +115,7 @@ func (n network) ensure(ctx context.Context) (mtu int, err error) {
 	if err := n.openFirewall(ctx); err != nil {
 		return 0, err
 	}
-	// The uplink may be another one than last time.
+	// The uplink may have changed.
 	return mtu, n.forward(uplink)
 }
 
@@ -130,7 +129,7 @@ func (n network) create(ctx context.Context, mtu int) error {
 	size := strconv.Itoa(mtu)
 	inside := []string{"nsenter", "--net=" + netnsFile, "ip"}
 	steps := [][]string{
-		// Kept in a file of our own: ip netns would leave a mount behind.
+		// The namespace has its own file, because ip netns would leave a mount behind.
 		{"unshare", "--net=" + netnsFile, "true"},
 		{"ip", "link", "add", hostLink, "mtu", size, "type", "veth", "peer", "name", innerLink, "mtu", size, "netns", netnsFile},
 		{"ip", "address", "add", hostAddress + "/24", "dev", hostLink},
@@ -148,8 +147,8 @@ func (n network) create(ctx context.Context, mtu int) error {
 	return os.WriteFile(forwarding(hostLink), []byte("1"), 0o644)
 }
 
-// openFirewall lets the network out, also through a host's firewall that
-// forwards nothing.
+// openFirewall allows the network's packets, even if the host's firewall forwards
+// nothing.
 func (n network) openFirewall(ctx context.Context) error {
 	if err := command.New("nft", "-f", "-").Reading(strings.NewReader(rules)).Run(ctx, n.log); err != nil {
 		return fmt.Errorf("failed to set firewall rules: %w", err)
@@ -169,7 +168,7 @@ func (n network) openFirewall(ctx context.Context) error {
 	return nil
 }
 
-// remove removes the network, or what there is of it.
+// remove removes the network, even if it is incomplete.
 func (n network) remove(ctx context.Context) error {
 	n.closeFirewall(ctx)
 	return errors.Join(
@@ -203,7 +202,7 @@ func (n network) removeTable(ctx context.Context) error {
 	return nil
 }
 
-// closeFirewall removes the rules of openFirewall, each as often as it is there.
+// closeFirewall removes all copies of the rules of openFirewall.
 func (n network) closeFirewall(ctx context.Context) {
 	for _, rule := range forwardRules {
 		for {
@@ -214,7 +213,7 @@ func (n network) closeFirewall(ctx context.Context) {
 	}
 }
 
-// contains tells whether a process is in the network.
+// contains reports whether a process is in the network.
 func (n network) contains(pid int) bool {
 	var ours, its syscall.Stat_t
 	if syscall.Stat(netnsFile, &ours) != nil || syscall.Stat(fmt.Sprintf("/proc/%d/ns/net", pid), &its) != nil {
@@ -254,13 +253,13 @@ func linkMTU(link string) (int, error) {
 	return i.MTU, nil
 }
 
-// forwarding returns the kernel's switch for forwarding what a link receives.
+// forwarding returns the kernel's setting for the forwarding of a link's packets.
 func forwarding(link string) string {
 	return filepath.Join("/proc/sys/net/ipv4/conf", link, "forwarding")
 }
 
-// forward makes the host forward answers from the uplink. The switch for all
-// links is left alone.
+// forward makes the host forward answers from the uplink. It does not change the setting
+// for all links.
 func (n network) forward(uplink string) error {
 	value, err := os.ReadFile(forwarding(uplink))
 	if err != nil {

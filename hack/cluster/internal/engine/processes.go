@@ -39,9 +39,9 @@ type process struct {
 	args []string
 }
 
-// mentions tells whether an argument of the process is, or holds, a path below
-// dir. With the name of its program it is proof of what a process is: a number
-// from a file would not be, since numbers are used again.
+// mentions reports whether an argument of the process contains a path below dir. With the
+// program's name, that identifies a process. A number from a file does not, because
+// numbers are reused.
 func (p process) mentions(dir string) bool {
 	return slices.ContainsFunc(p.args, func(arg string) bool { return strings.Contains(arg, dir+"/") })
 }
@@ -65,8 +65,8 @@ func processes(match func(process) bool) ([]int, error) {
 	return pids, nil
 }
 
-// readProcess reads what a process is. Those that end meanwhile, and threads of
-// the kernel, are none.
+// readProcess describes a process. It returns false for kernel threads and for a process
+// that has ended.
 func readProcess(pid int) (process, bool) {
 	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	if err != nil {
@@ -84,7 +84,7 @@ func readProcess(pid int) (process, bool) {
 	}, true
 }
 
-// endAll ends the processes that find returns, kindly first, until there are none.
+// endAll terminates the processes that find returns, and kills those that remain.
 func endAll(ctx context.Context, find func() ([]int, error)) error {
 	if left, err := signalAll(ctx, find, syscall.SIGTERM); err != nil || len(left) == 0 {
 		return err
@@ -101,8 +101,8 @@ func killAll(ctx context.Context, find func() ([]int, error)) error {
 	return err
 }
 
-// signalAll sends each process that find returns a signal, once, and waits for
-// them to end. It returns those that have not.
+// signalAll sends a signal once to each process that find returns, waits, and returns the
+// processes that have not ended.
 func signalAll(ctx context.Context, find func() ([]int, error), signal syscall.Signal) (left []int, err error) {
 	sent := map[int]bool{}
 	for deadline := time.Now().Add(endTimeout); time.Now().Before(deadline); {
@@ -127,8 +127,8 @@ func signalAll(ctx context.Context, find func() ([]int, error), signal syscall.S
 	return left, nil
 }
 
-// cgroupDirs returns the roots of our control groups: one a hierarchy with
-// version 1, one in all with version 2.
+// cgroupDirs returns the roots of our control groups: one for each hierarchy of version
+// 1, or a single one of version 2.
 func cgroupDirs() ([]string, error) {
 	pattern := "/sys/fs/cgroup/*/" + cgroup
 	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
@@ -163,8 +163,8 @@ func cgroupTree() ([]string, error) {
 	return tree, nil
 }
 
-// thawAll lets go on what is frozen in our control groups: a signal does not end it, and
-// containerd, killed in the wrong moment, leaves what it was about to start so.
+// thawAll thaws our control groups. Frozen processes ignore signals, and a killed
+// containerd can leave them frozen.
 func thawAll() error {
 	tree, err := cgroupTree()
 	if err != nil {
@@ -178,7 +178,7 @@ func thawAll() error {
 	return nil
 }
 
-// thaw lets go on what is frozen in a control group of either version, if it is there.
+// thaw thaws a control group of either version, if it exists.
 func thaw(dir string) error {
 	for name, state := range map[string]string{"freezer.state": "THAWED", "cgroup.freeze": "0"} {
 		file, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY, 0)
@@ -196,7 +196,8 @@ func thaw(dir string) error {
 	return nil
 }
 
-// inCgroup returns the processes of all containers: those in our control groups.
+// inCgroup returns the processes in our control groups, which are those of all
+// containers.
 func inCgroup() ([]int, error) {
 	tree, err := cgroupTree()
 	if err != nil {
@@ -223,7 +224,7 @@ func inCgroup() ([]int, error) {
 	return pids, nil
 }
 
-// defunct tells whether a process has ended but not been waited for.
+// defunct reports whether a process is a zombie.
 func defunct(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

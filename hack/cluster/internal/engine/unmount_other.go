@@ -18,5 +18,5 @@ limitations under the License.
 
 package engine
 
-// unmountBelow does nothing: an engine of our own is for Linux only.
+// unmountBelow does nothing: our own engine runs only on Linux.
 func unmountBelow(string) error { return nil }

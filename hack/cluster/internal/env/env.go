@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package env describes a running cluster to those who install things on it.
+// Package env describes a running cluster for installers.
 package env
 
 import (
@@ -24,9 +24,9 @@ import (
 	"github.com/kiln-dev/kiln/hack/cluster/internal/progress"
 )
 
-// Registry holds the addresses (host:port) of the cluster's registry. It speaks
-// plain HTTP. On Linux all three are the same private IP address; elsewhere the
-// host reaches it by a port of its own.
+// Registry holds the addresses (host:port) of the cluster's registry. It speaks plain
+// HTTP. On Linux all three are the same private IP address; elsewhere the host uses
+// another port.
 type Registry struct {
 	// Push is where the host pushes to.
 	Push string
@@ -36,13 +36,13 @@ type Registry struct {
 	Nodes string
 }
 
-// Host is known before the cluster runs: it is all that building needs.
+// Host is known before the cluster runs. Builds need nothing else.
 type Host struct {
 	// Root is the directory of the repository.
 	Root string
 	// Store is the cache.
 	Store *cache.Store
-	// Reporter tells the user what is done.
+	// Reporter prints the progress.
 	Reporter *progress.Reporter
 	// Arch is the architecture of the nodes, as Go names it.
 	Arch string

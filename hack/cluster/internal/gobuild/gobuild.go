@@ -44,19 +44,19 @@ type Command struct {
 	GOOS string
 	// GOARCH is the architecture it is to run on, by default this one.
 	GOARCH string
-	// First lets it be compiled before what waits without it.
+	// First commands are compiled before others that wait.
 	First bool
 }
 
-// Compiling is for the environment of what compiles: the compiler collects its
-// garbage less often. It takes a seventh less time for it, and more memory.
+// Compiling goes into the environment of compilers. They collect garbage less often, take
+// a seventh less time, and use more memory.
 const Compiling = "GOGC=400"
 
 // nothing is a template that makes go list print nothing; an empty one does not.
 const nothing = `{{""}}`
 
-// Exclusive runs fn while nothing else compiles. Everything that compiles much
-// Go code (ko, too) should run in it; downloads and the like should not.
+// Exclusive runs fn while nothing else compiles. It is for everything that compiles much
+// Go code, such as ko, and not for downloads.
 func Exclusive(ctx context.Context, fn func() error) error {
 	return slot.run(ctx, false, fn)
 }
@@ -108,12 +108,11 @@ func (c Command) key(ctx context.Context) (string, error) {
 
 func (c Command) build(ctx context.Context, log io.Writer, binary string) error {
 	env := []string{"GOOS=" + c.GOOS, "GOARCH=" + c.GOARCH}
-	// Fetches the modules that the command needs while another one compiles.
+	// This downloads modules while another command compiles.
 	if err := runGo(ctx, log, c.Module, env, "list", "-deps", "-f", nothing, c.Package); err != nil {
 		return err
 	}
-	// Compiled first and linked outside of the slot: linking uses one core, and
-	// the next command can compile meanwhile.
+	// Linking uses one core, so it runs outside the slot while the next command compiles.
 	err := slot.run(ctx, c.First, func() error {
 		return runGo(ctx, log, c.Module, append(env, Compiling), "list", "-trimpath", "-export", "-deps", "-f", nothing, c.Package)
 	})
@@ -134,8 +133,8 @@ func goVersion(ctx context.Context, module string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// Environ returns the environment of the go command for third_party modules:
-// the user's, but without what would make builds differ from machine to machine.
+// Environ returns the environment of the go command for third_party modules: the user's,
+// without the variables that make builds differ between machines.
 func Environ() []string {
 	return append(os.Environ(), "GOWORK=off", "GOFLAGS=-buildvcs=false", "CGO_ENABLED=0",
 		"GOAMD64=", "GOARM64=", "GOEXPERIMENT=", "GOFIPS140=", "GODEBUG=")

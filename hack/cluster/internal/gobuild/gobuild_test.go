@@ -91,7 +91,7 @@ func TestQueueQuit(t *testing.T) {
 	}
 	<-holder.enter
 	q.leave()
-	// Who quits after having been let in passes the turn on.
+	// A caller that quits during its turn passes the turn on.
 	late := q.join(false)
 	q.quit(late)
 	if err := q.run(t.Context(), false, func() error { return nil }); err != nil {

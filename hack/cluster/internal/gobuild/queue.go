@@ -22,12 +22,12 @@ import (
 	"sync"
 )
 
-// slot serialises compiling. The compiler uses all cores by itself, and two
-// builds side by side would compile the packages they share twice.
+// slot serialises compiling. One compiler uses all cores, and two concurrent builds would
+// compile shared packages twice.
 var slot queue
 
-// queue lets one in at a time: those that come first before the others, and
-// both in the order in which they came.
+// queue admits one caller at a time: those with first before the others, each in the
+// order of their arrival.
 type queue struct {
 	mu      sync.Mutex
 	busy    bool
@@ -71,7 +71,7 @@ func (q *queue) join(first bool) *waiter {
 	return w
 }
 
-// leave lets the next one in.
+// leave admits the next caller.
 func (q *queue) leave() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -46,14 +46,14 @@ const (
 
 	// network is the one that kind puts its nodes in.
 	network = "kind"
-	// certsInNode is where containerd looks for what it should know of registries.
+	// certsInNode is containerd's folder for the configuration of registries.
 	certsInNode = "/etc/containerd/certs.d"
 
 	apiPort = 6443
 	// readyTimeout is how long a node may take to be Ready.
 	readyTimeout = 3 * time.Minute
-	// repairTimeout is how long a node that was there may take to be Ready
-	// again, before it is made anew.
+	// repairTimeout bounds the wait for an existing node to be Ready. After it the node
+	// is made again.
 	repairTimeout = time.Minute
 	poll          = 200 * time.Millisecond
 )
@@ -62,7 +62,7 @@ const (
 type Cluster struct {
 	engine *engine.Engine
 	dir    string // State about the cluster.
-	// netFile is there if kind's network was not, before the cluster.
+	// netFile exists if the cluster created kind's network.
 	netFile string
 }
 
@@ -75,7 +75,7 @@ func New(host *env.Host, e *engine.Engine) *Cluster {
 type Image struct {
 	// Ref is its reference.
 	Ref string
-	// Built tells that it is ours: it brings a network plug-in of its own.
+	// Built reports that it was built from source, and contains its own network plug-in.
 	Built bool
 }
 
@@ -94,33 +94,34 @@ func (c *Cluster) kubectl(args ...string) *command.Command {
 	return command.New(append([]string{c.Kubectl(), "--kubeconfig", c.Kubeconfig(), "--request-timeout=5s"}, args...)...)
 }
 
-// certs returns the directory that tells the node's containerd of registries.
+// certs returns the directory with the registries' configuration for the node's
+// containerd.
 func (c *Cluster) certs() string { return filepath.Join(c.dir, "certs.d") }
 
-// markFile holds the container of the cluster that was created completely, and
-// the key of what it was made from.
+// markFile names the container of the completely created cluster, and the key of its
+// inputs.
 func (c *Cluster) markFile() string { return filepath.Join(c.dir, "created") }
 
-// Healthy tells whether the cluster's node is Ready.
+// Healthy reports whether the cluster's node is Ready.
 func (c *Cluster) Healthy(ctx context.Context) bool {
 	n, err := c.find(ctx)
 	return err == nil && n.running && c.madeFrom(n) != "" && c.ready(ctx)
 }
 
-// State tells how far there is a cluster.
+// State is the state of the cluster.
 type State int
 
 const (
-	// Absent is a cluster that is not there, or was never created completely.
+	// Absent clusters do not exist, or were never created completely.
 	Absent State = iota
-	// Outdated is a cluster that was made from something else.
+	// Outdated clusters were made from other inputs.
 	Outdated
-	// Present is a cluster that was created, and may run.
+	// Present clusters were created from these inputs, and may run.
 	Present
 )
 
-// State returns the state of the cluster that is to be made from key. It is an
-// error if there is another cluster of its name.
+// State returns the state of the cluster with the key. It fails if another cluster has
+// its name.
 func (c *Cluster) State(ctx context.Context, key string) (State, error) {
 	n, err := c.find(ctx)
 	if err != nil {
@@ -135,7 +136,7 @@ func (c *Cluster) State(ctx context.Context, key string) (State, error) {
 	return Outdated, nil
 }
 
-// Repair makes the cluster that exists run again, if it does not.
+// Repair restarts an existing cluster if needed.
 func (c *Cluster) Repair(ctx context.Context, kind string, log io.Writer) error {
 	n, err := c.find(ctx)
 	if err != nil {
@@ -160,8 +161,8 @@ func (c *Cluster) Repair(ctx context.Context, kind string, log io.Writer) error 
 	return c.wait(ctx, repairTimeout)
 }
 
-// Create makes the cluster, in the place of what may be left of another.
-// The key tells what it is made from.
+// Create makes the cluster, in the place of what may be left of another. The key
+// identifies its inputs.
 func (c *Cluster) Create(ctx context.Context, kind string, image Image, key string, log io.Writer) error {
 	err := c.replace(ctx, kind, image, key, log)
 	if err == nil || ctx.Err() != nil {
@@ -170,7 +171,7 @@ func (c *Cluster) Create(ctx context.Context, kind string, image Image, key stri
 	if n, findErr := c.find(ctx); findErr != nil || n.id == "" {
 		return err // kind has cleared away what it could not make.
 	}
-	// What a run that was killed had asked docker for came in between.
+	// A request of a killed run was still in progress.
 	fmt.Fprintln(log, err)
 	return c.replace(ctx, kind, image, key, log)
 }
@@ -228,8 +229,8 @@ func (c *Cluster) prepare(ctx context.Context, image Image) ([]byte, error) {
 	return config, nil
 }
 
-// Delete deletes the cluster, or what there is of it. Another cluster of its
-// name is left alone.
+// Delete deletes the cluster, even if it is incomplete. It leaves another cluster of the
+// same name alone.
 func (c *Cluster) Delete(ctx context.Context, log io.Writer) error {
 	if _, err := c.find(ctx); errors.Is(err, errForeign) {
 		return nil
@@ -253,7 +254,7 @@ func (c *Cluster) delete(ctx context.Context, log io.Writer) error {
 	return nil
 }
 
-// errForeign is the error about a cluster of the name that was not made here.
+// errForeign is the error for another cluster of the same name.
 var errForeign = errors.New("there is a kind cluster " + Name + " that was not made with this cache; please delete it, or set XDG_CACHE_HOME as it was set for that")
 
 // container is the node's container.
@@ -262,8 +263,8 @@ type container struct {
 	running bool
 }
 
-// find finds the node's container. It is known by what is mounted in it, from
-// the moment on when it is made: anybody may name a kind cluster like ours.
+// find returns the node's container. The mounts identify it from its creation on, because
+// another kind cluster may have the same name.
 func (c *Cluster) find(ctx context.Context) (container, error) {
 	id, err := c.engine.Docker("ps", "--all", "--quiet", "--no-trunc", "--filter", "name=^"+node+"$").Output(ctx)
 	if err != nil || id == "" {
@@ -275,15 +276,15 @@ func (c *Cluster) find(ctx context.Context) (container, error) {
 		return container{}, err
 	}
 	running, source, _ := strings.Cut(out, " ")
-	// Where the engine is in a virtual machine, its paths have a prefix.
+	// Paths have a prefix if the engine runs in a virtual machine.
 	if !strings.HasSuffix(source, c.certs()) {
 		return container{}, errForeign
 	}
 	return container{id: id, running: running == "true"}, nil
 }
 
-// madeFrom returns the key of what the container was made from, or "" if it was
-// not created to the end.
+// madeFrom returns the key of the container's inputs, or "" if its creation did not
+// finish.
 func (c *Cluster) madeFrom(n container) string {
 	mark, err := os.ReadFile(c.markFile())
 	if err != nil || n.id == "" {
@@ -296,7 +297,7 @@ func (c *Cluster) madeFrom(n container) string {
 	return key
 }
 
-// noteNetwork notes whether kind is going to make its network.
+// noteNetwork records whether kind will create its network.
 func (c *Cluster) noteNetwork(ctx context.Context) error {
 	if _, err := c.engine.Docker("network", "inspect", "--format", "{{.Id}}", network).Output(ctx); err == nil {
 		return nil
@@ -328,15 +329,14 @@ func (c *Cluster) removeNetwork(ctx context.Context, log io.Writer) error {
 	return nil
 }
 
-// ready tells whether the node is.
 func (c *Cluster) ready(ctx context.Context) bool {
 	out, err := c.kubectl("get", "nodes", "--output",
 		`jsonpath={range .items[*]}{.status.conditions[?(@.type=="Ready")].status}{" "}{end}`).Output(ctx)
 	return err == nil && out == "True"
 }
 
-// wait waits until the node is Ready. What it waits for first is the API
-// server, so that there is nothing to watch yet.
+// wait polls until the node is Ready. It cannot watch, because the API server may not run
+// yet.
 func (c *Cluster) wait(ctx context.Context, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -350,7 +350,7 @@ func (c *Cluster) wait(ctx context.Context, timeout time.Duration) error {
 	return nil
 }
 
-// fetchKubectl copies the node's own kubectl, which certainly fits.
+// fetchKubectl copies the node's own kubectl, which has the right version.
 func (c *Cluster) fetchKubectl(ctx context.Context, log io.Writer) error {
 	if runtime.GOOS != "linux" {
 		if _, err := exec.LookPath("kubectl"); err != nil {
@@ -364,9 +364,8 @@ func (c *Cluster) fetchKubectl(ctx context.Context, log io.Writer) error {
 	return c.engine.Docker("cp", "--follow-link", node+":/usr/bin/kubectl", c.Kubectl()).Run(ctx, log)
 }
 
-// kubeProxy has kube-proxy learn of Services at once. Traefik sends requests to the
-// address of a new revision's Service as soon as its pod is ready, and kube-proxy, which
-// gathers changes for a second if it is not told otherwise, would refuse them.
+// kubeProxy makes kube-proxy handle Services at once. By default it collects changes for
+// a second, and would refuse Traefik's first requests to a new revision.
 const kubeProxy = `apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
 iptables:
@@ -379,7 +378,7 @@ nftables:
 func (c *Cluster) config(image Image, certs, patches string, v1 bool) kindConfig {
 	kubelet := "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nserializeImagePulls: false\n"
 	if v1 {
-		// Without it, kubelet refuses to start there.
+		// Without it, the kubelet does not start with cgroups of version 1.
 		kubelet += "failCgroupV1: false\n"
 	}
 	config := kindConfig{
@@ -406,7 +405,7 @@ func (c *Cluster) config(image Image, certs, patches string, v1 bool) kindConfig
 	return config
 }
 
-// cgroupV1 tells whether the control groups of the engine are of version 1.
+// cgroupV1 reports whether the control groups of the engine are of version 1.
 func (c *Cluster) cgroupV1(ctx context.Context) (bool, error) {
 	version, err := c.engine.Docker("info", "--format", "{{.CgroupVersion}}").Output(ctx)
 	return version == "1", err

@@ -25,10 +25,9 @@ import (
 // patchesInNode is where the node finds kubeadm's patches.
 const patchesInNode = "/kind/patches"
 
-// requests holds the CPU that the parts of the control plane request here. As
-// kubeadm has it they take 850m of the node, which may have but two cores; what
-// is left has to do for twenty functions and their builds. Their share of busy
-// cores stays above that of a build.
+// requests has the CPU requests of the control plane. With kubeadm's they take 850m of a
+// node that may have two cores, and leave too little for twenty functions and their
+// builds. Their share of busy cores stays above that of a build.
 var requests = map[string]string{
 	"etcd":                    "100m",
 	"kube-apiserver":          "150m",

@@ -49,9 +49,9 @@ type containerImage struct {
 	ref string
 	// layers are the files of its layers.
 	layers []string
-	// entrypoint is what it runs if a pod names no command.
+	// entrypoint is the default command.
 	entrypoint []string
-	// user is who it runs as, by default root.
+	// user defaults to root.
 	user string
 }
 

@@ -38,24 +38,23 @@ import (
 //go:embed import.sh
 var importScript string
 
-// programs are the names the Kubernetes binary is called by on a node.
+// programs are the names of the Kubernetes binary on a node.
 var programs = []string{"kubeadm", "kubectl", "kubelet"}
 
-// components are the names the Kubernetes binary is called by in images of its own.
+// components are the names of the Kubernetes binary in the control plane's images.
 var components = []string{"kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler"}
 
-// proxyTools are what kube-proxy calls: the firewall and the connection tracker.
+// proxyTools are the programs that kube-proxy calls.
 var proxyTools = []string{"/usr/sbin/nft", "/usr/sbin/xtables-nft-multi", "/usr/sbin/conntrack"}
 
-// protocolNames is the file by which nft knows the names of protocols. Without
-// it, nft lists numbers, which kube-proxy takes for rules of somebody else: when it
-// next looks at the rules it has written, it deletes all of them.
+// protocolNames is the file by which nft knows the names of protocols. Without it, nft
+// lists numbers. kube-proxy does not recognize its own rules then, and deletes them.
 const protocolNames = "/etc/protocols"
 
 // units are the services that a node starts.
 var units = []string{"containerd", "kubelet", "undo-mount-hacks"}
 
-// removed are the services of Debian that would disturb in a container.
+// removed are Debian's services that do not work in a container.
 var removed = []string{
 	"lib/systemd/system/sysinit.target.wants/systemd-tmpfiles-setup.service",
 	"lib/systemd/system/multi-user.target.wants/*",
@@ -104,7 +103,7 @@ const registryConfig = `
   config_path = "/etc/containerd/certs.d"
 `
 
-// assembly is a node image in the making.
+// assembly is an unfinished node image.
 type assembly struct {
 	arch      string
 	root      string // The node's root file system.
@@ -134,8 +133,8 @@ func (a *assembly) run(ctx context.Context, rootFS, image string) error {
 	return errors.Join(os.RemoveAll(a.root), os.RemoveAll(filepath.Join(a.work, "images")))
 }
 
-// addKindFiles copies the files of kind's own image; those that are run are
-// where its Dockerfile makes them executable.
+// addKindFiles copies the files of kind's own image. It makes those executable that
+// kind's Dockerfile does.
 func (a *assembly) addKindFiles(context.Context) error {
 	return filepath.WalkDir(a.kindFiles, func(file string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -340,7 +339,7 @@ func (a *assembly) importImages(ctx context.Context) error {
 		return fmt.Errorf("failed to open archive of images: %w", err)
 	}
 	defer f.Close()
-	// Namespaces of its own, so that neither mounts nor containerd are left when it is killed.
+	// Separate namespaces leave no mounts and no containerd if the command is killed.
 	return command.New("unshare", "--mount", "--pid", "--fork", "--kill-child",
 		"chroot", a.root, "/bin/sh", "-euc", importScript).Reading(f).Run(ctx, a.log)
 }
@@ -386,7 +385,7 @@ func (a *assembly) images(ctx context.Context, dir string, refs map[string]strin
 	return images, nil
 }
 
-// proxyFiles returns what kube-proxy calls, with the libraries it needs.
+// proxyFiles returns the programs that kube-proxy calls, with their libraries.
 func (a *assembly) proxyFiles(ctx context.Context) ([]entry, error) {
 	list, err := a.chroot(append([]string{"ldd"}, proxyTools...)...).Output(ctx)
 	if err != nil {
@@ -427,8 +426,8 @@ func sharedLibraries(ldd string) []string {
 	return libs
 }
 
-// resolve returns where a file of the root really is on this machine. Links are
-// followed inside the root.
+// resolve returns the real path of a file of the root on this machine. It follows links
+// inside the root.
 func (a *assembly) resolve(name string) (string, error) {
 	for range 10 {
 		file := hostPath(a.root, name)
@@ -462,7 +461,7 @@ func (a *assembly) write(name string, data []byte, mode fs.FileMode) error {
 	return nil
 }
 
-// link makes name, in the root, a symbolic link to target, whatever was there.
+// link makes name in the root a symbolic link to target, and replaces an existing file.
 func (a *assembly) link(target, name string) error {
 	file := hostPath(a.root, name)
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {

@@ -36,15 +36,14 @@ import (
 const (
 	// imageVariable names the environment variable with the user's choice.
 	imageVariable = "NODE_IMAGE"
-	// hub answers, with or without authorisation, where kind's image can be pulled.
+	// hub answers, perhaps with 401, if kind's image can be pulled.
 	hub = "https://registry-1.docker.io/v2/"
-	// hubTimeout is how long it may take: a laptop's network is faster, and
-	// where there is none the build should start.
+	// hubTimeout bounds its answer. Without a network the build should start soon.
 	hubTimeout = 3 * time.Second
 )
 
-// Ensure makes sure that the engine has a node image: the user's, else kind's
-// own where it can be pulled, else the one built from source.
+// Ensure loads a node image into the engine: the user's, else kind's if it can be pulled,
+// else the one built from source.
 func Ensure(ctx context.Context, host *env.Host, e *engine.Engine) (kindcluster.Image, error) {
 	if ref := os.Getenv(imageVariable); ref != "" {
 		return given(ctx, host, e, ref)
@@ -110,7 +109,7 @@ func has(ctx context.Context, e *engine.Engine, ref string) bool {
 	return err == nil
 }
 
-// reachable tells whether a registry answers as one.
+// reachable reports whether a registry answers.
 func reachable(ctx context.Context, url string) bool {
 	ctx, cancel := context.WithTimeout(ctx, hubTimeout)
 	defer cancel()
@@ -126,7 +125,7 @@ func reachable(ctx context.Context, url string) bool {
 	return resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusUnauthorized
 }
 
-// possible tells, in one line, why the image cannot be built from source here.
+// possible returns, in one line, why the image cannot be built from source here.
 func possible(ctx context.Context, host *env.Host) error {
 	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
 		return fmt.Errorf("kind's own node image cannot be pulled, and only root on Linux can build one: please set %s", imageVariable)

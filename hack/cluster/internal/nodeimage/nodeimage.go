@@ -16,8 +16,8 @@ limitations under the License.
 
 // Package nodeimage finds or builds the image that kind's nodes run.
 //
-// It is built where kind's own image cannot be had: from Debian packages and
-// the pinned modules in third_party, put together as kind's Dockerfile does it.
+// If kind's own image cannot be pulled, the package builds one as kind's Dockerfile does:
+// from Debian packages and the pinned modules in third_party.
 package nodeimage
 
 import (
@@ -48,8 +48,8 @@ var nodePackages = []string{
 // suite is the Debian release of the nodes.
 const suite = "bookworm"
 
-// Build returns the path of the node image as a root file system archive, for
-// docker import, and a key that tells its content.
+// Build returns the path of the node image as a root file system archive, for docker
+// import, and the key of its content.
 func Build(ctx context.Context, host *env.Host) (file, key string, err error) {
 	var root string
 	var bins binaries
@@ -74,7 +74,7 @@ func Build(ctx context.Context, host *env.Host) (file, key string, err error) {
 	return file, key, err
 }
 
-// binaries are the paths of what is built from source.
+// binaries are the paths of the programs built from source.
 type binaries struct {
 	kubernetes, etcd, coredns, pause string
 }
@@ -124,7 +124,7 @@ func goList(ctx context.Context, module, format, path string) (string, error) {
 
 // buildRootFS returns the path of an archive with Debian and the packages of a node.
 func buildRootFS(ctx context.Context, store *cache.Store, log io.Writer) (string, error) {
-	// Namespaces of its own, so that no mount is left when it is killed.
+	// Separate namespaces leave no mount if the command is killed.
 	install := []string{
 		"unshare", "--mount", "--pid", "--fork", "--kill-child",
 		"mmdebstrap", "--variant=essential", "--include=" + strings.Join(nodePackages, ","),
@@ -166,12 +166,12 @@ func assembled(ctx context.Context, host *env.Host, root string, bins binaries, 
 	return filepath.Join(dir, "node.tar"), key, nil
 }
 
-// sources returns the directory of this package: what it does decides what the image is.
+// sources returns the directory of this package. Its code is an input of the image.
 func sources(host *env.Host) string {
 	return filepath.Join(host.Root, "hack", "cluster", "internal", "nodeimage")
 }
 
-// Key returns a key of all that decides which node image a cluster has.
+// Key returns the key of all inputs of the node image.
 func Key(host *env.Host) (string, error) {
 	inputs := []cache.Input{cache.Text(os.Getenv(imageVariable)), cache.Dir(sources(host))}
 	for _, module := range []string{"kubernetes", "etcd", "coredns", "pause", "kind"} {

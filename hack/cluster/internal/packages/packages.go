@@ -31,15 +31,15 @@ import (
 )
 
 const (
-	// lockTimeout lets apt-get wait for another one: a machine that has just
-	// been started often updates itself.
+	// lockTimeout makes apt-get wait for another run: many machines update themselves at
+	// start.
 	lockTimeout = "--option=DPkg::Lock::Timeout=600"
-	// policyFile is asked by packages whether they may start services.
+	// policyFile is the program that decides whether packages may start services.
 	policyFile = "/usr/sbin/policy-rc.d"
 	policy     = "#!/bin/sh\n# Of Kiln's cluster program, while it installs packages.\nexit 101\n"
 )
 
-// debian maps the tools that are called to the Debian packages that have them.
+// debian maps tools to the Debian packages that contain them.
 var debian = map[string]string{
 	"dockerd":    "docker.io",
 	"docker":     "docker.io",
@@ -50,12 +50,12 @@ var debian = map[string]string{
 	"nft":        "nftables",
 }
 
-// installing is held while packages are installed: apt-get does not wait for
-// another run of itself.
+// installing is held while packages are installed, because apt-get does not wait for
+// another run.
 var installing sync.Mutex
 
-// Ensure installs the packages of the tools that are missing. Where it cannot,
-// its error tells the user what to do.
+// Ensure installs the packages of the tools that are missing. If it cannot, its error
+// says what to do.
 func Ensure(ctx context.Context, log io.Writer, tools ...string) error {
 	installing.Lock()
 	defer installing.Unlock()
@@ -81,8 +81,8 @@ func Ensure(ctx context.Context, log io.Writer, tools ...string) error {
 	return nil
 }
 
-// installAll installs packages. It lets the package manager end what it has
-// begun, since breaking it off would leave the machine with half a package.
+// installAll installs packages. It never interrupts the package manager, which would
+// leave a package half installed.
 func installAll(ctx context.Context, log io.Writer, install []string) error {
 	stay, err := forbidStarting()
 	if err != nil {
@@ -94,11 +94,11 @@ func installAll(ctx context.Context, log io.Writer, install []string) error {
 		cmd.Unbroken = true
 		return cmd.Run(ctx, log)
 	}
-	// The lists may be there and current; fetching them takes longer than trying.
+	// The lists may be current. To try is faster than to fetch them.
 	if run(install...) == nil {
 		return nil
 	}
-	// Whoever was here before may have been broken off.
+	// An earlier run may have been interrupted.
 	if err := run("dpkg", "--configure", "-a"); err != nil {
 		return err
 	}
@@ -108,8 +108,8 @@ func installAll(ctx context.Context, log io.Writer, install []string) error {
 	return run(install...)
 }
 
-// forbidStarting keeps packages from starting services, until the returned
-// function is called: Docker's would be on the host, outside of our namespace.
+// forbidStarting keeps packages from starting services, until the returned function is
+// called: Docker's service would run outside our namespace.
 func forbidStarting() (func(), error) {
 	data, err := os.ReadFile(policyFile)
 	if err == nil && string(data) != policy {
@@ -121,7 +121,7 @@ func forbidStarting() (func(), error) {
 	return func() { os.Remove(policyFile) }, nil
 }
 
-// Missing returns those of the tools that are not installed.
+// Missing returns the tools that are not installed.
 func Missing(tools ...string) []string {
 	return slices.DeleteFunc(slices.Clone(tools), func(tool string) bool {
 		_, err := exec.LookPath(tool)

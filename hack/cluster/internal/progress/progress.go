@@ -14,8 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package progress tells the user what is being done: a line for each part with
-// the time it took, and the end of its log when it fails.
+// Package progress prints a line for each part of the work with its duration, and the end
+// of the log of a failed part.
 package progress
 
 import (
@@ -32,11 +32,11 @@ import (
 )
 
 const (
-	// quiet is how long a part may run before a line says that it has started.
+	// quiet is the delay of the line about the start of a part.
 	quiet = 2 * time.Second
-	// heartbeat is how often a long part says that it is still at work.
+	// heartbeat is the interval of the lines about a running part.
 	heartbeat = 30 * time.Second
-	// tailLines is how much of a failed part's log is shown.
+	// tailLines is the number of shown lines of a failed part's log.
 	tailLines = 20
 )
 
@@ -71,7 +71,7 @@ func (e *PartError) Error() string { return e.Part + ": " + e.Err.Error() }
 // Unwrap returns why the part failed.
 func (e *PartError) Unwrap() error { return e.Err }
 
-// note is what a part wants to have said on its last line.
+// note is the remark on the last line of a part.
 type note struct {
 	mu   sync.Mutex
 	text string
@@ -88,8 +88,8 @@ func Note(ctx context.Context, text string) {
 	}
 }
 
-// Part runs fn as the part called name and reports how it goes. What fn writes
-// to log is kept in the part's log file.
+// Part runs fn as the part of that name and reports its progress. The part's log file
+// keeps the output of fn.
 func (r *Reporter) Part(ctx context.Context, name string, fn func(ctx context.Context, log io.Writer) error) error {
 	log, err := r.openLog(name)
 	if err != nil {
@@ -133,8 +133,8 @@ func (r *Reporter) openLog(name string) (*os.File, error) {
 	return log, nil
 }
 
-// watch says that a part has started, unless it ends at once, and that it is
-// still at work. The returned function ends the watch.
+// watch reports the start of a part, unless it ends at once, and that it still runs. The
+// returned function ends the watch.
 func (r *Reporter) watch(name string, start time.Time) func() {
 	done := make(chan struct{})
 	var wg sync.WaitGroup
@@ -172,7 +172,7 @@ func (r *Reporter) failed(ctx context.Context, name string, took time.Duration, 
 	var reported *PartError
 	switch {
 	case ctx.Err() != nil:
-		// Another part failed first, or the user pressed Ctrl-C: not this part's fault.
+		// Another part failed first, or the user pressed Ctrl-C.
 		r.line(name, "stopped after "+round(took))
 	case errors.As(err, &reported):
 		r.line(name, "failed after "+round(took))

@@ -47,17 +47,17 @@ const (
 	hostPort = "5001"
 	// network is the one that kind puts its nodes in.
 	network = "kind"
-	// keyLabel tells which image a container runs.
+	// keyLabel identifies the image of a container.
 	keyLabel = "dev.kiln.registry"
-	// storageLabel tells whose container it is.
+	// storageLabel identifies the owner of a container.
 	storageLabel = "dev.kiln.registry.storage"
 
 	startTimeout = 30 * time.Second
 	poll         = 50 * time.Millisecond
 )
 
-// Addresses returns where the registry is reached. In an engine of our own it
-// has one address for all; in the user's it is as kind documents it.
+// Addresses returns the addresses of the registry. Our own engine has one address for all
+// clients. The user's engine has those that kind documents.
 func Addresses(e *engine.Engine) env.Registry {
 	if e.Own {
 		address := engine.Address + ":" + port
@@ -67,8 +67,8 @@ func Addresses(e *engine.Engine) env.Registry {
 	return env.Registry{Push: "localhost:" + hostPort, Pods: inside, Nodes: inside}
 }
 
-// WriteHosts tells containerd how to reach the registry: it writes a directory
-// for /etc/containerd/certs.d.
+// WriteHosts writes a directory for /etc/containerd/certs.d with the address of the
+// registry.
 func WriteHosts(dir string, e *engine.Engine) error {
 	a := Addresses(e)
 	for _, name := range []string{a.Push, a.Pods} {
@@ -91,7 +91,7 @@ func Build(ctx context.Context, host *env.Host, log io.Writer) (string, error) {
 	})
 }
 
-// Start makes sure that the registry runs, from the given binary.
+// Start starts the registry from the given binary, unless it runs.
 func Start(ctx context.Context, host *env.Host, e *engine.Engine, binary string, log io.Writer) error {
 	key := filepath.Base(filepath.Dir(binary)) // Of its cache entry.
 	if Healthy(ctx, e) && runs(ctx, e, key, storageDir(host)) {
@@ -108,7 +108,7 @@ func Start(ctx context.Context, host *env.Host, e *engine.Engine, binary string,
 		return fmt.Errorf("failed to create registry storage: %w", err)
 	}
 	if err := replace(ctx, host, e, runArgs(e, image, key, storage), log); err != nil {
-		// What a run that was killed had asked docker for may have come in between.
+		// A request of a killed run may still have been in progress.
 		fmt.Fprintln(log, err)
 		if err := replace(ctx, host, e, runArgs(e, image, key, storage), log); err != nil {
 			return err
@@ -133,7 +133,7 @@ func runArgs(e *engine.Engine, image, key, storage string) []string {
 		"run", "--detach", "--name", container, "--restart", "always",
 		"--label", keyLabel + "=" + key, "--label", storageLabel + "=" + storage,
 		"--volume", storage + ":/var/lib/registry",
-		// The files belong to the user, not to root.
+		// The files must belong to the user.
 		"--user", fmt.Sprintf("%d:%d", os.Getuid(), os.Getgid()),
 	}
 	if e.Own {
@@ -143,8 +143,8 @@ func runArgs(e *engine.Engine, image, key, storage string) []string {
 	return append(args, "--publish", "127.0.0.1:"+hostPort+":"+port, image)
 }
 
-// Connect puts the registry into kind's network, where nodes and pods find it
-// by name. An engine of our own needs none of it.
+// Connect puts the registry into kind's network, where nodes and pods find it by name.
+// Our own engine does not need this.
 func Connect(ctx context.Context, e *engine.Engine, log io.Writer) error {
 	if e.Own {
 		return nil
@@ -156,7 +156,7 @@ func Connect(ctx context.Context, e *engine.Engine, log io.Writer) error {
 	return e.Docker("network", "connect", "--alias", container+domain, network, container).Run(ctx, log)
 }
 
-// load makes an image of the binary alone.
+// load makes an image that contains only the binary.
 func load(ctx context.Context, e *engine.Engine, image, binary string, log io.Writer) error {
 	data, err := os.ReadFile(binary)
 	if err != nil {
@@ -176,14 +176,14 @@ func load(ctx context.Context, e *engine.Engine, image, binary string, log io.Wr
 	return e.Docker("import", "--change", `ENTRYPOINT ["/registry"]`, "-", image).Reading(&archive).Run(ctx, log)
 }
 
-// runs tells whether the container of that key and storage does.
+// runs reports whether the container of that key and storage runs.
 func runs(ctx context.Context, e *engine.Engine, key, storage string) bool {
 	out, err := e.Docker("inspect", "--format",
 		`{{.State.Running}} {{index .Config.Labels "`+keyLabel+`"}} {{index .Config.Labels "`+storageLabel+`"}}`, container).Output(ctx)
 	return err == nil && out == "true "+key+" "+storage
 }
 
-// Healthy tells whether the registry answers.
+// Healthy reports whether the registry answers.
 func Healthy(ctx context.Context, e *engine.Engine) bool {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -191,7 +191,7 @@ func Healthy(ctx context.Context, e *engine.Engine) bool {
 	if err != nil {
 		return false
 	}
-	// Not through a proxy that the user may have.
+	// The request must not use the user's proxy.
 	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
 	if err != nil {
 		return false
@@ -212,8 +212,8 @@ func wait(ctx context.Context, e *engine.Engine) error {
 	return nil
 }
 
-// Stop removes the registry's container. Its images stay, and so does a
-// registry that has its storage elsewhere.
+// Stop removes the registry's container. It keeps the images, and a registry with another
+// storage.
 func Stop(ctx context.Context, host *env.Host, e *engine.Engine, log io.Writer) error {
 	ids, err := e.Docker("ps", "--all", "--quiet", "--filter", "label="+storageLabel+"="+storageDir(host)).Output(ctx)
 	if err != nil || ids == "" {
