@@ -18,22 +18,63 @@ limitations under the License.
 package main
 
 import (
+	"context"
+	"log"
+	"os"
+	"strconv"
+
 	pipelinefiltered "github.com/tektoncd/pipeline/pkg/client/injection/informers/factory/filtered"
 
+	"k8s.io/client-go/discovery"
 	kubefiltered "knative.dev/pkg/client/injection/kube/informers/factory/filtered"
+	"knative.dev/pkg/controller"
+	"knative.dev/pkg/injection"
 	"knative.dev/pkg/injection/sharedmain"
 	"knative.dev/pkg/signals"
 	servingfiltered "knative.dev/serving/pkg/client/injection/informers/factory/filtered"
 
+	"github.com/kiln-dev/kiln/pkg/builds/tekton"
 	"github.com/kiln-dev/kiln/pkg/children"
+	"github.com/kiln-dev/kiln/pkg/platform"
 	"github.com/kiln-dev/kiln/pkg/reconciler/credentials"
 	"github.com/kiln-dev/kiln/pkg/reconciler/function"
 )
 
 func main() {
-	ctx := signals.NewContext()
+	ctx, cancel := context.WithCancel(signals.NewContext())
+	defer cancel()
+	setThreads()
+	cfg := injection.ParseAndGetRESTConfigOrDie()
+
+	cluster := discovery.NewDiscoveryClientForConfigOrDie(cfg)
+	apis, err := platform.Await(ctx, cluster, tekton.API)
+	if err != nil {
+		log.Fatalf("Failed to discover the APIs of the cluster: %v", err)
+	}
+	ctx = platform.With(ctx, apis)
 	ctx = kubefiltered.WithSelectors(ctx, children.LabelSelector)
-	ctx = pipelinefiltered.WithSelectors(ctx, children.LabelSelector)
 	ctx = servingfiltered.WithSelectors(ctx, children.LabelSelector)
-	sharedmain.MainWithContext(ctx, "controller", function.NewController, credentials.NewController)
+	// Without a selector there is no informer, which an absent API would keep from
+	// synchronizing.
+	ctx = pipelinefiltered.WithSelectors(ctx)
+	if apis[tekton.API] {
+		ctx = pipelinefiltered.WithSelectors(ctx, children.LabelSelector)
+	}
+	go apis.Watch(ctx, cluster, cancel)
+
+	sharedmain.MainWithConfig(ctx, "controller", cfg, function.NewController, credentials.NewController)
+}
+
+// setThreads sets the number of workers of each controller, as
+// sharedmain.MainWithContext does.
+func setThreads() {
+	value, ok := os.LookupEnv("K_THREADS_PER_CONTROLLER")
+	if !ok {
+		return
+	}
+	threads, err := strconv.Atoi(value)
+	if err != nil {
+		log.Fatalf("K_THREADS_PER_CONTROLLER is %q, and must be a number", value)
+	}
+	controller.DefaultThreadsPerController = threads
 }

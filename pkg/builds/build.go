@@ -96,6 +96,10 @@ type Build struct {
 	// State is how far the build is.
 	State State
 
+	// Unfinished reports whether the object of a Failed build could still run. Kiln deletes
+	// it once the status reports the failure.
+	Unfinished bool
+
 	// Deleting reports whether the build is being deleted.
 	Deleting bool
 

@@ -29,7 +29,7 @@ func Obsolete(want Request, existing []Build, decision Decision, history int) []
 	for _, b := range existing {
 		switch {
 		case b.Generation > want.Generation || decision.Action == Follow && b.Name == decision.Build:
-		case b.State.Ended() && !b.Deleting && !b.answers(want):
+		case b.State.Ended() && !b.Unfinished && !b.Deleting && !b.answers(want):
 			ended = append(ended, b)
 		default:
 			obsolete = append(obsolete, b)

@@ -22,6 +22,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -227,11 +228,12 @@ func (c *Clients) hasBegun(ctx context.Context, namespace, pod, container string
 			if list.Items[i].Name != pod {
 				continue
 			}
-			for _, status := range list.Items[i].Status.ContainerStatuses {
+			// A Job installs dependencies in an init container.
+			pod := list.Items[i].Status
+			for _, status := range slices.Concat(pod.InitContainerStatuses, pod.ContainerStatuses) {
 				began = began || status.Name == container && (status.State.Running != nil || status.State.Terminated != nil)
 			}
-			phase := list.Items[i].Status.Phase
-			return began || !wait || phase == corev1.PodFailed || phase == corev1.PodSucceeded, nil
+			return began || !wait || pod.Phase == corev1.PodFailed || pod.Phase == corev1.PodSucceeded, nil
 		}
 		return true, nil
 	})

@@ -90,7 +90,13 @@ func TestBuildLogsFollow(t *testing.T) {
 	}
 }
 
-// jobBuilds is the build of a builder that this version of the CLI does not know.
+// unknownBuilds is a build of a kind that this version of the CLI does not know.
+func unknownBuilds(fs *v1alpha1.FunctionStatus) {
+	builds(fs)
+	fs.Build.Ref = &v1alpha1.BuildReference{APIVersion: "example.com/v1", Kind: "Oven", Name: "fn-1"}
+}
+
+// jobBuilds is a build that a Job runs.
 func jobBuilds(fs *v1alpha1.FunctionStatus) {
 	builds(fs)
 	fs.Build.Ref = &v1alpha1.BuildReference{APIVersion: "batch/v1", Kind: "Job", Name: "fn-job"}
@@ -254,7 +260,7 @@ func TestBuildLogsOfEachState(t *testing.T) {
 		"TaskRun is gone":          {[]runtime.Object{newFunction("fn", built, keeps)}, "added 3 packages\n", gone},
 		"TaskRun without a spec":   {[]runtime.Object{newFunction("fn", built, keeps), noSpec, buildPod()}, "added 3 packages\n", gone},
 		"TaskRun without a pod":    {[]runtime.Object{newFunction("fn", built, keeps), noPod}, "added 3 packages\n", gone},
-		"object of another kind":   {[]runtime.Object{newFunction("fn", built, jobBuilds, keeps)}, "added 3 packages\n", gone},
+		"object of another kind":   {[]runtime.Object{newFunction("fn", built, unknownBuilds, keeps)}, "added 3 packages\n", gone},
 		"failure, with its log":    {[]runtime.Object{newFunction("fn", buildFailed, keeps)}, "npm error\n", gone},
 		"failure, without its log": {[]runtime.Object{newFunction("fn", buildFailed, func(fs *v1alpha1.FunctionStatus) { fs.Build.Failure.Log = "" })}, "Correct it.\n", gone},
 	}

@@ -52,6 +52,7 @@ type builder struct {
 // builders are the builders by the kind of their objects in status.build.ref.
 var builders = map[string]builder{
 	"TaskRun": {get: getTaskRun, follow: followTaskRun},
+	"Job":     {get: getJob, follow: followJob},
 }
 
 // buildOf returns the object that runs, or ran, the build of a Function. It returns

@@ -25,10 +25,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -49,7 +49,7 @@ func TestBuildOf(t *testing.T) {
 	}{
 		"no build":     {fn: newFunction("fn"), taskRun: taskRun()},
 		"no object":    {fn: newFunction("fn", builds, func(fs *v1alpha1.FunctionStatus) { fs.Build.Ref = nil }), taskRun: taskRun()},
-		"unknown kind": {fn: newFunction("fn", jobBuilds), taskRun: taskRun()},
+		"unknown kind": {fn: newFunction("fn", unknownBuilds), taskRun: taskRun()},
 		"gone": {fn: newFunction("fn", builds, func(fs *v1alpha1.FunctionStatus) {
 			fs.Build.Ref.Name = "gone"
 		}), taskRun: taskRun()},
@@ -75,46 +75,84 @@ func TestBuildOf(t *testing.T) {
 	}
 }
 
-// Every command that names or reads a build's object uses the kind in the status.
-func TestSecondBuilder(t *testing.T) {
-	jobs := map[string]*buildObject{"fn-job": {namespace: namespace, pod: "fn-job-pod", containers: []string{"install", "push"}}}
-	builders["Job"] = builder{
-		get: func(_ context.Context, _ *Clients, _, name string) (*buildObject, error) {
-			if job, ok := jobs[name]; ok {
-				return job, nil
-			}
-			return nil, apierrs.NewNotFound(schema.GroupResource{Group: "batch", Resource: "jobs"}, name)
-		},
-		follow: func(_ context.Context, _ *Clients, _, name string, visit func(*buildObject) (bool, error)) error {
-			_, err := visit(jobs[name])
-			return err
-		},
+// job returns the Job fn-job, with an init container, as its spec and status say.
+func job(status batchv1.JobStatus) *batchv1.Job {
+	return &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Name: "fn-job", Namespace: namespace, UID: "uid-of-job"},
+		Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+			InitContainers: []corev1.Container{{Name: "install"}}, Containers: []corev1.Container{{Name: "push"}},
+		}}},
+		Status: status,
 	}
-	t.Cleanup(func() { delete(builders, "Job") })
+}
+
+// jobPod returns the pod of that Job, which has ended.
+func jobPod() *corev1.Pod {
 	p := buildPod()
 	p.Name = "fn-job-pod"
-	p.Status.ContainerStatuses = []corev1.ContainerStatus{
-		{Name: "install", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}},
-		{Name: "push", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}},
+	p.Labels[batchv1.ControllerUidLabel] = "uid-of-job"
+	ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}
+	p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "install", State: ended}}
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "push", State: ended}}
+	return p
+}
+
+func ended(condition batchv1.JobConditionType) batchv1.JobStatus {
+	return batchv1.JobStatus{Succeeded: 1, Conditions: []batchv1.JobCondition{{Type: condition, Status: corev1.ConditionTrue}}}
+}
+
+func TestBuildOfJob(t *testing.T) {
+	suspended := job(batchv1.JobStatus{})
+	suspended.Spec.Suspend = new(true)
+	names := []string{"install", "push"}
+	for name, tc := range map[string]struct {
+		objects []runtime.Object
+		want    *buildObject
+	}{
+		"gone":       {objects: []runtime.Object{jobPod()}},
+		"no pod yet": {[]runtime.Object{job(batchv1.JobStatus{})}, &buildObject{namespace: namespace, containers: names}},
+		"running": {[]runtime.Object{job(batchv1.JobStatus{Active: 1}), jobPod()},
+			&buildObject{namespace: namespace, pod: "fn-job-pod", containers: names}},
+		"complete": {[]runtime.Object{job(ended(batchv1.JobComplete)), jobPod()},
+			&buildObject{namespace: namespace, pod: "fn-job-pod", containers: names, ended: true}},
+		"failed, and its pod is gone": {[]runtime.Object{job(ended(batchv1.JobFailed))}, &buildObject{namespace: namespace, containers: names, ended: true}},
+		"about to fail":               {[]runtime.Object{job(ended(batchv1.JobFailureTarget)), jobPod()}, &buildObject{namespace: namespace, pod: "fn-job-pod", containers: names}},
+		"suspended":                   {[]runtime.Object{suspended}, &buildObject{namespace: namespace, containers: names, ended: true}},
+		"another Job's pod": {[]runtime.Object{job(batchv1.JobStatus{Active: 1}), buildPod()},
+			&buildObject{namespace: namespace, containers: names}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := newWorld(t, tc.objects...).clients.buildOf(t.Context(), newFunction("fn", jobBuilds))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(buildObject{})); diff != "" {
+				t.Errorf("buildOf() (-want +got):\n%s", diff)
+			}
+		})
 	}
+}
+
+// Every command that names or reads a build's object uses the kind in the status.
+func TestJobCommands(t *testing.T) {
 	succeeded := func(fs *v1alpha1.FunctionStatus) {
 		built(fs)
 		fs.Build.Ref = &v1alpha1.BuildReference{APIVersion: "batch/v1", Kind: "Job", Name: "fn-job"}
 	}
+	complete := job(ended(batchv1.JobComplete))
 
-	w := newWorld(t, newFunction("fn", succeeded), p)
+	w := newWorld(t, newFunction("fn", succeeded), complete, jobPod())
 	w.want("completed", "build-status", "fn", "-o", "jsonpath={.image}")
 	w.want("fake logsfake logs", "build-logs", "fn")
 	if got, err := w.run("build-status", "fn"); err != nil || !strings.Contains(got, "\nJob      fn-job\n") {
 		t.Errorf("build-status does not name the Job: %v\n%s", err, got)
 	}
 
-	w = newWorld(t, newFunction("fn", jobBuilds), p)
+	w = newWorld(t, newFunction("fn", jobBuilds), complete, jobPod())
 	w.onWatch(func() { w.update("fn", succeeded) })
 	w.want("fake logsfake logs", "build-logs", "--follow", "fn")
 
-	delete(jobs, "fn-job")
-	newWorld(t, newFunction("fn", succeeded), p).want("not_found", "build-status", "fn", "-o", "jsonpath={.image}")
+	newWorld(t, newFunction("fn", succeeded), jobPod()).want("not_found", "build-status", "fn", "-o", "jsonpath={.image}")
 }
 
 // The log of a build begins when its TaskRun gets a pod.
@@ -145,7 +183,7 @@ func TestStreamBuildWithoutALog(t *testing.T) {
 	for name, ref := range map[string]v1alpha1.BuildReference{
 		"gone":              {Kind: "TaskRun", Name: "gone"},
 		"ended without pod": {Kind: "TaskRun", Name: "fn-1"},
-		"unknown kind":      {Kind: "Job", Name: "fn-1"},
+		"unknown kind":      {Kind: "Oven", Name: "fn-1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, cancelled, buildPod())

@@ -261,7 +261,7 @@ func runningBuild(fn *v1alpha1.Function) *v1alpha1.BuildReference {
 		return nil
 	}
 	switch built.GetReason() {
-	case v1alpha1.ReasonTaskRunCreated, v1alpha1.ReasonTaskRunRunning:
+	case v1alpha1.ReasonTaskRunCreated, v1alpha1.ReasonTaskRunRunning, v1alpha1.ReasonJobCreated, v1alpha1.ReasonJobRunning:
 		return fn.Status.Build.Ref
 	}
 	return nil

@@ -22,6 +22,7 @@ import (
 
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds"
 )
@@ -29,6 +30,10 @@ import (
 // buildSucceeded is the outcome of a build that made its image. The outcome of a
 // failed build is the reason of its failure.
 const buildSucceeded = "Succeeded"
+
+// builders has the name of the builder in config-build for each kind of object that it
+// makes.
+var builders = map[string]string{"TaskRun": string(config.TektonBuilder), "Job": string(config.JobBuilder)}
 
 // buildBounds are in seconds: from a build of cached layers to the longest usual timeout.
 var buildBounds = []float64{2, 5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 300, 600, 900, 1800, 3600}
@@ -44,20 +49,20 @@ type buildMetrics struct {
 
 func newBuilds(meter metric.Meter, leader leader) (*buildMetrics, error) {
 	started, err := meter.Int64Counter("kiln.builds",
-		metric.WithDescription("Builds that were started, or not needed because the image existed, by reason and runtime"),
+		metric.WithDescription("Builds that were started, or not needed because the image existed, by reason, runtime and builder"),
 		metric.WithUnit("{build}"))
 	if err != nil {
 		return nil, err
 	}
 	duration, err := meter.Float64Histogram("kiln.build.duration",
-		metric.WithDescription("Duration of builds, by outcome and runtime"),
+		metric.WithDescription("Duration of builds, by outcome, runtime and builder"),
 		metric.WithUnit("s"),
 		metric.WithExplicitBucketBoundaries(buildBounds...))
 	if err != nil {
 		return nil, err
 	}
 	waited, err := meter.Float64Histogram("kiln.build.queue.duration",
-		metric.WithDescription("How long builds waited in the queue before they started"),
+		metric.WithDescription("How long builds waited in the queue before they started, by builder"),
 		metric.WithUnit("s"),
 		metric.WithExplicitBucketBoundaries(buildBounds...))
 	return &buildMetrics{leader: leader, started: started, duration: duration, waited: waited}, err
@@ -73,14 +78,15 @@ func (m *buildMetrics) onUpdate(before, after any) {
 		last = *was.Status.Build
 	}
 	ctx := context.Background()
+	builder := builderKey.String(builderOf(now))
 	if isNew(last, now) {
-		m.started.Add(ctx, 1, metric.WithAttributes(reasonKey.String(now.Reason), runtimeKey.String(fn.Spec.Runtime)))
+		m.started.Add(ctx, 1, metric.WithAttributes(reasonKey.String(now.Reason), runtimeKey.String(fn.Spec.Runtime), builder))
 	}
 	if now.BuildName() != "" && now.BuildName() != last.BuildName() {
-		m.waited.Record(ctx, waited(last).Seconds())
+		m.waited.Record(ctx, waited(last).Seconds(), metric.WithAttributes(builder))
 	}
 	if hasEnded(now) && (now.BuildName() != last.BuildName() || !hasEnded(last)) {
-		m.duration.Record(ctx, took(now).Seconds(), metric.WithAttributes(outcomeKey.String(outcomeOfBuild(now)), runtimeKey.String(fn.Spec.Runtime)))
+		m.duration.Record(ctx, took(now).Seconds(), metric.WithAttributes(outcomeKey.String(outcomeOfBuild(now)), runtimeKey.String(fn.Spec.Runtime), builder))
 	}
 }
 
@@ -108,6 +114,17 @@ func took(b v1alpha1.BuildStatus) time.Duration {
 		return 0
 	}
 	return b.CompletionTime.Sub(b.StartTime.Time)
+}
+
+// builderOf returns the builder of the build, or "none" for a reused image.
+func builderOf(b v1alpha1.BuildStatus) string {
+	if b.BuildName() == "" {
+		return "none"
+	}
+	if builder, ok := builders[b.Ref.Kind]; ok {
+		return builder
+	}
+	return b.Ref.Kind
 }
 
 func outcomeOfBuild(b v1alpha1.BuildStatus) string {

@@ -38,6 +38,7 @@ const (
 
 	phaseKey   = attribute.Key("phase")
 	runtimeKey = attribute.Key("runtime")
+	builderKey = attribute.Key("builder")
 	reasonKey  = attribute.Key("reason")
 	outcomeKey = attribute.Key("outcome")
 )

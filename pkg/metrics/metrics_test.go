@@ -254,11 +254,18 @@ var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 // build sets status.build to a running build.
 func build(name, reason string, options ...func(*v1alpha1.BuildStatus)) func(*v1alpha1.Function) {
 	return func(fn *v1alpha1.Function) {
-		fn.Status.Build = &v1alpha1.BuildStatus{Ref: &v1alpha1.BuildReference{APIVersion: "example.com/v1", Kind: "Builder", Name: name}, Reason: reason, ImageTag: "tag"}
+		fn.Status.Build = &v1alpha1.BuildStatus{Ref: &v1alpha1.BuildReference{APIVersion: "tekton.dev/v1", Kind: "TaskRun", Name: name}, Reason: reason, ImageTag: "tag"}
 		for _, option := range options {
 			option(fn.Status.Build)
 		}
 	}
+}
+
+// job sets status.build to a first build that a Job runs.
+func job(name string, options ...func(*v1alpha1.BuildStatus)) func(*v1alpha1.Function) {
+	return build(name, builds.ReasonFirstBuild, append(options, func(b *v1alpha1.BuildStatus) {
+		b.Ref = &v1alpha1.BuildReference{APIVersion: "batch/v1", Kind: "Job", Name: name}
+	})...)
 }
 
 func ran(d time.Duration) func(*v1alpha1.BuildStatus) {
@@ -291,19 +298,19 @@ func TestBuilds(t *testing.T) {
 		"no build yet": {states: []func(*v1alpha1.Function){nothing, nothing}},
 		"one that goes well is seen many times and counted once": {
 			states:  []func(*v1alpha1.Function){nothing, first, first, done, done},
-			started: []string{"reason=FirstBuild,runtime=nodejs24 1"},
-			ended:   []string{"outcome=Succeeded,runtime=nodejs24 1 8"},
+			started: []string{"builder=tekton,reason=FirstBuild,runtime=nodejs24 1"},
+			ended:   []string{"builder=tekton,outcome=Succeeded,runtime=nodejs24 1 8"},
 		},
 		"one that had ended before this replica has begun": {
 			states: []func(*v1alpha1.Function){done, done},
 		},
 		"one that has ended while no controller ran": {
 			states: []func(*v1alpha1.Function){first, done},
-			ended:  []string{"outcome=Succeeded,runtime=nodejs24 1 8"},
+			ended:  []string{"builder=tekton,outcome=Succeeded,runtime=nodejs24 1 8"},
 		},
 		"one that is planned has not started": {
 			states:  []func(*v1alpha1.Function){done, build("", builds.ReasonSourceChanged), build("b2", builds.ReasonSourceChanged)},
-			started: []string{"reason=SourceChanged,runtime=nodejs24 1"},
+			started: []string{"builder=tekton,reason=SourceChanged,runtime=nodejs24 1"},
 		},
 		"one that fails, and the next": {
 			states: []func(*v1alpha1.Function){
@@ -312,23 +319,28 @@ func TestBuilds(t *testing.T) {
 				build("b2", builds.ReasonPreviousBuildFailed),
 				build("b2", builds.ReasonPreviousBuildFailed, ran(5*time.Second)),
 			},
-			started: []string{"reason=PreviousBuildFailed,runtime=nodejs24 1"},
-			ended:   []string{"outcome=BuildTimeout,runtime=nodejs24 1 900", "outcome=Succeeded,runtime=nodejs24 1 5"},
+			started: []string{"builder=tekton,reason=PreviousBuildFailed,runtime=nodejs24 1"},
+			ended:   []string{"builder=tekton,outcome=BuildTimeout,runtime=nodejs24 1 900", "builder=tekton,outcome=Succeeded,runtime=nodejs24 1 5"},
 		},
 		"one that is replaced before it ends": {
 			states:  []func(*v1alpha1.Function){nothing, first, build("b2", builds.ReasonSourceChanged)},
-			started: []string{"reason=FirstBuild,runtime=nodejs24 1", "reason=SourceChanged,runtime=nodejs24 1"},
+			started: []string{"builder=tekton,reason=FirstBuild,runtime=nodejs24 1", "builder=tekton,reason=SourceChanged,runtime=nodejs24 1"},
 		},
 		"one that is cancelled before it runs": {
 			states: []func(*v1alpha1.Function){first, build("b1", builds.ReasonFirstBuild, failed(v1alpha1.ReasonBuildCancelled),
 				func(b *v1alpha1.BuildStatus) { b.CompletionTime = &metav1.Time{Time: noon} })},
-			ended: []string{"outcome=BuildCancelled,runtime=nodejs24 1 0"},
+			ended: []string{"builder=tekton,outcome=BuildCancelled,runtime=nodejs24 1 0"},
+		},
+		"one that a Job runs": {
+			states:  []func(*v1alpha1.Function){nothing, job("b1"), job("b1", ran(2*time.Second))},
+			started: []string{"builder=job,reason=FirstBuild,runtime=nodejs24 1"},
+			ended:   []string{"builder=job,outcome=Succeeded,runtime=nodejs24 1 2"},
 		},
 		"images that are reused": {
 			states: []func(*v1alpha1.Function){done, reused, reused, build("", builds.ReasonImageReused, tagged("B")), done},
 			// The last state is of an earlier build.
-			started: []string{"reason=FirstBuild,runtime=nodejs24 1", "reason=ImageReused,runtime=nodejs24 2"},
-			ended:   []string{"outcome=Succeeded,runtime=nodejs24 1 8"},
+			started: []string{"builder=none,reason=ImageReused,runtime=nodejs24 2", "builder=tekton,reason=FirstBuild,runtime=nodejs24 1"},
+			ended:   []string{"builder=tekton,outcome=Succeeded,runtime=nodejs24 1 8"},
 		},
 		"others lead the Function": {
 			states:    []func(*v1alpha1.Function){nothing, first, done},
@@ -369,7 +381,7 @@ func TestQueue(t *testing.T) {
 	w.builds(function("a", waits), function("a", started))
 	w.builds(function("a", started), function("a", started))
 	w.builds(function("c"), function("c", started))
-	if diff := cmp.Diff([]string{" 2 60"}, series(w.collect()["kiln.build.queue.duration"])); diff != "" {
+	if diff := cmp.Diff([]string{"builder=tekton 2 60"}, series(w.collect()["kiln.build.queue.duration"])); diff != "" {
 		t.Errorf("waited (-want +got):\n%s", diff)
 	}
 }
@@ -389,7 +401,7 @@ func TestInstrument(t *testing.T) {
 	if _, err := client.UpdateStatus(w.ctx, function("a", build("b1", builds.ReasonFirstBuild, ran(8*time.Second))), metav1.UpdateOptions{}); err != nil {
 		t.Fatal("Failed to update:", err)
 	}
-	want := []string{"outcome=Succeeded,runtime=nodejs24 1 8"}
+	want := []string{"builder=tekton,outcome=Succeeded,runtime=nodejs24 1 8"}
 	var got []string
 	if err := wait.PollUntilContextTimeout(w.ctx, time.Millisecond, wait.ForeverTestTimeout, true, func(context.Context) (bool, error) {
 		got = series(w.collect()["kiln.build.duration"])

@@ -55,8 +55,26 @@ const (
 	mostSourceRatio = 1000
 )
 
+// Builder names what builds images.
+type Builder string
+
+const (
+	// AutoBuilder is TektonBuilder if the cluster has the API of TaskRuns, and JobBuilder
+	// otherwise.
+	AutoBuilder Builder = "auto"
+
+	// TektonBuilder builds with Tekton TaskRuns.
+	TektonBuilder Builder = "tekton"
+
+	// JobBuilder builds with Kubernetes Jobs.
+	JobBuilder Builder = "job"
+)
+
 // Build configures builds.
 type Build struct {
+	// Builder builds the images of builds that start.
+	Builder Builder
+
 	// KanikoImage is Kiln's executor image, which runs Dockerfiles.
 	KanikoImage string
 
@@ -115,6 +133,7 @@ type Build struct {
 
 func defaultBuild() *Build {
 	return &Build{
+		Builder:    AutoBuilder,
 		Timeout:    15 * time.Minute,
 		MaxTimeout: time.Hour,
 		Resources: corev1.ResourceRequirements{
@@ -154,6 +173,7 @@ func NewBuildFromMap(data map[string]string) (*Build, error) {
 	if err := parse(BuildConfigName, data,
 		asImage(kanikoImageKey, &b.KanikoImage),
 		asImage(composeImageKey, &b.ComposeImage),
+		cm.AsFunc("builder", &b.Builder, parseBuilder),
 		asDuration("timeout", &b.Timeout, LeastBuildTimeout, mostBuildTimeout),
 		asDuration("max-timeout", &b.MaxTimeout, LeastBuildTimeout, mostBuildTimeout),
 		asResources("", &b.Resources),
@@ -179,6 +199,17 @@ func NewBuildFromMap(data map[string]string) (*Build, error) {
 	}
 	b.raiseCeilings()
 	return b, nil
+}
+
+// parseBuilder parses the name of a builder. A blank value means AutoBuilder.
+func parseBuilder(s string) (Builder, error) {
+	switch b := Builder(strings.TrimSpace(s)); b {
+	case AutoBuilder, TektonBuilder, JobBuilder:
+		return b, nil
+	case "":
+		return AutoBuilder, nil
+	}
+	return "", fmt.Errorf("it is %q, and must be one of %s, %s, %s", s, AutoBuilder, TektonBuilder, JobBuilder)
 }
 
 func parseCacheKey(s string) (string, error) {

@@ -171,7 +171,7 @@ func TestKeyPatterns(t *testing.T) {
 
 func TestBuildFromMap(t *testing.T) {
 	got, err := NewBuildFromMap(map[string]string{
-		"kaniko-image": kanikoImage, "compose-image": composeImage, "timeout": "1h30m", "memory-limit": "", "cpu-limit": "2",
+		"kaniko-image": kanikoImage, "compose-image": composeImage, "builder": " job ", "timeout": "1h30m", "memory-limit": "", "cpu-limit": "2",
 		"ephemeral-storage-request": "", "ephemeral-storage-limit": "20Gi", "max-ephemeral-storage": "8Gi",
 		"max-cpu": "1", "max-memory": "", "package-registry-secret": "",
 		"max-concurrent-builds": "20", "max-concurrent-builds-per-namespace": " ", "history-limit": "0", "follow-interval": "90s", "dependency-cache-key": " 2026-11-24 ",
@@ -184,6 +184,7 @@ func TestBuildFromMap(t *testing.T) {
 	}
 	want := defaultBuild()
 	want.KanikoImage, want.ComposeImage = kanikoImage, composeImage
+	want.Builder = JobBuilder
 	want.Timeout = 90 * time.Minute
 	delete(want.Resources.Requests, corev1.ResourceEphemeralStorage)
 	want.Resources.Limits = corev1.ResourceList{
@@ -376,6 +377,7 @@ func TestErrors(t *testing.T) {
 		"builds at once":  {build, BuildConfigName, "max-concurrent-builds", "-1", nil, []string{`"-1"`, "0 and 10000"}},
 		"in a namespace":  {build, BuildConfigName, "max-concurrent-builds-per-namespace", "few", nil, []string{`"few"`, "whole number"}},
 		"cache key":       {build, BuildConfigName, "dependency-cache-key", strings.Repeat("x", 64), nil, []string{"64", "63"}},
+		"builder":         {build, BuildConfigName, "builder", "pod", nil, []string{`"pod"`, "auto, tekton, job"}},
 		"history":         {build, BuildConfigName, "history-limit", "101", nil, []string{`"101"`, "0 and 100"}},
 		"hot interval":    {build, BuildConfigName, "follow-interval", "59s", nil, []string{`"59s"`, "1m0s"}},
 		"no address":      {build, BuildConfigName, "follow-allowed-addresses", "git.local", nil, []string{`"git.local"`, "CIDR"}},

@@ -64,6 +64,9 @@ const (
 	listTimeout = 10 * time.Second
 )
 
+// API is the API of TaskRuns.
+var API = pipelinev1.SchemeGroupVersion.WithResource("taskruns")
+
 // Builder builds images with TaskRuns.
 type Builder struct {
 	// Client reads and writes TaskRuns.
@@ -99,6 +102,9 @@ func NewBuilder(ctx context.Context, podLister corev1listers.PodLister, mountEve
 func (*Builder) Watch(ctx context.Context, q *queue.Queue, wake func(any)) {
 	slim.Watch(ctx, taskruninformer.Get(ctx, children.LabelSelector).Informer(), Slim, Count(q, wake))
 }
+
+// Name returns the value of the key builder in config-build.
+func (*Builder) Name() config.Builder { return config.TektonBuilder }
 
 // Kind returns the kind of the objects that run builds.
 func (*Builder) Kind() string { return kind }

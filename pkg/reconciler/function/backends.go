@@ -22,6 +22,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds"
 	"github.com/kiln-dev/kiln/pkg/builds/queue"
@@ -30,6 +31,9 @@ import (
 
 // Builder builds images with objects of one kind.
 type Builder interface {
+	// Name returns the builder's value of the key builder in config-build.
+	Name() config.Builder
+
 	// Kind returns the kind of the objects.
 	Kind() string
 

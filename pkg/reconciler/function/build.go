@@ -64,7 +64,7 @@ func (r *Reconciler) build(ctx context.Context, fn *v1alpha1.Function, want plan
 		// Only a start waits for the registry and the queue. Deletions, and the live lookup
 		// of a missing build, must not wait.
 		starts := len(decision.obsolete) == 0 && !current.isMissing(fn)
-		if starts && (!answered || found.Image == "" && !r.isTurn(fn, want, decision.Decision)) {
+		if starts && (!answered || found.Image == "" && !r.mayStart(ctx, fn, want, decision.Decision)) {
 			return nil
 		}
 	} else {
@@ -100,13 +100,14 @@ func (r *Reconciler) act(ctx context.Context, fn *v1alpha1.Function, want plan, 
 		if len(decision.earlier) == 0 && !answered {
 			return nil
 		}
-		return r.startBuild(ctx, fn, want, decision, found)
+		return r.startBuild(ctx, fn, want, current, decision, found)
 	case builds.Follow:
-		run, err := r.builder.Restore(ctx, fn, want.request.Tag, *current.run(decision.Build))
+		run := *current.run(decision.Build)
+		run, err := r.builders.of(&run.Ref).Restore(ctx, fn, want.request.Tag, run)
 		if err != nil {
 			return err
 		}
-		if historyLimit(ctx) == 0 && isReported(fn, &run) {
+		if isReported(fn, &run) && (run.Unfinished || historyLimit(ctx) == 0) {
 			return r.forgetBuild(ctx, fn, want, run)
 		}
 		return r.followBuild(ctx, fn, want, run)
@@ -139,11 +140,19 @@ func (r *Reconciler) deleteBuilds(ctx context.Context, current gathered, obsolet
 		if b.Deleting {
 			continue
 		}
-		if err := r.builder.Delete(ctx, *current.run(b.Name)); err != nil {
+		run := *current.run(b.Name)
+		if err := r.builders.of(&run.Ref).Delete(ctx, run); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// mayStart reports whether the build may start: it has a builder and a slot. If not, a
+// condition says why.
+func (r *Reconciler) mayStart(ctx context.Context, fn *v1alpha1.Function, want plan, decision builds.Decision) bool {
+	_, ok := r.chosen(ctx, fn)
+	return ok && r.isTurn(fn, want, decision)
 }
 
 // remember records in the status a build that has no object yet, or that a reused image
@@ -162,11 +171,16 @@ func remember(fn *v1alpha1.Function, spec builds.Spec) {
 
 // startBuild starts the build once it has a slot and no other build of the Function
 // exists. The deletion of the last one, or a free slot, wakes the Function.
-func (r *Reconciler) startBuild(ctx context.Context, fn *v1alpha1.Function, want plan, decision decided, found images.Found) error {
+func (r *Reconciler) startBuild(ctx context.Context, fn *v1alpha1.Function, want plan, current gathered, decision decided, found images.Found) error {
 	spec := specOf(fn, want, decision.Decision, found)
 	if len(decision.earlier) > 0 {
 		remember(fn, spec)
-		fn.Status.MarkBuildUnknown(r.builder.Reasons().Deleted, "The build starts when earlier ones are gone: %s.", namesOf(decision.earlier))
+		earlier := r.builders.of(&current.run(decision.earlier[0].Name).Ref)
+		fn.Status.MarkBuildUnknown(earlier.Reasons().Deleted, "The build starts when earlier ones are gone: %s.", namesOf(decision.earlier))
+		return nil
+	}
+	builder, ok := r.chosen(ctx, fn)
+	if !ok {
 		return nil
 	}
 	name := types.NamespacedName{Namespace: fn.Namespace, Name: builds.NameOf(fn, spec.Request, spec.Attempt)}
@@ -180,7 +194,7 @@ func (r *Reconciler) startBuild(ctx context.Context, fn *v1alpha1.Function, want
 			r.queue.End(name)
 		}
 	}()
-	run, from, err := r.create(ctx, fn, spec, name.Name)
+	run, from, err := create(ctx, fn, builder, spec, name.Name)
 	if err != nil {
 		if children.MayExist(err) {
 			runs = true
@@ -190,32 +204,32 @@ func (r *Reconciler) startBuild(ctx context.Context, fn *v1alpha1.Function, want
 	}
 	switch children.OwnershipOf(run.Object, fn) {
 	case children.Foreign:
-		fn.Status.MarkBuildFailed(v1alpha1.ReasonNotOwned, children.NotOwnedFormat, r.builder.Kind(), run.Ref.Name)
+		fn.Status.MarkBuildFailed(v1alpha1.ReasonNotOwned, children.NotOwnedFormat, run.Ref.Kind, run.Ref.Name)
 		return children.RetryName()
 	case children.Leaving:
-		fn.Status.MarkBuildUnknown(v1alpha1.ReasonWaitingForDeletion, "%s %s is being deleted.", r.builder.Kind(), run.Ref.Name)
-		return from.AwaitDeletion(r.builder.Kind(), run.Ref.Name)
+		fn.Status.MarkBuildUnknown(v1alpha1.ReasonWaitingForDeletion, "%s %s is being deleted.", run.Ref.Kind, run.Ref.Name)
+		return from.AwaitDeletion(run.Ref.Kind, run.Ref.Name)
 	}
 	runs = !run.State.Ended()
-	if run, err = r.builder.Restore(ctx, fn, want.request.Tag, run); err != nil {
+	if run, err = builder.Restore(ctx, fn, want.request.Tag, run); err != nil {
 		return err
 	}
 	return r.followBuild(ctx, fn, want, run)
 }
 
 // create creates the build, or returns the one that has its name.
-func (r *Reconciler) create(ctx context.Context, fn *v1alpha1.Function, spec builds.Spec, name string) (builds.Run, children.Origin, error) {
-	run, from, err := r.builder.Start(ctx, fn, spec)
+func create(ctx context.Context, fn *v1alpha1.Function, builder Builder, spec builds.Spec, name string) (builds.Run, children.Origin, error) {
+	run, from, err := builder.Start(ctx, fn, spec)
 	if err == nil || from != children.Created {
 		return run, from, err
 	}
 	switch {
 	case children.IsRejected(err):
-		fn.Status.MarkBuildFailed(r.builder.Reasons().Failed, "%s %s cannot be created: %v", r.builder.Kind(), name, err)
+		fn.Status.MarkBuildFailed(builder.Reasons().Failed, "%s %s cannot be created: %v", builder.Kind(), name, err)
 	case !children.IsNamespaceTerminating(err):
-		fn.Status.MarkBuildUnknown(r.builder.Reasons().NotCreated, "%s %s cannot be created. Kiln keeps retrying: %v", r.builder.Kind(), name, err)
+		fn.Status.MarkBuildUnknown(builder.Reasons().NotCreated, "%s %s cannot be created. Kiln keeps retrying: %v", builder.Kind(), name, err)
 	}
-	return run, from, children.RetryError(fmt.Errorf("failed to create %s: %w", r.builder.Kind(), err))
+	return run, from, children.RetryError(fmt.Errorf("failed to create %s: %w", builder.Kind(), err))
 }
 
 // followBuild reports the state of the build in the status.
@@ -253,15 +267,16 @@ func recordImages(fn *v1alpha1.Function, tag string, run builds.Run) {
 
 // markProgress reports in the status how far a build is that has not ended.
 func (r *Reconciler) markProgress(fn *v1alpha1.Function, run builds.Run) error {
-	progress, err := r.builder.Progress(run)
+	builder := r.builders.of(&run.Ref)
+	progress, err := builder.Progress(run)
 	if err != nil {
 		return err
 	}
 	switch progress.Stage {
 	case builds.Created:
-		fn.Status.MarkBuildUnknown(r.builder.Reasons().Created, "%s", progress.Message)
+		fn.Status.MarkBuildUnknown(builder.Reasons().Created, "%s", progress.Message)
 	case builds.Started:
-		fn.Status.MarkBuildUnknown(r.builder.Reasons().Running, "%s", progress.Message)
+		fn.Status.MarkBuildUnknown(builder.Reasons().Running, "%s", progress.Message)
 	case builds.OverQuota:
 		fn.Status.MarkBuildFailed(v1alpha1.ReasonQuotaExceeded,
 			"The namespace's quota does not allow the pod of the build. It is retried every minute: %s", progress.Message)
@@ -272,7 +287,7 @@ func (r *Reconciler) markProgress(fn *v1alpha1.Function, run builds.Run) error {
 // installLog returns the end of the log of the installation of dependencies, or "". An
 // unreadable log must not delay the image, so the only error is pods.ErrReading.
 func (r *Reconciler) installLog(ctx context.Context, fn *v1alpha1.Function, run builds.Run) (string, error) {
-	log, err := r.builder.InstallLog(ctx, run)
+	log, err := r.builders.of(&run.Ref).InstallLog(ctx, run)
 	if errors.Is(err, pods.ErrReading) {
 		return "", err
 	}
@@ -284,7 +299,8 @@ func (r *Reconciler) installLog(ctx context.Context, fn *v1alpha1.Function, run 
 
 // markBuilt reports that the build in the status has made the image.
 func (r *Reconciler) markBuilt(fn *v1alpha1.Function) {
-	fn.Status.MarkBuildReady(r.builder.Reasons().Succeeded, "%s %s built %s.", r.builder.Kind(), fn.Status.Build.BuildName(), fn.Status.Image)
+	builder := r.builders.of(fn.Status.Build.Ref)
+	fn.Status.MarkBuildReady(builder.Reasons().Succeeded, "%s %s built %s.", builder.Kind(), fn.Status.Build.BuildName(), fn.Status.Image)
 }
 
 // useImage deploys the image of that digest. Its build may no longer exist.
@@ -304,7 +320,7 @@ func (r *Reconciler) useImage(ctx context.Context, fn *v1alpha1.Function, want p
 // forgetBuild deletes a build that has ended and that the status describes in full.
 func (r *Reconciler) forgetBuild(ctx context.Context, fn *v1alpha1.Function, want plan, run builds.Run) error {
 	if run.Object.GetDeletionTimestamp() == nil {
-		if err := r.builder.Delete(ctx, run); err != nil {
+		if err := r.builders.of(&run.Ref).Delete(ctx, run); err != nil {
 			return err
 		}
 	}

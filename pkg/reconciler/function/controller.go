@@ -42,6 +42,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/fairqueue"
 	"github.com/kiln-dev/kiln/pkg/images"
 	"github.com/kiln-dev/kiln/pkg/metrics"
+	"github.com/kiln-dev/kiln/pkg/platform"
 	"github.com/kiln-dev/kiln/pkg/pods"
 	"github.com/kiln-dev/kiln/pkg/reconciler/credentials"
 	"github.com/kiln-dev/kiln/pkg/serve/knative"
@@ -70,11 +71,11 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 		configMapLister: slim.ConfigMapLister{ConfigMapLister: configMaps.Lister(), Indexer: slim.Indexed(ctx, configMaps.Informer())},
 		secrets:         secrets,
 	}
-	taskRuns := tekton.NewBuilder(ctx, podLister, mountEvents)
 	services := knative.NewServer(ctx, podLister, mountEvents, r.checkCurrent)
-	r.builder, r.server = taskRuns, services
+	r.server = services
 	secrets.AddFind(services.FindSecret)
-	secrets.AddFind(taskRuns.FindSecret)
+	var watchBuilds []watchFunc
+	r.builders, watchBuilds = newBuilders(ctx, podLister, mountEvents, secrets)
 
 	var fair *fairqueue.Queue
 	impl := functionreconciler.NewImpl(ctx, r, func(impl *controller.Impl) controller.Options {
@@ -94,7 +95,7 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 	if err := metrics.Instrument(otel.GetMeterProvider(), impl, functions); err != nil {
 		logger.Panicw("Failed to set up metrics", "error", err)
 	}
-	fair.Leader = NewLeader(ctx, impl.Reconciler.(fairqueue.Leader), r.queue, functions.Lister(), r.builder)
+	fair.Leader = NewLeader(ctx, impl.Reconciler.(fairqueue.Leader), r.queue, functions.Lister(), r.builders)
 	fair.Start(ctx, impl.Concurrency)
 	impl.Reconciler = fair
 	warnOfConfig(ctx, cmw, fair)
@@ -109,10 +110,29 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 	})
 	_, _ = podInformer.Informer().AddEventHandler(hurryPulls(checks.Hurry))
 	slim.Watch(ctx, mounts, pods.SlimEvent, controller.HandleAll(pods.EnqueueFunctionOfMount(podInformer.Lister(), fair.Add)))
-	taskRuns.Watch(ctx, r.queue, ofChild)
+	for _, watch := range watchBuilds {
+		watch(ctx, r.queue, ofChild)
+	}
 	services.Watch(ctx, ofChild)
 	secrets.OnChange(enqueueFunctionsBeside(ctx, fair.Add, functions.Lister()))
 	return impl
+}
+
+// watchFunc reports each build to the queue, and then calls wake with its object.
+type watchFunc = func(ctx context.Context, q *queue.Queue, wake func(any))
+
+// newBuilders returns the builders, and how to watch those whose API the cluster has.
+func newBuilders(ctx context.Context, podLister corev1listers.PodLister, mountEvents corev1listers.EventLister, secrets *credentials.Secrets) (Builders, []watchFunc) {
+	var all Builders
+	var watches []watchFunc
+	if platform.Has(ctx, tekton.API) {
+		taskRuns := tekton.NewBuilder(ctx, podLister, mountEvents)
+		secrets.AddFind(taskRuns.FindSecret)
+		all, watches = append(all, taskRuns), append(watches, taskRuns.Watch)
+	} else {
+		all = append(all, Absent(&tekton.Builder{}))
+	}
+	return all, watches
 }
 
 // startBackground starts the workers that talk to registries and Git servers.

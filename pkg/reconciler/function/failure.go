@@ -48,7 +48,7 @@ func (r *Reconciler) followFailure(ctx context.Context, fn *v1alpha1.Function, w
 	if fn.Status.Build.Failure != nil {
 		return markBuildFailed(fn)
 	}
-	failure, err := r.builder.Failure(ctx, run)
+	failure, err := r.builders.of(&run.Ref).Failure(ctx, run)
 	if err != nil {
 		logging.FromContext(ctx).Infow("Failed to read the log of a failed build", "build", run.Ref.Name, "error", err)
 		switch {
@@ -60,7 +60,7 @@ func (r *Reconciler) followFailure(ctx context.Context, fn *v1alpha1.Function, w
 	}
 	failure.Secrets, failure.DependencyFile = secretsOf(fn), fetchedDependencies(fn, want.runtime)
 	failure.OwnDockerfile = want.runtime.IsOwnDockerfile()
-	fn.Status.Build.Failure = failure.Describe(r.builder.Reasons().Failed, want.runtime.ExplainBuildFailure)
+	fn.Status.Build.Failure = failure.Describe(r.builders.of(&run.Ref).Reasons().Failed, want.runtime.ExplainBuildFailure)
 	return markBuildFailed(fn)
 }
 
@@ -68,7 +68,7 @@ func (r *Reconciler) followFailure(ctx context.Context, fn *v1alpha1.Function, w
 // does not record the end before that, so a restarted controller reads the log too.
 func (r *Reconciler) awaitLog(fn *v1alpha1.Function, run builds.Run, how string, delay time.Duration) error {
 	fn.Status.Build.CompletionTime = nil
-	fn.Status.MarkBuildUnknown(r.builder.Reasons().Running, "%s %s has %s. Its log cannot be read yet.", r.builder.Kind(), run.Ref.Name, how)
+	fn.Status.MarkBuildUnknown(r.builders.of(&run.Ref).Reasons().Running, "%s %s has %s. Its log cannot be read yet.", run.Ref.Kind, run.Ref.Name, how)
 	return controller.NewRequeueAfter(delay)
 }
 
@@ -109,8 +109,9 @@ func markBuildFailed(fn *v1alpha1.Function) error {
 
 // giveUp reports that somebody deleted the build each time it started.
 func (r *Reconciler) giveUp(fn *v1alpha1.Function, want plan) error {
-	failure := builds.Failure{Cause: builds.Deleted, Message: fmt.Sprintf("%s %s was deleted.", r.builder.Kind(), fn.Status.Build.BuildName())}
-	fn.Status.Build.Failure = failure.Describe(r.builder.Reasons().Failed, want.runtime.ExplainBuildFailure)
+	builder := r.builders.of(fn.Status.Build.Ref)
+	failure := builds.Failure{Cause: builds.Deleted, Message: fmt.Sprintf("%s %s was deleted.", builder.Kind(), fn.Status.Build.BuildName())}
+	fn.Status.Build.Failure = failure.Describe(builder.Reasons().Failed, want.runtime.ExplainBuildFailure)
 	return markBuildFailed(fn)
 }
 

@@ -274,10 +274,10 @@ func factory() rtesting.Factory {
 			queue: turns,
 			kiln:  w.Kiln, kube: w.Kube,
 			configMapLister: ktesting.TransformedConfigMaps{ConfigMapLister: w.ConfigMapLister, Transform: slim.ConfigMap},
-			builder: &tekton.Builder{
+			builders: Builders{&tekton.Builder{
 				Client: w.Tekton, TaskRuns: ktesting.TransformedTaskRuns{TaskRunLister: w.TaskRunLister, Transform: tekton.Slim},
 				Pods: podLister, MountEvents: w.EventLister, Logs: fakeLogs(log),
-			},
+			}},
 			secrets:  fakeSecrets{w.Row.OtherTestData[secretKey]},
 			lookups:  newFakeLookups(registry),
 			taggings: fakeTaggings{registry},

@@ -46,9 +46,9 @@ type Reconciler struct {
 
 	configMapLister corev1listers.ConfigMapLister
 
-	builder Builder
-	server  Server
-	secrets Secrets
+	builders Builders
+	server   Server
+	secrets  Secrets
 
 	queue    *queue.Queue
 	lookups  Background[images.Lookup, images.Found]
@@ -134,7 +134,7 @@ func (r *Reconciler) prepare(ctx context.Context, fn *v1alpha1.Function, before 
 		r.polls.Forget(children.KeyOf(fn))
 		return nil
 	}
-	runs, err := r.builder.List(fn)
+	runs, err := r.builders.List(fn)
 	if err != nil {
 		return err
 	}

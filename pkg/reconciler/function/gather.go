@@ -88,12 +88,12 @@ func (r *Reconciler) addQueued(ctx context.Context, fn *v1alpha1.Function, cache
 		if findRun(runs, name.Name) != nil {
 			continue
 		}
-		run, err := r.builder.Get(ctx, name.Namespace, name.Name)
+		run, err := r.builders.Get(ctx, name.Namespace, name.Name)
 		switch {
 		case apierrs.IsNotFound(err):
 			r.queue.End(name)
 		case err != nil:
-			return nil, fmt.Errorf("failed to get %s: %w", r.builder.Kind(), err)
+			return nil, fmt.Errorf("failed to get build %s: %w", name, err)
 		default:
 			runs = append(runs, run)
 		}
@@ -107,16 +107,16 @@ func (r *Reconciler) addRemembered(ctx context.Context, fn *v1alpha1.Function, r
 	if name == "" || findRun(runs, name) != nil {
 		return runs, nil
 	}
-	run, err := r.builder.Get(ctx, fn.Namespace, name)
+	run, err := r.builders.Get(ctx, fn.Namespace, name)
 	switch {
 	case apierrs.IsNotFound(err):
 		return runs, nil
 	case err != nil:
-		return nil, fmt.Errorf("failed to get %s: %w", r.builder.Kind(), err)
+		return nil, fmt.Errorf("failed to get build %s: %w", name, err)
 	case !metav1.IsControlledBy(run.Object, fn):
 		return runs, nil
 	}
-	if run, err = r.builder.Restore(ctx, fn, fn.Status.Build.ImageTag, run); err != nil {
+	if run, err = r.builders.of(&run.Ref).Restore(ctx, fn, fn.Status.Build.ImageTag, run); err != nil {
 		return nil, err
 	}
 	return append(runs, run), nil
@@ -136,6 +136,7 @@ func buildsOf(fn *v1alpha1.Function, runs []builds.Run) []builds.Build {
 		b.Commit, b.Fetched = commitAskedOf(fn, run), run.Source.Commit()
 		b.Generation = generationOf(fn, run)
 		b.State = run.State
+		b.Unfinished = run.Unfinished
 		b.Deleting = run.Object.GetDeletionTimestamp() != nil
 		existing = append(existing, b)
 	}

@@ -45,7 +45,7 @@ type queueLeader struct {
 	ctx       context.Context
 	queue     *queue.Queue
 	functions listers.FunctionLister
-	builder   Builder
+	builders  Builders
 
 	// promoting is held while the queue is being opened. abandon stops that.
 	promoting sync.Mutex
@@ -53,8 +53,8 @@ type queueLeader struct {
 }
 
 // NewLeader wraps the reconciler so that it opens the queue of builds before it leads.
-func NewLeader(ctx context.Context, reconciler fairqueue.Leader, q *queue.Queue, functions listers.FunctionLister, builder Builder) fairqueue.Leader {
-	return &queueLeader{Leader: reconciler, ctx: ctx, queue: q, functions: functions, builder: builder}
+func NewLeader(ctx context.Context, reconciler fairqueue.Leader, q *queue.Queue, functions listers.FunctionLister, builders Builders) fairqueue.Leader {
+	return &queueLeader{Leader: reconciler, ctx: ctx, queue: q, functions: functions, builders: builders}
 }
 
 // Promote implements pkgreconciler.LeaderAware. No Function is reconciled before the
@@ -104,5 +104,5 @@ func (l *queueLeader) open(ctx context.Context, bucket pkgreconciler.Bucket) err
 			waiting[children.KeyOf(fn)] = ticketOf(fn, builds.Decision{Reason: b.Reason})
 		}
 	}
-	return l.queue.Open(waiting, func() ([]queue.Build, error) { return l.builder.Running(ctx) })
+	return l.queue.Open(waiting, func() ([]queue.Build, error) { return l.builders.Running(ctx) })
 }

@@ -40,8 +40,8 @@ type Options struct {
 	// ConfigMaps lists the ConfigMaps with Kiln's label, as slim.ConfigMap leaves them.
 	ConfigMaps corev1listers.ConfigMapLister
 
-	// Builder builds the images.
-	Builder Builder
+	// Builders build the images.
+	Builders Builders
 
 	// NewServer returns the Server. checkCurrent returns an error if the cached Function
 	// is stale.
@@ -64,7 +64,7 @@ type Options struct {
 func New(o Options) *Reconciler {
 	r := &Reconciler{
 		kiln: o.Kiln, kube: o.Kube, configMapLister: o.ConfigMaps,
-		builder: o.Builder, secrets: o.Secrets,
+		builders: o.Builders, secrets: o.Secrets,
 		queue: o.Queue, lookups: o.Lookups, taggings: o.Taggings, polls: o.Polls, checks: o.Checks,
 	}
 	r.server = o.NewServer(r.checkCurrent)

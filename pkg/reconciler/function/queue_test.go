@@ -360,7 +360,7 @@ func TestOpenUnanswered(t *testing.T) {
 	ctx, impl, _ := startController(t)
 	leader := impl.Reconciler.(*fairqueue.Queue).Leader.(*queueLeader)
 	client := unanswered{Interface: fakepipelineclient.Get(ctx), deadlines: make(chan bool, 1)}
-	leader.builder.(*tekton.Builder).Client = client
+	leader.builders[0].(*tekton.Builder).Client = client
 	promoted := make(chan error)
 	go func() { promoted <- leader.Promote(pkgreconciler.UniversalBucket(), nil) }()
 	if !<-client.deadlines {

@@ -74,7 +74,11 @@ func emitEvents(ctx context.Context, fn *v1alpha1.Function, before *v1alpha1.Fun
 // isTemporaryFailure reports whether the reason of an Unknown condition is a failure that
 // Kiln retries.
 func isTemporaryFailure(reason string) bool {
-	return reason == v1alpha1.ReasonBuildRetrying || reason == v1alpha1.ReasonTaskRunNotCreated
+	switch reason {
+	case v1alpha1.ReasonBuildRetrying, v1alpha1.ReasonTaskRunNotCreated, v1alpha1.ReasonJobNotCreated:
+		return true
+	}
+	return false
 }
 
 // isNews reports whether the change of a condition is news for the user. A wait for

@@ -85,6 +85,20 @@ const (
 	// ReasonTaskRunNotCreated (Unknown): the build's TaskRun could not be created, and Kiln
 	// retries; the message says why.
 	ReasonTaskRunNotCreated = "TaskRunNotCreated"
+	// ReasonJobFinished (True): the image was built and pushed.
+	ReasonJobFinished = "JobFinished"
+	// ReasonJobsDeleted (Unknown): earlier builds of the Function are being deleted; the
+	// next starts when they are gone.
+	ReasonJobsDeleted = "JobsDeleted"
+	// ReasonJobCreated (Unknown): the build's Job was created.
+	ReasonJobCreated = "JobCreated"
+	// ReasonJobRunning (Unknown): the build runs.
+	ReasonJobRunning = "JobRunning"
+	// ReasonJobNotCreated (Unknown): the build's Job could not be created, and Kiln retries;
+	// the message says why.
+	ReasonJobNotCreated = "JobNotCreated"
+	// ReasonJobFailed (False): the build failed; the message says what to fix.
+	ReasonJobFailed = "JobFailed"
 	// ReasonBuildRetrying (Unknown): the build failed for a reason outside the Function;
 	// the message has the time of the next attempt.
 	ReasonBuildRetrying = "BuildRetrying"
@@ -118,6 +132,9 @@ const (
 	// ReasonCredentialsFailed (False): the registry credentials could not be copied to the
 	// namespace.
 	ReasonCredentialsFailed = "CredentialsFailed"
+	// ReasonBuilderUnavailable (False): the cluster does not have the API of the builder that
+	// config-build names.
+	ReasonBuilderUnavailable = "BuilderUnavailable"
 	// ReasonPodEvicted (False): the build's pod was evicted from its node.
 	ReasonPodEvicted = "PodEvicted"
 	// ReasonPodDeleted (False): the build's pod was deleted, or lost with its node.

@@ -295,15 +295,15 @@ func (s *simulation) connect(p *process) {
 	p.taggings = &asked[images.Tagging, struct{}]{do: s.tag, wake: p.wake}
 	p.queue = queue.New(s.ctx, s.limits, p.wake)
 	mountEvents := p.caches.EventLister()
-	builder := &tekton.Builder{
+	builders := function.Builders{&tekton.Builder{
 		Client:   clients.Tekton,
 		TaskRuns: ktesting.TransformedTaskRuns{TaskRunLister: p.caches.TaskRunLister(), Transform: tekton.Slim},
 		Pods:     p.caches.PodLister(), MountEvents: mountEvents, Logs: simulatedLogs{s},
-	}
+	}}
 	r := function.New(function.Options{
 		Kiln: clients.Kiln, Kube: clients.Kube,
 		ConfigMaps: ktesting.TransformedConfigMaps{ConfigMapLister: p.caches.ConfigMapLister(), Transform: slim.ConfigMap},
-		Builder:    builder,
+		Builders:   builders,
 		NewServer: func(checkCurrent func(context.Context, *v1alpha1.Function) error) function.Server {
 			return &knative.Server{
 				Client:   clients.Serving,
@@ -321,7 +321,7 @@ func (s *simulation) connect(p *process) {
 	generated := functionreconciler.NewReconciler(unlogged, zap.NewNop().Sugar(), clients.Kiln,
 		ktesting.TransformedFunctions{FunctionLister: p.caches.FunctionLister(), Transform: slim.Function},
 		&record.FakeRecorder{}, r, controller.Options{ConfigStore: fixedStore{s.config}, SkipStatusUpdates: true, DemoteFunc: r.Demote})
-	leader := function.NewLeader(unlogged, generated.(fairqueue.Leader), p.queue, p.caches.FunctionLister(), builder)
+	leader := function.NewLeader(unlogged, generated.(fairqueue.Leader), p.queue, p.caches.FunctionLister(), builders)
 	s.starting = true
 	defer func() { s.starting = false }()
 	if err := leader.Promote(pkgreconciler.UniversalBucket(), func(pkgreconciler.Bucket, types.NamespacedName) {}); err != nil {
