@@ -25,6 +25,7 @@ import (
 
 	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -91,6 +92,7 @@ func (f *film[T]) first(from time.Time, is func(T) bool) (seen[T], bool) {
 type camera struct {
 	functions *film[*v1alpha1.Function]
 	taskRuns  *film[*pipelinev1.TaskRun]
+	jobs      *film[*batchv1.Job]
 	pods      *film[*corev1.Pod]
 	revisions *film[*servingv1.Revision]
 }
@@ -99,6 +101,7 @@ func newCamera(ctx context.Context, clients *test.Clients, namespace string) *ca
 	return &camera{
 		functions: record[*v1alpha1.Function](ctx, clients.Kiln.ServerlessV1alpha1().Functions(namespace)),
 		taskRuns:  record[*pipelinev1.TaskRun](ctx, clients.Pipeline.TektonV1().TaskRuns(namespace)),
+		jobs:      record[*batchv1.Job](ctx, clients.Kube.BatchV1().Jobs(namespace)),
 		pods:      record[*corev1.Pod](ctx, clients.Kube.CoreV1().Pods(namespace)),
 		revisions: record[*servingv1.Revision](ctx, clients.Serving.ServingV1().Revisions(namespace)),
 	}
@@ -119,17 +122,28 @@ func (c *camera) marks(start, written, ready time.Time, fn *v1alpha1.Function) (
 	}); ok {
 		m.revision = ran.at
 	}
-	taskRun, ok := c.taskRuns.first(start, func(tr *pipelinev1.TaskRun) bool {
-		return metav1.IsControlledBy(tr, fn) && tr.Status.CompletionTime == nil && tr.DeletionTimestamp == nil
-	})
+	build, ok := c.build(start, fn)
 	if !ok {
 		return m, ""
 	}
-	m.taskRun = taskRun.at
-	pod, ok := c.pods.first(start, func(p *corev1.Pod) bool { return metav1.IsControlledBy(p, taskRun.object) })
+	m.build = build.at
+	pod, ok := c.pods.first(start, func(p *corev1.Pod) bool { return metav1.IsControlledBy(p, build.object) })
 	if !ok {
 		return m, ""
 	}
 	m.pod = pod.at
 	return m, pod.object.Name
+}
+
+// build returns the object that builds the Function, and when it was first seen.
+func (c *camera) build(start time.Time, fn *v1alpha1.Function) (seen[metav1.Object], bool) {
+	if taskRun, ok := c.taskRuns.first(start, func(tr *pipelinev1.TaskRun) bool {
+		return metav1.IsControlledBy(tr, fn) && tr.Status.CompletionTime == nil && tr.DeletionTimestamp == nil
+	}); ok {
+		return seen[metav1.Object]{at: taskRun.at, object: taskRun.object}, true
+	}
+	job, ok := c.jobs.first(start, func(job *batchv1.Job) bool {
+		return metav1.IsControlledBy(job, fn) && job.Status.CompletionTime == nil && job.DeletionTimestamp == nil
+	})
+	return seen[metav1.Object]{at: job.at, object: job.object}, ok
 }

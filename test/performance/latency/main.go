@@ -95,7 +95,8 @@ func conclude(samples map[string][]float64, split map[string][]map[string]float6
 		case rowEnvEdit, rowReuse:
 			row.Baseline = rowFloor + "." + service
 			row.Ratio = row.MedianS / floor.Parts[service]
-		case rowFloor, rowFirstBuild, rowFirstBuildNPM, rowSourceEdit, rowDepsEdit:
+		case rowFloor, rowFirstBuild, rowFirstBuildNPM, rowSourceEdit, rowDepsEdit,
+			rowJob + rowFloor, rowJob + rowFirstBuild, rowJob + rowFirstBuildNPM, rowJob + rowSourceEdit:
 			row.Baseline = rowFloor
 			row.Ratio = row.MedianS / floor.MedianS
 		default:

@@ -40,13 +40,14 @@ const (
 
 	// The parts of the floor.
 	emptyTaskRun = "empty-taskrun"
+	emptyJob     = "empty-job"
 	service      = "service"
 )
 
 // parts are all parts in the order of time.
 var parts = []string{
 	admission, configure, queue, podStart, fetch, unpack, run, push, finish, revision, route,
-	emptyTaskRun, service,
+	emptyTaskRun, emptyJob, service,
 }
 
 // marks are the times at which the steps to Ready were first seen. Without a build, its
@@ -55,8 +56,8 @@ type marks struct {
 	// start is just before the write, written when it was answered.
 	start, written time.Time
 
-	// taskRun and pod are the times of their creation.
-	taskRun, pod time.Time
+	// build and pod are the times of the creation of the TaskRun or Job, and of its pod.
+	build, pod time.Time
 
 	// log has the times of the builder's log.
 	log buildLog
@@ -83,7 +84,7 @@ func (m marks) split() map[string]float64 {
 		}
 	}
 	part(admission, m.written)
-	part(configure, m.taskRun)
+	part(configure, m.build)
 	part(queue, m.pod)
 	part(podStart, m.log.begun)
 	part(fetch, m.log.fetched)

@@ -74,7 +74,7 @@ func TestSplit(t *testing.T) {
 	}{
 		"built": {
 			marks: marks{
-				start: at(0), written: at(0.1), taskRun: at(0.3), pod: at(0.4),
+				start: at(0), written: at(0.1), build: at(0.3), pod: at(0.4),
 				log:   buildLog{begun: at(3), fetched: at(3.5), unpacked: at(6), ran: at(7), ended: at(7.5)},
 				image: at(8), revision: at(10), ready: at(10.5),
 			},
@@ -88,7 +88,7 @@ func TestSplit(t *testing.T) {
 			want:  map[string]float64{admission: 0.1, finish: 0.1, revision: 1.8, route: 0.5},
 		},
 		"seen before the write was answered": {
-			marks: marks{start: at(0), written: at(0.3), taskRun: at(0.2), pod: at(0.5)},
+			marks: marks{start: at(0), written: at(0.3), build: at(0.2), pod: at(0.5)},
 			want:  map[string]float64{admission: 0.3, configure: 0, queue: 0.2},
 		},
 	} {

@@ -20,17 +20,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 	netapi "knative.dev/networking/pkg/apis/networking"
 	"knative.dev/pkg/apis"
 	"knative.dev/serving/pkg/apis/serving"
 	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
 
+	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds/tekton"
 	"github.com/kiln-dev/kiln/test"
@@ -48,13 +53,17 @@ const (
 	rowSourceEdit    = "source-edit"
 	rowDepsEdit      = "deps-edit"
 	rowEnvEdit       = "env-edit"
+	// rowJob is the prefix of the rows with Jobs instead of TaskRuns. Their floor is an
+	// empty Job, and a Service.
+	rowJob = "job-"
 	// rowReuse is an edit back to a source whose image the registry has.
 	rowReuse = "reuse"
 )
 
 // rows are all rows in the order of the report.
 func rows() []string {
-	all := []string{rowFloor, rowFirstBuild, rowFirstBuildNPM, rowSourceEdit, rowDepsEdit, rowEnvEdit, rowReuse}
+	all := []string{rowFloor, rowFirstBuild, rowFirstBuildNPM, rowSourceEdit, rowDepsEdit, rowEnvEdit, rowReuse,
+		rowJob + rowFloor, rowJob + rowFirstBuild, rowJob + rowFirstBuildNPM, rowJob + rowSourceEdit}
 	for _, g := range greeters {
 		all = append(all, rowColdStart+g.runtime+bare, rowColdStart+g.runtime)
 	}
@@ -91,32 +100,97 @@ func playRound(ctx context.Context, clients *test.Clients, relayImage string, te
 	if err := s.playFunctions(ctx); err != nil {
 		return err
 	}
+	if err := s.playJobs(ctx); err != nil {
+		return err
+	}
 	return s.playColdStarts(ctx)
 }
 
+// act is what an author does to a Function, and the row that it counts for.
+type act struct {
+	row    string
+	fn     *v1alpha1.Function
+	change func(*v1alpha1.FunctionSpec)
+}
+
+// newFunctions returns a Function without dependencies, and one with a small npm
+// dependency. No registry holds anything of them.
+func newFunctions(prefix string) (plain, npm *v1alpha1.Function) {
+	unique := fmt.Sprintf("// %d\n", time.Now().UnixNano())
+	plain = function(prefix+"plain", unique+"module.exports = { main: () => 'hello' };\n", "")
+	npm = function(prefix+"npm", unique+"const ms = require('ms');\nmodule.exports = { main: () => ms('1h') };\n", dependency("2.1.3"))
+	return plain, npm
+}
+
+func editSource(spec *v1alpha1.FunctionSpec) { spec.Source += "// edited\n" }
+
 // playFunctions applies the edits of an author to two Functions.
 func (s *stage) playFunctions(ctx context.Context) error {
-	// Each round has different content, so the registry holds nothing of it.
-	unique := fmt.Sprintf("// %d\n", time.Now().UnixNano())
-	plain := function("plain", unique+"module.exports = { main: () => 'hello' };\n", "")
-	npm := function("npm", unique+"const ms = require('ms');\nmodule.exports = { main: () => ms('1h') };\n", dependency("2.1.3"))
+	plain, npm := newFunctions("")
 	if err := s.play(ctx, rowFirstBuild, plain, nil); err != nil {
 		return fmt.Errorf("failed to take %s: %w", rowFirstBuild, err)
 	}
-	if err := s.playFloor(ctx, plain.Name); err != nil {
+	if err := s.playFloor(ctx, rowFloor, plain.Name, emptyTaskRun, s.runEmptyTaskRun); err != nil {
 		return fmt.Errorf("failed to take %s: %w", rowFloor, err)
 	}
-	for _, step := range []struct {
-		row    string
-		fn     *v1alpha1.Function
-		change func(*v1alpha1.FunctionSpec)
-	}{
+	return s.playAll(ctx, []act{
 		{rowFirstBuildNPM, npm, nil},
-		{rowSourceEdit, npm, func(spec *v1alpha1.FunctionSpec) { spec.Source += "// edited\n" }},
+		{rowSourceEdit, npm, editSource},
 		{rowEnvEdit, npm, func(spec *v1alpha1.FunctionSpec) { spec.Env = []corev1.EnvVar{{Name: "EDITED", Value: "yes"}} }},
 		{rowDepsEdit, npm, func(spec *v1alpha1.FunctionSpec) { spec.Deps = dependency("2.1.2") }},
 		{rowReuse, npm, func(spec *v1alpha1.FunctionSpec) { spec.Deps = dependency("2.1.3") }},
-	} {
+	})
+}
+
+// playJobs is playFunctions with Jobs, which config-build chooses meanwhile.
+func (s *stage) playJobs(ctx context.Context) (err error) {
+	former, err := s.setBuilder(ctx, string(config.JobBuilder))
+	if err != nil {
+		return err
+	}
+	defer func() {
+		_, restored := s.setBuilder(context.WithoutCancel(ctx), former)
+		err = errors.Join(err, restored)
+	}()
+	plain, npm := newFunctions(rowJob)
+	if err := s.play(ctx, rowJob+rowFirstBuild, plain, nil); err != nil {
+		return fmt.Errorf("failed to take %s: %w", rowJob+rowFirstBuild, err)
+	}
+	if err := s.playFloor(ctx, rowJob+rowFloor, plain.Name, emptyJob, s.runEmptyJob); err != nil {
+		return fmt.Errorf("failed to take %s: %w", rowJob+rowFloor, err)
+	}
+	return s.playAll(ctx, []act{
+		{rowJob + rowFirstBuildNPM, npm, nil},
+		{rowJob + rowSourceEdit, npm, editSource},
+	})
+}
+
+// setBuilder sets the builder of new builds, and returns the former value. "" is no value.
+func (s *stage) setBuilder(ctx context.Context, builder string) (former string, err error) {
+	const key = "builder"
+	configMaps := s.clients.Kube.CoreV1().ConfigMaps(test.SystemNamespace)
+	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		current, err := configMaps.Get(ctx, config.BuildConfigName, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		former = current.Data[key]
+		if builder == "" {
+			delete(current.Data, key)
+		} else {
+			current.Data[key] = builder
+		}
+		_, err = configMaps.Update(ctx, current, metav1.UpdateOptions{})
+		return err
+	})
+	if err != nil {
+		return former, fmt.Errorf("failed to set the builder in %s: %w", config.BuildConfigName, err)
+	}
+	return former, nil
+}
+
+func (s *stage) playAll(ctx context.Context, acts []act) error {
+	for _, step := range acts {
 		if err := s.play(ctx, step.row, step.fn, step.change); err != nil {
 			return fmt.Errorf("failed to take %s: %w", step.row, err)
 		}
@@ -164,6 +238,9 @@ func (s *stage) play(ctx context.Context, row string, fn *v1alpha1.Function, cha
 	if done.Generation != asked.Generation {
 		return fmt.Errorf("somebody else has edited Function %s", fn.Name)
 	}
+	if ref := done.Status.Build.Ref; strings.HasPrefix(row, rowJob) != (ref != nil && ref.Kind == "Job") {
+		return fmt.Errorf("%s was built by %+v", row, ref)
+	}
 	m, pod := s.camera.marks(start, written, ready, done)
 	if pod != "" {
 		if m.log, err = s.readLog(ctx, pod); err != nil {
@@ -180,14 +257,14 @@ func (s *stage) readLog(ctx context.Context, name string) (times buildLog, err e
 	if err != nil {
 		return times, fmt.Errorf("failed to get Pod: %w", err)
 	}
-	for _, container := range pod.Spec.Containers {
+	for _, container := range containersOf(pod) {
 		log, err := s.clients.Kube.CoreV1().Pods(s.namespace).
 			GetLogs(name, &corev1.PodLogOptions{Container: container.Name, Timestamps: true}).Stream(ctx)
 		if err != nil {
 			return times, fmt.Errorf("failed to read the log of pod %s: %w", name, err)
 		}
 		read := times.readPush
-		if container.Name == tekton.SidecarContainerPrefix+tekton.InstallName {
+		if strings.HasSuffix(container.Name, tekton.InstallName) {
 			read = times.readInstall
 		}
 		if err := errors.Join(read(log), log.Close()); err != nil {
@@ -197,17 +274,26 @@ func (s *stage) readLog(ctx context.Context, name string) (times buildLog, err e
 	return times, nil
 }
 
+// containersOf returns the containers that build. The init containers of a TaskRun are
+// Tekton's own.
+func containersOf(pod *corev1.Pod) []corev1.Container {
+	if pod.Labels[batchv1.JobNameLabel] == "" {
+		return pod.Spec.Containers
+	}
+	return slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)
+}
+
 // playFloor measures the platform without Kiln. Its Service equals that of a Function
 // except the name.
-func (s *stage) playFloor(ctx context.Context, like string) error {
+func (s *stage) playFloor(ctx context.Context, row, like, part string, run func(ctx context.Context, image string) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	svc, err := s.serviceLike(ctx, like, rowFloor)
+	svc, err := s.serviceLike(ctx, like, row)
 	if err != nil {
 		return err
 	}
 	start := time.Now()
-	if err := s.runEmptyTaskRun(ctx, svc.Spec.Template.Spec.Containers[0].Image); err != nil {
+	if err := run(ctx, svc.Spec.Template.Spec.Containers[0].Image); err != nil {
 		return err
 	}
 	built := time.Now()
@@ -215,9 +301,9 @@ func (s *stage) playFloor(ctx context.Context, like string) error {
 		return err
 	}
 	ready := time.Now()
-	s.tell(rowFloor, ready.Sub(start), map[string]float64{
-		emptyTaskRun: built.Sub(start).Seconds(),
-		service:      ready.Sub(built).Seconds(),
+	s.tell(row, ready.Sub(start), map[string]float64{
+		part:    built.Sub(start).Seconds(),
+		service: ready.Sub(built).Seconds(),
 	})
 	return nil
 }
@@ -255,6 +341,35 @@ func (s *stage) runEmptyTaskRun(ctx context.Context, image string) error {
 			}
 		}
 		return errors.New("the empty TaskRun has not ended")
+	})
+}
+
+func (s *stage) runEmptyJob(ctx context.Context, image string) error {
+	const name = rowJob + rowFloor
+	client := s.clients.Kube.BatchV1().Jobs(s.namespace)
+	_, err := client.Create(ctx, &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: batchv1.JobSpec{
+			BackoffLimit: new(int32(0)),
+			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+				RestartPolicy: corev1.RestartPolicyNever,
+				Containers:    []corev1.Container{{Name: "nothing", Image: image, Command: []string{"true"}}},
+			}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("failed to create Job: %w", err)
+	}
+	return test.Until(ctx, client, test.Named(name), func(jobs []*batchv1.Job) error {
+		for _, job := range jobs {
+			switch {
+			case job.Status.CompletionTime != nil:
+				return nil
+			case job.Status.Failed > 0:
+				return test.GiveUp(errors.New("the empty Job failed"))
+			}
+		}
+		return errors.New("the empty Job has not ended")
 	})
 }
 
