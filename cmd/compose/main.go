@@ -98,6 +98,7 @@ func parsePush(args []string) *compose.PushStep {
 	flags.StringVar(&s.ImageDigestFile, "image-digest-file", "", "the file for the digest of the image")
 	flags.StringVar(&s.BaseImageFile, "base-image-file", "", "the file for name and digest of the base image, in JSON")
 	flags.StringVar(&s.KeptFile, "kept-file", "", "the file for tag and digest of what was kept, and the digest of the list of its packages, in JSON")
+	flags.StringVar(&s.ResultsFile, "results-file", "", "the file for all results but the name of the image, in one JSON object")
 	_ = flags.Parse(args) // It exits if it fails.
 	return s
 }

@@ -32,12 +32,12 @@ func TestParsePush(t *testing.T) {
 	got := parsePush([]string{
 		"--base=b", "--dependencies=d", "--destination=to", "--keep=k", "--insecure-registry=r", "--insecure-registry=s",
 		"--context=/c", "--layers=/l", "--layout=/layout.json", "--config=/config.json", "--label=x=y=z", "--label=a=",
-		"--source=/source.json", "--image-url-file=/u", "--image-digest-file=/d", "--base-image-file=/b",
+		"--source=/source.json", "--image-url-file=/u", "--image-digest-file=/d", "--base-image-file=/b", "--results-file=/r",
 	})
 	want := &compose.PushStep{
 		Base: "b", Dependencies: "d", Destination: "to", Keep: "k", InsecureRegistries: []string{"r", "s"},
 		ContextFolder: "/c", Layers: "/l", Layout: "/layout.json", Config: "/config.json", Labels: map[string]string{"x": "y=z", "a": ""},
-		SourceFile: "/source.json", ImageURLFile: "/u", ImageDigestFile: "/d", BaseImageFile: "/b",
+		SourceFile: "/source.json", ImageURLFile: "/u", ImageDigestFile: "/d", BaseImageFile: "/b", ResultsFile: "/r",
 	}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(compose.PushStep{}, "Log")); diff != "" {
 		t.Errorf("step (-want, +got):\n%s", diff)

@@ -90,8 +90,20 @@ type PushStep struct {
 	// digest, and the digest of the list of its packages, in JSON.
 	KeptFile string
 
+	// ResultsFile receives all results but the name of the image in one JSON object. If it is
+	// empty, it is skipped.
+	ResultsFile string
+
 	// Log receives one line for each action.
 	Log io.Writer
+}
+
+// results are the results of the step, by the names that Tekton's builds give them. The
+// kubelet cuts a termination message of more than 4 KiB, so they are few.
+type results struct {
+	ImageDigest  string            `json:"IMAGE_DIGEST"`
+	BaseImage    map[string]string `json:"BASE_IMAGE_ARTIFACT_INPUTS,omitempty"`
+	Dependencies map[string]string `json:"DEPENDENCIES,omitempty"`
 }
 
 // Run composes and pushes the image. The options say how to access registries.
@@ -116,7 +128,7 @@ func (s *PushStep) Run(ctx context.Context, options ...remote.Option) error {
 		return err
 	}
 	pusher := &pusher{log: s.Log, base: base, identity: identity, options: options}
-	image, err := s.addLayers(ctx, pusher)
+	image, kept, err := s.addLayers(ctx, pusher)
 	if err != nil {
 		return err
 	}
@@ -129,51 +141,48 @@ func (s *PushStep) Run(ctx context.Context, options ...remote.Option) error {
 	if _, err := pusher.push(ctx, "image", destination, image); err != nil {
 		return err
 	}
-	return s.report(destination, image, identity)
+	return s.report(destination, image, identity, kept)
 }
 
 // addLayers returns the base image with the layers. It gives the pusher their
-// packages, and pushes the image if Keep is set.
-func (s *PushStep) addLayers(ctx context.Context, pusher *pusher) (v1.Image, error) {
+// packages, and pushes the image if Keep is set. kept describes that image.
+func (s *PushStep) addLayers(ctx context.Context, pusher *pusher) (image v1.Image, kept map[string]string, err error) {
 	mediaType, err := layerMediaType(pusher.base)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	layers, packages, err := s.readLayers(mediaType)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if s.Dependencies != "" {
 		packages = pusher.packagesOfBase(ctx, s.Packages)
 	}
 	pusher.packages = packages
-	image, err := appendLayers(pusher.base, layers...)
-	if err != nil || s.Keep == "" {
-		return image, err
+	if image, err = appendLayers(pusher.base, layers...); err != nil || s.Keep == "" {
+		return image, nil, err
 	}
-	kept, err := s.reference(s.Keep)
+	to, err := s.reference(s.Keep)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	listed, err := pusher.push(ctx, "dependencies image", kept, image)
+	listed, err := pusher.push(ctx, "dependencies image", to, image)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return image, s.reportKept(kept, image, listed)
+	kept, err = s.reportKept(to, image, listed)
+	return image, kept, err
 }
 
 // reportKept writes the result about the image that later builds can reuse. They trust
 // this result, and no tag: others may be able to push to the repository.
-func (s *PushStep) reportKept(kept name.Reference, image v1.Image, packages string) error {
+func (s *PushStep) reportKept(kept name.Reference, image v1.Image, packages string) (map[string]string, error) {
 	digest, err := image.Digest()
 	if err != nil {
-		return fmt.Errorf("failed to compute digest of dependencies image: %w", err)
+		return nil, fmt.Errorf("failed to compute digest of dependencies image: %w", err)
 	}
-	result, err := json.Marshal(map[string]string{"tag": kept.Identifier(), "digest": digest.String(), "packages": packages})
-	if err != nil {
-		return fmt.Errorf("failed to encode dependencies image: %w", err)
-	}
-	return writeResult(s.KeptFile, string(result))
+	result := map[string]string{"tag": kept.Identifier(), "digest": digest.String(), "packages": packages}
+	return result, writeJSON(s.KeptFile, result)
 }
 
 // finish adds the function's files, or sets the configuration of the layers.
@@ -212,21 +221,19 @@ func (s *PushStep) label(image v1.Image, identity baseIdentity) (v1.Image, error
 	return describe(image, labels)
 }
 
-func (s *PushStep) report(destination name.Reference, image v1.Image, base baseIdentity) error {
+func (s *PushStep) report(destination name.Reference, image v1.Image, base baseIdentity, kept map[string]string) error {
 	digest, err := image.Digest()
 	if err != nil {
 		return fmt.Errorf("failed to compute digest of image: %w", err)
 	}
 	fmt.Fprintln(s.Log, "Pushed", destination.Context().Digest(digest.String()))
-	results := errors.Join(writeResult(s.ImageURLFile, destination.String()), writeResult(s.ImageDigestFile, digest.String()))
-	if s.Base == "" {
-		return results
+	all := results{ImageDigest: digest.String(), Dependencies: kept}
+	err = errors.Join(writeResult(s.ImageURLFile, destination.String()), writeResult(s.ImageDigestFile, all.ImageDigest))
+	if s.Base != "" {
+		all.BaseImage = map[string]string{"uri": "oci://" + base.repository, "digest": base.digest}
+		err = errors.Join(err, writeJSON(s.BaseImageFile, all.BaseImage))
 	}
-	input, err := json.Marshal(map[string]string{"uri": "oci://" + base.repository, "digest": base.digest})
-	if err != nil {
-		return fmt.Errorf("failed to encode base image: %w", err)
-	}
-	return errors.Join(results, writeResult(s.BaseImageFile, string(input)))
+	return errors.Join(err, writeJSON(s.ResultsFile, all))
 }
 
 func (s *PushStep) reference(image string) (name.Reference, error) {
@@ -238,6 +245,15 @@ func (s *PushStep) reference(image string) (name.Reference, error) {
 		return name.ParseReference(image, name.Insecure)
 	}
 	return ref, nil
+}
+
+// writeJSON writes a result of the step in JSON, unless the file has no name.
+func writeJSON(file string, result any) error {
+	text, err := json.Marshal(result)
+	if err != nil {
+		return fmt.Errorf("failed to encode result: %w", err)
+	}
+	return writeResult(file, string(text))
 }
 
 func writeResult(file, result string) error {

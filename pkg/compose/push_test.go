@@ -43,6 +43,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
+	"github.com/kiln-dev/kiln/pkg/builds/steps"
 	"github.com/kiln-dev/kiln/pkg/runtimes"
 	"github.com/kiln-dev/kiln/pkg/sbom"
 )
@@ -444,6 +445,32 @@ func TestPushWithoutBase(t *testing.T) {
 	w.wantPackages(t, "/ns/fn@"+digest, "pkg:npm/ms@2.1.3")
 	if err := step.Run(t.Context()); err != nil || readFile(t, step.ImageDigestFile) != digest {
 		t.Errorf("Run() = %v; the image is %s, and was %s", err, readFile(t, step.ImageDigestFile), digest)
+	}
+}
+
+// TestResultsFile checks that the controller reads the results from one file, which is small
+// enough for a termination message.
+func TestResultsFile(t *testing.T) {
+	w := newWorkshop(t)
+	w.addLayer(t, "0000.tar.gz")
+	step := w.step()
+	step.Layers, step.Keep, step.ResultsFile = w.layers, w.host+"/ns/fn:deps-1", filepath.Join(w.context, "results")
+	if err := step.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	text := readFile(t, step.ResultsFile)
+	got := steps.Results{}
+	if err := json.Unmarshal([]byte(text), &got); err != nil || len(text) > 1024 {
+		t.Fatalf("the results are %q, %v", text, err)
+	}
+	dependencies := kept(t, step)
+	want := steps.Results{
+		ImageDigest:  readFile(t, step.ImageDigestFile),
+		BaseImage:    map[string]string{"uri": "oci://" + w.host + "/base", "digest": w.digest},
+		Dependencies: map[string]string{"tag": "deps-1", "digest": dependencies.Digest, "packages": dependencies.Packages},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("results (-want, +got):\n%s", diff)
 	}
 }
 

@@ -67,6 +67,19 @@ const (
 // API is the API of TaskRuns.
 var API = pipelinev1.SchemeGroupVersion.WithResource("taskruns")
 
+// Kind is the kind of the objects that run builds.
+const Kind = "TaskRun"
+
+// Reasons are the reasons of builds that TaskRuns run.
+var Reasons = builds.Reasons{
+	Created:    v1alpha1.ReasonTaskRunCreated,
+	NotCreated: v1alpha1.ReasonTaskRunNotCreated,
+	Running:    v1alpha1.ReasonTaskRunRunning,
+	Succeeded:  v1alpha1.ReasonTaskRunSucceeded,
+	Failed:     v1alpha1.ReasonTaskRunFailed,
+	Deleted:    v1alpha1.ReasonTaskRunsDeleted,
+}
+
 // Builder builds images with TaskRuns.
 type Builder struct {
 	// Client reads and writes TaskRuns.
@@ -107,19 +120,10 @@ func (*Builder) Watch(ctx context.Context, q *queue.Queue, wake func(any)) {
 func (*Builder) Name() config.Builder { return config.TektonBuilder }
 
 // Kind returns the kind of the objects that run builds.
-func (*Builder) Kind() string { return kind }
+func (*Builder) Kind() string { return Kind }
 
 // Reasons returns the reasons of builds that TaskRuns run.
-func (*Builder) Reasons() builds.Reasons {
-	return builds.Reasons{
-		Created:    v1alpha1.ReasonTaskRunCreated,
-		NotCreated: v1alpha1.ReasonTaskRunNotCreated,
-		Running:    v1alpha1.ReasonTaskRunRunning,
-		Succeeded:  v1alpha1.ReasonTaskRunSucceeded,
-		Failed:     v1alpha1.ReasonTaskRunFailed,
-		Deleted:    v1alpha1.ReasonTaskRunsDeleted,
-	}
-}
+func (*Builder) Reasons() builds.Reasons { return Reasons }
 
 // List returns the Function's builds from the cache.
 func (b *Builder) List(fn *v1alpha1.Function) ([]builds.Run, error) {
@@ -168,7 +172,7 @@ func (b *Builder) Get(ctx context.Context, namespace, name string) (builds.Run, 
 // Where the origin is Created, the error is the API server's own.
 func (b *Builder) Start(ctx context.Context, fn *v1alpha1.Function, spec builds.Spec) (builds.Run, children.Origin, error) {
 	desired := MakeTaskRun(fn, config.FromContextOrDefaults(ctx), spec)
-	tr, from, err := children.CreateOrGet(ctx, b.Client.TektonV1().TaskRuns(fn.Namespace), kind, desired)
+	tr, from, err := children.CreateOrGet(ctx, b.Client.TektonV1().TaskRuns(fn.Namespace), Kind, desired)
 	if err != nil {
 		return builds.Run{}, from, err
 	}
@@ -179,7 +183,7 @@ func (b *Builder) Start(ctx context.Context, fn *v1alpha1.Function, spec builds.
 // tag is the tag of the image that it builds.
 func (b *Builder) Restore(ctx context.Context, fn *v1alpha1.Function, tag string, run builds.Run) (builds.Run, error) {
 	desired := &metav1.ObjectMeta{Labels: children.BuildLabels(fn, tag)}
-	tr, err := children.RestoreCached(ctx, b.Client.TektonV1().TaskRuns(fn.Namespace), kind, taskRunOf(run), desired, fn)
+	tr, err := children.RestoreCached(ctx, b.Client.TektonV1().TaskRuns(fn.Namespace), Kind, taskRunOf(run), desired, fn)
 	if err != nil {
 		return builds.Run{}, err
 	}

@@ -27,13 +27,14 @@ import (
 	"knative.dev/pkg/apis"
 
 	"github.com/kiln-dev/kiln/pkg/builds"
+	"github.com/kiln-dev/kiln/pkg/builds/steps"
 	"github.com/kiln-dev/kiln/pkg/observe"
 	"github.com/kiln-dev/kiln/pkg/sources"
 )
 
 const (
 	pushContainer    = StepContainerPrefix + PushStepName
-	fetchContainer   = StepContainerPrefix + FetchStepName
+	fetchContainer   = StepContainerPrefix + steps.Fetch
 	installContainer = SidecarContainerPrefix + InstallName
 
 	// oomKilled is the kubelet's reason of a container that exceeded its memory limit.
@@ -68,7 +69,8 @@ func (b *Builder) Failure(ctx context.Context, run builds.Run) (builds.Failure, 
 	tr := taskRunOf(run)
 	condition := tr.Status.GetCondition(apis.ConditionSucceeded)
 	if condition.IsTrue() {
-		_, err := digestOf(tr)
+		results := resultsOf(tr)
+		_, err := results.Digest()
 		return builds.Failure{Message: fmt.Sprintf("TaskRun %s succeeded but does not report its image: %v", tr.Name, err)}, nil
 	}
 	container, code := failedContainer(tr)

@@ -27,6 +27,7 @@ import (
 	"knative.dev/pkg/apis"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/builds/steps"
 )
 
 // TestDigestsOfRun checks that the cached TaskRun tells the digests that later builds
@@ -44,21 +45,21 @@ func TestDigestsOfRun(t *testing.T) {
 	}{
 		"nothing was installed": {results: []pipelinev1.TaskRunResult{base}, base: b},
 		"dependencies": {
-			results:   []pipelinev1.TaskRunResult{base, object(DependenciesResult, map[string]string{"tag": "deps-1", "digest": c, "packages": a})},
+			results:   []pipelinev1.TaskRunResult{base, object(steps.DependenciesResult, map[string]string{"tag": "deps-1", "digest": c, "packages": a})},
 			base:      b,
 			installed: v1alpha1.DependencyImage{Tag: "deps-1", Digest: c, PackagesDigest: a},
 		},
 		"no list of packages": {
-			results:   []pipelinev1.TaskRunResult{object(DependenciesResult, map[string]string{"tag": "deps-1", "digest": c, "packages": ""})},
+			results:   []pipelinev1.TaskRunResult{object(steps.DependenciesResult, map[string]string{"tag": "deps-1", "digest": c, "packages": ""})},
 			installed: v1alpha1.DependencyImage{Tag: "deps-1", Digest: c},
 		},
 		"no digests": {results: []pipelinev1.TaskRunResult{
 			object(BaseImageResult, map[string]string{"digest": "latest"}),
-			object(DependenciesResult, map[string]string{"tag": "deps-1", "digest": "sha256:1@" + c}),
+			object(steps.DependenciesResult, map[string]string{"tag": "deps-1", "digest": "sha256:1@" + c}),
 		}},
-		"no tag": {results: []pipelinev1.TaskRunResult{object(DependenciesResult, map[string]string{"digest": c})}},
+		"no tag": {results: []pipelinev1.TaskRunResult{object(steps.DependenciesResult, map[string]string{"digest": c})}},
 		"texts": {results: []pipelinev1.TaskRunResult{
-			{Name: BaseImageResult, Value: *pipelinev1.NewStructuredValues(b)}, {Name: DependenciesResult, Value: *pipelinev1.NewStructuredValues(c)},
+			{Name: BaseImageResult, Value: *pipelinev1.NewStructuredValues(b)}, {Name: steps.DependenciesResult, Value: *pipelinev1.NewStructuredValues(c)},
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -36,7 +36,7 @@ func (b *Builder) FindSecret(ctx context.Context, secret, namespace string) (*co
 	list := pager.SimplePageFunc(func(opts metav1.ListOptions) (runtime.Object, error) {
 		return b.Client.TektonV1().TaskRuns(namespace).List(ctx, opts)
 	})
-	return children.FindLive(ctx, list, kind, children.LabelSelector, func(tr *pipelinev1.TaskRun) bool {
+	return children.FindLive(ctx, list, Kind, children.LabelSelector, func(tr *pipelinev1.TaskRun) bool {
 		return !stateOf(tr).Ended() && tr.Spec.TaskSpec != nil &&
 			pods.NamesSecret(&corev1.PodSpec{Volumes: tr.Spec.TaskSpec.Volumes}, secret)
 	})

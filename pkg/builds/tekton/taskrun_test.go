@@ -18,7 +18,6 @@ package tekton
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -32,41 +31,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"knative.dev/pkg/apis"
 
-	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds"
+	"github.com/kiln-dev/kiln/pkg/builds/steps/stepstest"
 )
 
-const (
-	tag   = "0123456789abcdef0123456789abcdef"
-	image = "pull.example.com/fn/default/greeter@sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
-)
+const tag = stepstest.Tag
 
-var files = map[string]string{"Dockerfile": "FROM node:24", "handler.js": "x", "package.json": "{}", "layout.json": "{}"}
-
-func function(options ...func(*v1alpha1.Function)) *v1alpha1.Function {
-	fn := &v1alpha1.Function{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: "greeter", Namespace: "default", UID: "uid",
-			Labels:      map[string]string{"of": "the Function"},
-			Annotations: map[string]string{"of": "the Function"},
-		},
-		Spec: v1alpha1.FunctionSpec{
-			Runtime:     "nodejs24",
-			MinReplicas: new(int32(1)),
-			MaxReplicas: new(int32(3)),
-			Env:         []corev1.EnvVar{{Name: "GREETING", Value: "hello"}},
-			Labels:      map[string]string{"team": "a"},
-			Resources: corev1.ResourceRequirements{
-				Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("128Mi")},
-			},
-		},
-	}
-	for _, option := range options {
-		option(fn)
-	}
-	return fn
-}
+var function, testConfig, testBuild = stepstest.Function, stepstest.Config, stepstest.Build
 
 func ownedMeta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
@@ -80,33 +52,6 @@ func ownedMeta(name string) metav1.ObjectMeta {
 			"app.kubernetes.io/managed-by":      "kiln",
 			"serverless.kiln.dev/function-name": "greeter",
 			"serverless.kiln.dev/function-uid":  "uid",
-		},
-	}
-}
-
-func testConfig() *config.Config {
-	return &config.Config{
-		Build: &config.Build{
-			KanikoImage:  "registry.example.com/kaniko@sha256:123",
-			ComposeImage: "registry.example.com/compose@sha256:123",
-			Timeout:      10 * time.Minute,
-			Resources: corev1.ResourceRequirements{
-				Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")},
-			},
-		},
-		Registry: &config.Registry{Push: "push.example.com", Pull: "pull.example.com", Prefix: "fn", Insecure: []string{"push.example.com", "10.0.0.1:5000"}},
-	}
-}
-
-func testBuild() builds.Spec {
-	return builds.Spec{
-		Request:   builds.Request{Tag: tag, Fingerprint: "source=1", Generation: 3},
-		Reason:    builds.ReasonSourceChanged,
-		Attempt:   1,
-		BaseImage: "node:24",
-		Files:     files,
-		InstallFiles: map[string]string{
-			"Dockerfile": files["Dockerfile"], "package.json": files["package.json"],
 		},
 	}
 }
@@ -134,7 +79,7 @@ func TestMakeTaskRun(t *testing.T) {
 						Properties: map[string]pipelinev1.PropertySpec{"uri": {Type: "string"}, "digest": {Type: "string"}},
 					},
 				},
-				Steps: got.Spec.TaskSpec.Steps, // see TestPushStep
+				Steps: got.Spec.TaskSpec.Steps, // see TestPushStep of package steps
 				Sidecars: []pipelinev1.Sidecar{{
 					Name:    "install",
 					Image:   "registry.example.com/kaniko@sha256:123",
@@ -248,7 +193,6 @@ func TestMakeTaskRunWithSecrets(t *testing.T) {
 	}
 
 	// A build that installs nothing only pushes.
-	build.Files = maps.Clone(files)
 	delete(build.Files, "Dockerfile")
 	got = MakeTaskRun(fn, cfg, build)
 	var names []string
@@ -278,159 +222,6 @@ func TestMakeTaskRunScheduling(t *testing.T) {
 	}
 	if diff := cmp.Diff(cfg.Build.Tolerations, template.Tolerations); diff != "" {
 		t.Errorf("tolerations (-want, +got):\n%s", diff)
-	}
-}
-
-func TestBuildTimeout(t *testing.T) {
-	cfg := &config.Build{Timeout: 10 * time.Minute, MaxTimeout: time.Hour}
-	for asked, want := range map[time.Duration]time.Duration{
-		-time.Second:  10 * time.Minute, // Tekton would wait for ever.
-		0:             10 * time.Minute,
-		time.Minute:   time.Minute,
-		2 * time.Hour: time.Hour,
-	} {
-		fn := function(func(fn *v1alpha1.Function) {
-			fn.Spec.Build = &v1alpha1.BuildSpec{Timeout: &metav1.Duration{Duration: asked}}
-		})
-		if got := buildTimeout(fn, cfg); got != want {
-			t.Errorf("the timeout for %s is %s, want %s", asked, got, want)
-		}
-	}
-}
-
-func TestBuildResources(t *testing.T) {
-	list := func(cpu, memory string) corev1.ResourceList {
-		list := corev1.ResourceList{}
-		if cpu != "" {
-			list[corev1.ResourceCPU] = resource.MustParse(cpu)
-		}
-		if memory != "" {
-			list[corev1.ResourceMemory] = resource.MustParse(memory)
-		}
-		return list
-	}
-	cfg := &config.Build{
-		Resources:    corev1.ResourceRequirements{Requests: list("100m", "256Mi"), Limits: list("", "2Gi")},
-		MaxResources: list("", "4Gi"),
-	}
-	for name, row := range map[string]struct {
-		said, want corev1.ResourceRequirements
-	}{
-		"nothing": {
-			corev1.ResourceRequirements{},
-			cfg.Resources,
-		},
-		"one of them": {
-			corev1.ResourceRequirements{Limits: list("1", "")},
-			corev1.ResourceRequirements{Requests: list("100m", "256Mi"), Limits: list("1", "2Gi")},
-		},
-		"a limit below the default request": {
-			corev1.ResourceRequirements{Limits: list("", "128Mi")},
-			corev1.ResourceRequirements{Requests: list("100m", "128Mi"), Limits: list("", "128Mi")},
-		},
-		"a request above the default limit": {
-			corev1.ResourceRequirements{Requests: list("", "3Gi")},
-			corev1.ResourceRequirements{Requests: list("100m", "3Gi"), Limits: list("", "3Gi")},
-		},
-		"above the ceiling": {
-			corev1.ResourceRequirements{Requests: list("64", "8Gi"), Limits: list("", "9Gi")},
-			corev1.ResourceRequirements{Requests: list("64", "4Gi"), Limits: list("", "4Gi")},
-		},
-	} {
-		fn := function(func(fn *v1alpha1.Function) { fn.Spec.Build = &v1alpha1.BuildSpec{Resources: row.said} })
-		if diff := cmp.Diff(row.want, buildResources(fn, cfg)); diff != "" {
-			t.Errorf("%s (-want, +got):\n%s", name, diff)
-		}
-	}
-	if want := list("", "2Gi"); !cmp.Equal(want, cfg.Resources.Limits) {
-		t.Errorf("the configuration was changed: %v", cfg.Resources)
-	}
-}
-
-func TestPushStep(t *testing.T) {
-	results := []string{
-		"--image-digest-file=$(results.IMAGE_DIGEST.path)",
-		"--image-url-file=$(results.IMAGE_URL.path)",
-		"--base=node:24",
-		"--base-image-file=$(results.BASE_IMAGE_ARTIFACT_INPUTS.path)",
-		"--label=org.opencontainers.image.title=greeter",
-		"--label=serverless.kiln.dev/function-namespace=default",
-		"--label=serverless.kiln.dev/function-name=greeter",
-		"--label=serverless.kiln.dev/image-tag=" + tag,
-		"--label=serverless.kiln.dev/runtime=nodejs24",
-		"--label=serverless.kiln.dev/source-hash=sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
-	}
-	common := append([]string{
-		"--context=/kiln-build",
-		"--destination=push.example.com/fn/default/greeter:" + tag,
-	}, results...)
-	insecure := []string{"--insecure-registry=push.example.com", "--insecure-registry=10.0.0.1:5000"}
-	for name, tc := range map[string]struct {
-		without      string
-		dependencies builds.Dependencies
-		wantSidecars int
-		wantArgs     []string
-	}{
-		"dependencies": {
-			dependencies: builds.Dependencies{Tag: "deps-1"},
-			wantSidecars: 1,
-			wantArgs:     []string{"--layers=/kiln-layers", "--keep=push.example.com/fn/default/greeter:deps-1", "--kept-file=$(results.DEPENDENCIES.path)", "--layout=/kiln-build/layout.json"},
-		},
-		"dependencies that are there": {
-			dependencies: builds.Dependencies{Tag: "deps-1", Digest: "sha256:456", Packages: "sha256:789"},
-			wantArgs:     []string{"--dependencies=push.example.com/fn/default/greeter@sha256:456", "--packages=sha256:789", "--layout=/kiln-build/layout.json"},
-		},
-		"nothing to run": {
-			without:  "Dockerfile",
-			wantArgs: []string{"--layout=/kiln-build/layout.json"},
-		},
-		"Dockerfile of the administrator": {
-			without:      "layout.json",
-			wantSidecars: 1,
-			wantArgs:     []string{"--layers=/kiln-layers", "--config=/kiln-layers/config.json"},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			build := testBuild()
-			build.Files = maps.Clone(files)
-			delete(build.Files, tc.without)
-			build.Dependencies = tc.dependencies
-			spec := MakeTaskRun(function(), testConfig(), build).Spec.TaskSpec
-			if len(spec.Steps) != 1 || len(spec.Sidecars) != tc.wantSidecars {
-				t.Errorf("there are %d steps and %d sidecars, want 1 and %d", len(spec.Steps), len(spec.Sidecars), tc.wantSidecars)
-			}
-			push := spec.Steps[0]
-			if diff := cmp.Diff(slices.Concat(common, tc.wantArgs, insecure), push.Args); diff != "" {
-				t.Errorf("args (-want, +got):\n%s", diff)
-			}
-			wantRestricted(t, push.SecurityContext)
-			volumes := map[string]bool{}
-			for _, volume := range spec.Volumes {
-				volumes[volume.Name] = true
-			}
-			for _, step := range spec.Steps {
-				for _, mount := range step.VolumeMounts {
-					if !volumes[mount.Name] {
-						t.Errorf("step %s mounts volume %q, which there is not", step.Name, mount.Name)
-					}
-				}
-			}
-		})
-	}
-}
-
-// wantRestricted wants what the restricted Pod Security Standard does of a container.
-func wantRestricted(t *testing.T, got *corev1.SecurityContext) {
-	t.Helper()
-	want := &corev1.SecurityContext{
-		RunAsNonRoot:             new(true),
-		ReadOnlyRootFilesystem:   new(true),
-		AllowPrivilegeEscalation: new(false),
-		Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-		SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("security context (-want, +got):\n%s", diff)
 	}
 }
 

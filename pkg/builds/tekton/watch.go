@@ -18,7 +18,6 @@ package tekton
 
 import (
 	"maps"
-	"strings"
 
 	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 	pipelinelisters "github.com/tektoncd/pipeline/pkg/client/listers/pipeline/v1"
@@ -28,9 +27,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"knative.dev/pkg/kmeta"
 
-	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/builds"
 	"github.com/kiln-dev/kiln/pkg/builds/queue"
+	"github.com/kiln-dev/kiln/pkg/builds/steps"
 	"github.com/kiln-dev/kiln/pkg/slim"
 )
 
@@ -52,7 +51,7 @@ func Slim(obj any) (any, error) {
 	if !ok {
 		return obj, nil
 	}
-	maps.DeleteFunc(tr.Annotations, func(key, _ string) bool { return !isKept(key) })
+	maps.DeleteFunc(tr.Annotations, func(key, _ string) bool { return !steps.IsKept(key) })
 	slim.ShareMeta(&tr.ObjectMeta)
 	slim.ShareStatus(&tr.Status.Status)
 	tr.Spec = pipelinev1.TaskRunSpec{}
@@ -64,12 +63,6 @@ func Slim(obj any) (any, error) {
 		Results:        slimResults(tr.Status.Results),
 	}
 	return tr, nil
-}
-
-// isKept reports whether the controller reads the annotation. Only the pod reads the
-// environment of the build.
-func isKept(key string) bool {
-	return strings.HasPrefix(key, serverless.GroupName+"/") && key != serverless.BuildEnvAnnotationKey
 }
 
 // slimSidecars keeps how each sidecar ended. Tekton lists its own sidecars, and no
@@ -111,7 +104,7 @@ func slimResults(results []pipelinev1.TaskRunResult) []pipelinev1.TaskRunResult 
 	var kept []pipelinev1.TaskRunResult
 	for _, result := range results {
 		switch result.Name {
-		case ImageDigestResult, SourceResult, DependenciesResult:
+		case ImageDigestResult, SourceResult, steps.DependenciesResult:
 		case BaseImageResult:
 			// Thousands of images have the same base image.
 			digest := result.Value.ObjectVal["digest"]

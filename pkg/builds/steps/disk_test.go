@@ -14,13 +14,12 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package tekton
+package steps
 
 import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -33,18 +32,15 @@ import (
 
 // diskOf returns the disk of a build: request/limit of each container, and the size of each
 // volume that takes disk.
-func diskOf(spec *pipelinev1.TaskSpec) map[string]string {
+func diskOf(made Steps) map[string]string {
 	disk := map[string]string{}
 	add := func(name string, r corev1.ResourceRequirements) {
 		disk[name] = r.Requests.StorageEphemeral().String() + "/" + r.Limits.StorageEphemeral().String()
 	}
-	for _, step := range spec.Steps {
-		add(step.Name, step.ComputeResources)
+	for name, c := range containersOf(made) {
+		add(name, c.Resources)
 	}
-	for _, sidecar := range spec.Sidecars {
-		add(sidecar.Name, sidecar.ComputeResources)
-	}
-	for _, volume := range spec.Volumes {
+	for _, volume := range made.Volumes {
 		if volume.EmptyDir != nil {
 			disk["volume "+volume.Name] = "none"
 			if size := volume.EmptyDir.SizeLimit; size != nil {
@@ -69,6 +65,7 @@ func TestDiskLimits(t *testing.T) {
 		said      corev1.ResourceRequirements
 		without   string
 		want      map[string]string
+		inTurn    string // of the push step, where the containers run in turn
 	}{
 		"default": {
 			configure: shipped,
@@ -76,6 +73,7 @@ func TestDiskLimits(t *testing.T) {
 				"fetch": "16Mi/856Mi", "install": "512Mi/4Gi", "push": "16Mi/64Mi",
 				"volume work": "792Mi", "volume kaniko": "4Gi", "volume layers": "4Gi",
 			},
+			inTurn: "16Mi/5016Mi",
 		},
 		"the Function's own": {
 			configure: shipped, said: corev1.ResourceRequirements{Limits: gib("20Mi")},
@@ -83,6 +81,7 @@ func TestDiskLimits(t *testing.T) {
 				"fetch": "16Mi/856Mi", "install": "20Mi/20Mi", "push": "16Mi/64Mi",
 				"volume work": "792Mi", "volume kaniko": "20Mi", "volume layers": "20Mi",
 			},
+			inTurn: "16Mi/940Mi",
 		},
 		"above the maximum": {
 			configure: shipped, said: corev1.ResourceRequirements{Requests: gib("1Ti"), Limits: gib("1Ti")},
@@ -90,10 +89,12 @@ func TestDiskLimits(t *testing.T) {
 				"fetch": "16Mi/856Mi", "install": "16Gi/16Gi", "push": "16Mi/64Mi",
 				"volume work": "792Mi", "volume kaniko": "16Gi", "volume layers": "16Gi",
 			},
+			inTurn: "16Mi/17304Mi",
 		},
 		"nothing to install": {
 			configure: shipped, without: "Dockerfile",
-			want: map[string]string{"fetch": "16Mi/856Mi", "push": "16Mi/64Mi", "volume work": "792Mi"},
+			want:   map[string]string{"fetch": "16Mi/856Mi", "push": "16Mi/64Mi", "volume work": "792Mi"},
+			inTurn: "16Mi/920Mi",
 		},
 		// Nodes without isolation of local storage run no pod that requests it.
 		"no limit": {
@@ -101,6 +102,7 @@ func TestDiskLimits(t *testing.T) {
 				"fetch": "0/0", "install": "0/0", "push": "0/0",
 				"volume work": "none", "volume kaniko": "none", "volume layers": "none",
 			},
+			inTurn: "0/0",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -115,9 +117,13 @@ func TestDiskLimits(t *testing.T) {
 				fn.Spec.Archive = &v1alpha1.ArchiveSource{URL: "https://example.com/a.zip", SHA256: archiveHash}
 				fn.Spec.Build = &v1alpha1.BuildSpec{Resources: tc.said}
 			})
-			got := diskOf(MakeTaskRun(fn, cfg, build).Spec.TaskSpec)
+			got := diskOf(Make(fn, cfg, build, inFiles))
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("disk (-want, +got):\n%s", diff)
+			}
+			tc.want["push"] = tc.inTurn
+			if diff := cmp.Diff(tc.want, diskOf(Make(fn, cfg, build, Target{InTurn: true}))); diff != "" {
+				t.Errorf("disk in turn (-want, +got):\n%s", diff)
 			}
 		})
 	}

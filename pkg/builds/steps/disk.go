@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package tekton
+package steps
 
 import (
 	corev1 "k8s.io/api/core/v1"
@@ -37,8 +37,8 @@ const (
 )
 
 // disk is how much disk the containers and volumes of a build may use. The kubelet also
-// limits the whole pod to the sum of its containers, so this limits Tekton's own
-// containers and volumes too. The zero value has no limits.
+// limits the whole pod to the sum of the containers that run together, so this limits the
+// builder's own containers and volumes too. The zero value has no limits.
 type disk struct {
 	// install limits the installation and each of its volumes.
 	install *resource.Quantity
@@ -77,6 +77,22 @@ func (d disk) limit(container corev1.ResourceRequirements, volume *resource.Quan
 	container.Requests[corev1.ResourceEphemeralStorage] = *bytes(copyingDiskRequest)
 	container.Limits[corev1.ResourceEphemeralStorage] = *limit
 	return container
+}
+
+// shareDisk lets the push step use what all containers together may use. The limit of a pod
+// whose containers run in turn is the greatest of theirs, and the volumes still hold what
+// the earlier ones wrote.
+func (s *Steps) shareDisk() {
+	shared, ok := s.Push.Resources.Limits[corev1.ResourceEphemeralStorage]
+	if !ok {
+		return
+	}
+	for _, earlier := range []*corev1.Container{s.Fetch, s.Install} {
+		if earlier != nil {
+			shared.Add(*earlier.Resources.Limits.StorageEphemeral())
+		}
+	}
+	s.Push.Resources.Limits[corev1.ResourceEphemeralStorage] = shared
 }
 
 // emptyDir returns a volume of at most that size. nil means no limit.

@@ -14,14 +14,12 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package tekton
+package steps
 
 import (
 	"cmp"
 	"strconv"
 	"strings"
-
-	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -40,9 +38,9 @@ func contextPathOf(fn *v1alpha1.Function) string {
 	return contextPath
 }
 
-// fetchStep returns the step that fetches the source and writes the build context. It
+// fetchStep returns the container that fetches the source and writes the build context. It
 // alone sees the credentials of the source, and it runs none of its code.
-func fetchStep(fn *v1alpha1.Function, cfg *config.Config, build builds.Spec) pipelinev1.Step {
+func fetchStep(fn *v1alpha1.Function, cfg *config.Config, build builds.Spec, target Target) corev1.Container {
 	limits := cfg.Build.Sources
 	args := append(fetchArgs(fn, cfg, build),
 		"--files="+filesPath,
@@ -50,7 +48,7 @@ func fetchStep(fn *v1alpha1.Function, cfg *config.Config, build builds.Spec) pip
 		"--language="+build.Runtime.Language,
 		"--source-file="+build.Runtime.SourceFile,
 		"--dependency-file="+build.Runtime.DependencyFile,
-		"--origin-file=$(results."+SourceResult+".path)",
+		"--origin-file="+target.sourceResult(),
 		limit(sources.MaxDownloadSizeKey, limits.Download),
 		limit(sources.MaxUnpackedSizeKey, limits.Size),
 		limit(sources.MaxUnpackedFilesKey, limits.Files),
@@ -73,15 +71,23 @@ func fetchStep(fn *v1alpha1.Function, cfg *config.Config, build builds.Spec) pip
 		mounts = append(mounts, corev1.VolumeMount{Name: credentialsVolumeName, MountPath: credentialsPath, ReadOnly: true})
 	}
 	disk := diskOfBuild(fn, cfg.Build)
-	return pipelinev1.Step{
-		Name:             FetchStepName,
-		Image:            cfg.Build.ComposeImage,
-		Command:          []string{composeBinary},
-		Args:             args,
-		VolumeMounts:     mounts,
-		ComputeResources: disk.limit(copying(), disk.work),
-		SecurityContext:  children.Restricted(),
+	return corev1.Container{
+		Name:            Fetch,
+		Image:           cfg.Build.ComposeImage,
+		Command:         []string{composeBinary},
+		Args:            args,
+		VolumeMounts:    mounts,
+		Resources:       disk.limit(copying(), disk.work),
+		SecurityContext: children.Restricted(),
 	}
+}
+
+// sourceResult returns the file for the result of the fetch step.
+func (t Target) sourceResult() string {
+	if t.ResultFile == nil {
+		return corev1.TerminationMessagePathDefault
+	}
+	return t.ResultFile(SourceResult)
 }
 
 // fetchArgs returns the arguments that name the source.
@@ -122,17 +128,4 @@ func sourceSecret(fn *v1alpha1.Function) string {
 
 func limit(key string, value int64) string {
 	return "--" + key + "=" + strconv.FormatInt(value, 10)
-}
-
-// fetchVolumes returns the volumes of the fetch step. The build waits for the Secret
-// that the Function names.
-func fetchVolumes(fn *v1alpha1.Function, cfg *config.Config) []corev1.Volume {
-	volumes := []corev1.Volume{emptyDir(workVolumeName, diskOfBuild(fn, cfg.Build).work)}
-	if name := sourceSecret(fn); name != "" {
-		volumes = append(volumes, corev1.Volume{
-			Name:         sourceCredentialsVolumeName,
-			VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: name}},
-		})
-	}
-	return volumes
 }

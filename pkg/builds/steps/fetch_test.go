@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package tekton
+package steps
 
 import (
 	"slices"
@@ -22,20 +22,26 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/builds/steps/stepstest"
 	"github.com/kiln-dev/kiln/pkg/children"
 	"github.com/kiln-dev/kiln/pkg/runtimes"
 	"github.com/kiln-dev/kiln/pkg/sources"
 )
 
-const archiveHash = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+// inFiles is a target whose results have files of their own, as Tekton's.
+var inFiles = Target{ResultFile: func(result string) string { return "/results/" + result }}
 
-// fetching returns the spec of a build of an archive.
-func fetching(t *testing.T, without string) *pipelinev1.TaskSpec {
+const (
+	tag         = stepstest.Tag
+	archiveHash = stepstest.ArchiveHash
+)
+
+// fetching returns the steps of a build of an archive.
+func fetching(t *testing.T, without string, target Target) Steps {
 	t.Helper()
 	fn := function(func(fn *v1alpha1.Function) {
 		fn.Spec.Archive = &v1alpha1.ArchiveSource{URL: "https://example.com/a.zip", SHA256: archiveHash, SecretName: "store"}
@@ -49,19 +55,19 @@ func fetching(t *testing.T, without string) *pipelinev1.TaskSpec {
 	build.Files = map[string]string{"Dockerfile": "FROM node:24", "server.cjs": "x", "layout.json": "{}"}
 	delete(build.Files, without)
 	build.Runtime, _ = runtimes.For("nodejs")
-	return MakeTaskRun(fn, cfg, build).Spec.TaskSpec
+	return Make(fn, cfg, build, target)
 }
 
 func TestFetchStep(t *testing.T) {
-	spec := fetching(t, "")
-	want := pipelinev1.Step{
+	made := fetching(t, "", inFiles)
+	want := &corev1.Container{
 		Name:    "fetch",
 		Image:   "registry.example.com/compose@sha256:123",
 		Command: []string{"/ko-app/compose"},
 		Args: []string{
 			"fetch", "--archive=https://example.com/a.zip", "--sha256=" + archiveHash, "--files=/kiln-files", "--work=/kiln-work",
 			"--language=nodejs", "--source-file=handler.js", "--dependency-file=package.json",
-			"--origin-file=$(results.SOURCE_ARTIFACT_INPUTS.path)",
+			"--origin-file=/results/SOURCE_ARTIFACT_INPUTS",
 			"--max-download-size=1", "--max-unpacked-size=2", "--max-unpacked-files=3", "--max-unpacked-ratio=4",
 			"--tree=source", "--credentials=/kiln-source-credentials",
 		},
@@ -70,23 +76,20 @@ func TestFetchStep(t *testing.T) {
 			{Name: "work", MountPath: "/kiln-work"},
 			{Name: "source-credentials", MountPath: "/kiln-source-credentials", ReadOnly: true},
 		},
-		ComputeResources: spec.Steps[1].ComputeResources, // Like those of the step that pushes.
-		SecurityContext:  children.Restricted(),
+		Resources:       made.Push.Resources, // Like those of the step that pushes.
+		SecurityContext: children.Restricted(),
 	}
-	if diff := cmp.Diff(want, spec.Steps[0]); diff != "" {
+	if diff := cmp.Diff(want, made.Fetch); diff != "" {
 		t.Errorf("step (-want, +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(spec.Results[2].Properties, spec.Results[3].Properties); diff != "" || spec.Results[3].Name != "SOURCE_ARTIFACT_INPUTS" {
-		t.Errorf("results: %v", spec.Results)
 	}
 }
 
 // TestFetchedSource checks that only the fetch step can write the source and read its
 // credentials, and that the others can read the source.
 func TestFetchedSource(t *testing.T) {
-	spec := fetching(t, "")
+	made := fetching(t, "", inFiles)
 	mounted := map[string][]string{}
-	for container, mounts := range mountsOf(spec) {
+	for container, mounts := range mountsOf(made) {
 		for _, mount := range mounts {
 			name := mount.Name
 			if !mount.ReadOnly {
@@ -104,7 +107,7 @@ func TestFetchedSource(t *testing.T) {
 		t.Errorf("volumes that are mounted (-want, +got):\n%s", diff)
 	}
 	var volumes []string
-	for _, volume := range spec.Volumes {
+	for _, volume := range made.Volumes {
 		volumes = append(volumes, volume.Name)
 		if volume.Name == "source-credentials" && (volume.Secret.SecretName != "store" || volume.Secret.Optional != nil) {
 			t.Errorf("the Secret is %+v", volume.Secret)
@@ -114,30 +117,38 @@ func TestFetchedSource(t *testing.T) {
 		t.Errorf("volumes (-want, +got):\n%s", diff)
 	}
 	for _, arg := range []string{"--context=/kiln-work/context", "--dockerfile=/kiln-work/context/Dockerfile", "--wait-for=/kiln-work/source.json"} {
-		if !slices.Contains(spec.Sidecars[0].Args, arg) {
-			t.Errorf("the sidecar that installs has no %s: %v", arg, spec.Sidecars[0].Args)
+		if !slices.Contains(made.Install.Args, arg) {
+			t.Errorf("the sidecar that installs has no %s: %v", arg, made.Install.Args)
 		}
 	}
 	for _, arg := range []string{"--context=/kiln-work/context", "--layout=/kiln-work/context/layout.json", "--source=/kiln-work/source.json"} {
-		if !slices.Contains(spec.Steps[1].Args, arg) {
-			t.Errorf("the step that pushes has no %s: %v", arg, spec.Steps[1].Args)
+		if !slices.Contains(made.Push.Args, arg) {
+			t.Errorf("the step that pushes has no %s: %v", arg, made.Push.Args)
 		}
 	}
-	for _, arg := range spec.Steps[1].Args {
+	for _, arg := range made.Push.Args {
 		if strings.Contains(arg, "source-hash") {
 			t.Errorf("the hash of nothing is told: %s", arg)
 		}
 	}
 }
 
-// mountsOf returns the mounts of each step and sidecar.
-func mountsOf(spec *pipelinev1.TaskSpec) map[string][]corev1.VolumeMount {
-	mounts := map[string][]corev1.VolumeMount{}
-	for _, step := range spec.Steps {
-		mounts[step.Name] = step.VolumeMounts
+// containersOf returns the containers by name.
+func containersOf(made Steps) map[string]*corev1.Container {
+	containers := map[string]*corev1.Container{"push": &made.Push}
+	for _, c := range []*corev1.Container{made.Fetch, made.Install} {
+		if c != nil {
+			containers[c.Name] = c
+		}
 	}
-	for _, sidecar := range spec.Sidecars {
-		mounts[sidecar.Name] = sidecar.VolumeMounts
+	return containers
+}
+
+// mountsOf returns the mounts of each container.
+func mountsOf(made Steps) map[string][]corev1.VolumeMount {
+	mounts := map[string][]corev1.VolumeMount{}
+	for name, c := range containersOf(made) {
+		mounts[name] = c.VolumeMounts
 	}
 	return mounts
 }
@@ -146,22 +157,22 @@ func TestFetchStepOfGit(t *testing.T) {
 	fn := function(func(fn *v1alpha1.Function) {
 		fn.Spec.Git = &v1alpha1.GitSource{URL: "git@example.com:a/b.git", Revision: "main", ContextDir: "fn", SecretName: "deploy-key"}
 	})
-	spec := MakeTaskRun(fn, testConfig(), testBuild()).Spec.TaskSpec
+	made := Make(fn, testConfig(), testBuild(), inFiles)
 	want := []string{"fetch", "--git=git@example.com:a/b.git", "--revision=main", "--folder=fn", "--files=/kiln-files"}
-	if diff := cmp.Diff(want, spec.Steps[0].Args[:5]); diff != "" {
+	if diff := cmp.Diff(want, made.Fetch.Args[:5]); diff != "" {
 		t.Errorf("args (-want, +got):\n%s", diff)
 	}
 	ofCommit := testBuild()
 	ofCommit.Commit = strings.Repeat("1", 40)
-	if got, want := MakeTaskRun(fn, testConfig(), ofCommit).Spec.TaskSpec.Steps[0].Args[2], "--revision="+ofCommit.Commit; got != want {
+	if got, want := Make(fn, testConfig(), ofCommit, inFiles).Fetch.Args[2], "--revision="+ofCommit.Commit; got != want {
 		t.Errorf("the build for a commit that the branch was found at has %s, want %s", got, want)
 	}
-	for _, volume := range spec.Volumes {
+	for _, volume := range made.Volumes {
 		if volume.Name == "source-credentials" && volume.Secret.SecretName == "deploy-key" {
 			return
 		}
 	}
-	t.Errorf("the Secret is not mounted: %+v", spec.Volumes)
+	t.Errorf("the Secret is not mounted: %+v", made.Volumes)
 }
 
 // TestFetchStepOfArtifact checks that the step knows which registries speak plain
@@ -184,7 +195,7 @@ func TestFetchStepOfArtifact(t *testing.T) {
 		"by HTTP":              {v1alpha1.ArchiveSource{URL: "http://" + host + "/default/greeter"}, false},
 	} {
 		fn := function(func(fn *v1alpha1.Function) { fn.Spec.Source, fn.Spec.Archive = "", &tc.archive })
-		step := MakeTaskRun(fn, cfg, build).Spec.TaskSpec.Steps[0]
+		step := Make(fn, cfg, build, inFiles).Fetch
 		mounted := slices.ContainsFunc(step.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == "credentials" })
 		if told := slices.Contains(step.Args, "--registry-credentials=/kiln-credentials"); mounted != tc.want || told != tc.want {
 			t.Errorf("%s: the credentials are mounted: %t, and told of: %t, want %t", name, mounted, told, tc.want)
@@ -207,7 +218,7 @@ func TestFetchStepOfObject(t *testing.T) {
 		"fetch", "--archive=s3://code/a.zip", "--sha256=",
 		"--s3-endpoint=https://store.example.com", "--s3-region=eu-1", "--s3-path-style=false", "--files=/kiln-files",
 	}
-	if diff := cmp.Diff(want, MakeTaskRun(fn, testConfig(), testBuild()).Spec.TaskSpec.Steps[0].Args[:len(want)]); diff != "" {
+	if diff := cmp.Diff(want, Make(fn, testConfig(), testBuild(), inFiles).Fetch.Args[:len(want)]); diff != "" {
 		t.Errorf("args (-want, +got):\n%s", diff)
 	}
 }
@@ -215,7 +226,7 @@ func TestFetchStepOfObject(t *testing.T) {
 // TestFetchedForOwnDockerfile wants the source where the administrator's Dockerfile
 // looks for it.
 func TestFetchedForOwnDockerfile(t *testing.T) {
-	for _, arg := range fetching(t, "layout.json").Steps[0].Args {
+	for _, arg := range fetching(t, "layout.json", inFiles).Fetch.Args {
 		if strings.HasPrefix(arg, "--tree") {
 			t.Errorf("the step has %s", arg)
 		}
@@ -235,19 +246,16 @@ func TestOwnDockerfile(t *testing.T) {
 	build.Credentials = &corev1.Secret{}
 	build.Runtime, build.BaseImage = runtimes.OwnDockerfile(), ""
 	build.Files, build.InstallFiles = map[string]string{}, map[string]string{}
-	spec := MakeTaskRun(fn, testConfig(), build).Spec.TaskSpec
+	made := Make(fn, testConfig(), build, inFiles)
 
 	args, mounts := map[string][]string{}, map[string][]string{}
-	for _, step := range spec.Steps {
-		args[step.Name] = step.Args
+	for name, c := range containersOf(made) {
+		args[name] = c.Args
 	}
-	for _, sidecar := range spec.Sidecars {
-		args[sidecar.Name] = sidecar.Args
-		if !slices.Contains(sidecar.SecurityContext.Capabilities.Add, "SETFCAP") {
-			t.Errorf("install cannot unpack files with capabilities: it has %v", sidecar.SecurityContext.Capabilities.Add)
-		}
+	if added := made.Install.SecurityContext.Capabilities.Add; !slices.Contains(added, "SETFCAP") {
+		t.Errorf("install cannot unpack files with capabilities: it has %v", added)
 	}
-	for container, mounted := range mountsOf(spec) {
+	for container, mounted := range mountsOf(made) {
 		for _, mount := range mounted {
 			mounts[container] = append(mounts[container], mount.Name)
 		}
@@ -261,8 +269,8 @@ func TestOwnDockerfile(t *testing.T) {
 	want = append([]string{
 		"--context=/kiln-work/context",
 		"--destination=push.example.com/fn/default/greeter:" + tag,
-		"--image-digest-file=$(results.IMAGE_DIGEST.path)",
-		"--image-url-file=$(results.IMAGE_URL.path)",
+		"--image-digest-file=/results/IMAGE_DIGEST",
+		"--image-url-file=/results/IMAGE_URL",
 		"--label=org.opencontainers.image.title=greeter",
 		"--label=serverless.kiln.dev/function-namespace=default",
 		"--label=serverless.kiln.dev/function-name=greeter",
@@ -286,12 +294,5 @@ func TestOwnDockerfile(t *testing.T) {
 	}
 	if diff := cmp.Diff(wantMounts, mounts); diff != "" {
 		t.Errorf("volumes that are mounted (-want, +got):\n%s", diff)
-	}
-	var results []string
-	for _, result := range spec.Results {
-		results = append(results, result.Name)
-	}
-	if diff := cmp.Diff([]string{"IMAGE_URL", "IMAGE_DIGEST", "SOURCE_ARTIFACT_INPUTS"}, results); diff != "" {
-		t.Errorf("results (-want, +got):\n%s", diff)
 	}
 }
