@@ -18,8 +18,11 @@ package function
 
 import (
 	"context"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
@@ -68,6 +71,98 @@ type Builder interface {
 
 	// InstallLog returns the end of the log of the installation of dependencies, or "".
 	InstallLog(ctx context.Context, run builds.Run) (string, error)
+}
+
+// Builders are all builders, in the order in which config.AutoBuilder prefers them. They
+// share the names of their objects: no two builds of a namespace have the same name.
+type Builders []Builder
+
+// Absent returns the builder as one whose API the cluster does not have. It has no builds.
+func Absent(b Builder) Builder { return absent{b} }
+
+type absent struct{ Builder }
+
+func (absent) List(*v1alpha1.Function) ([]builds.Run, error) { return nil, nil }
+
+func (absent) Running(context.Context) ([]queue.Build, error) { return nil, nil }
+
+func (a absent) Get(_ context.Context, _, name string) (builds.Run, error) {
+	return builds.Run{}, apierrs.NewNotFound(schema.GroupResource{Resource: a.Kind()}, name)
+}
+
+// choose returns the builder of new builds. It returns false if the cluster does not have
+// the API of that builder.
+func (bs Builders) choose(name config.Builder) (Builder, bool) {
+	i := slices.IndexFunc(bs, func(b Builder) bool {
+		return name == b.Name() || name == config.AutoBuilder && isPresent(b)
+	})
+	if i < 0 || !isPresent(bs[i]) {
+		return nil, false
+	}
+	return bs[i], true
+}
+
+func isPresent(b Builder) bool {
+	_, is := b.(absent)
+	return !is
+}
+
+// of returns the builder whose objects have the kind. Builds without an object have none,
+// and get the first builder.
+func (bs Builders) of(ref *v1alpha1.BuildReference) Builder {
+	if i := slices.IndexFunc(bs, func(b Builder) bool { return ref != nil && b.Kind() == ref.Kind }); i >= 0 {
+		return bs[i]
+	}
+	return bs[0]
+}
+
+// List returns the Function's builds with any builder, from the caches.
+func (bs Builders) List(fn *v1alpha1.Function) ([]builds.Run, error) {
+	var all []builds.Run
+	for _, b := range bs {
+		runs, err := b.List(fn)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, runs...)
+	}
+	return all, nil
+}
+
+// Running returns all builds of the cluster that have not ended, past the caches.
+func (bs Builders) Running(ctx context.Context) ([]queue.Build, error) {
+	var all []queue.Build
+	for _, b := range bs {
+		running, err := b.Running(ctx)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, running...)
+	}
+	return all, nil
+}
+
+// Get returns the build of that name with any builder, past the caches. The error is the
+// API server's own.
+func (bs Builders) Get(ctx context.Context, namespace, name string) (run builds.Run, err error) {
+	for _, b := range bs {
+		if run, err = b.Get(ctx, namespace, name); !apierrs.IsNotFound(err) {
+			return run, err
+		}
+	}
+	return run, err
+}
+
+// chosen returns the builder of new builds. If the cluster does not have its API, it
+// returns false, and a condition says what to do.
+func (r *Reconciler) chosen(ctx context.Context, fn *v1alpha1.Function) (Builder, bool) {
+	name := config.FromContextOrDefaults(ctx).Build.Builder
+	builder, ok := r.builders.choose(name)
+	if !ok {
+		fn.Status.MarkBuildFailed(v1alpha1.ReasonBuilderUnavailable,
+			"The ConfigMap config-build sets builder to %q, and this cluster does not have its API. Install it, or set another builder.", name)
+	}
+	return builder, ok
 }
 
 // Server serves the image of a Function. It reports in the status of the Function.
