@@ -200,9 +200,8 @@ func (c *conn) context(ctx context.Context) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// evict closes the connection below TLS, which would first say goodbye to a caller that
-// may not listen. net/http may not read from the connection at the moment, so a request
-// that waits needs the end of its context.
+// evict closes the connection below TLS, because a TLS close would wait for the caller.
+// It also cancels the requests, because net/http may not read while they wait.
 func (c *conn) evict() {
 	c.cancel()
 	_ = c.Conn.Close()

@@ -119,7 +119,7 @@ func ShareStatus(status *duckv1.Status) {
 	}
 }
 
-// ShareURL lets the address share the URL where both are equal.
+// ShareURL makes the address share the URL if both are equal.
 func ShareURL(url *apis.URL, address *duckv1.Addressable) {
 	if url != nil && address != nil && address.URL != nil && *url == *address.URL {
 		address.URL = url

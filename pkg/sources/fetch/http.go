@@ -135,8 +135,8 @@ func (c Credentials) client() (*http.Client, error) {
 	return &http.Client{Transport: transport, CheckRedirect: checkRedirect}, nil
 }
 
-// checkRedirect rejects redirects from https to http. It removes credentials, and the
-// referrer, from a redirect to another host: net/http keeps them for subdomains and other
+// checkRedirect rejects redirects from https to http. It drops credentials and referrer
+// on a redirect to another host, because net/http keeps them for subdomains and other
 // ports.
 func checkRedirect(request *http.Request, via []*http.Request) error {
 	if len(via) > maxRedirects {
