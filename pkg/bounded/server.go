@@ -53,12 +53,10 @@ const (
 	// memory.
 	smallBody = 32 << 10
 
-	// maxLarge is the number of larger bodies and responses in memory.
 	maxLarge = 6
 
 	maxHandlers = 2
 
-	// handlerMemory is the memory that handling one request takes, besides its body.
 	handlerMemory = 32 << 20
 
 	// maxValues limits the number of values in the JSON of a request. A value of 3 bytes
@@ -218,7 +216,6 @@ func unwrap(c net.Conn) *conn {
 	return c.(*conn)
 }
 
-// sourceOf returns the address of the caller without its port.
 func sourceOf(c net.Conn) string {
 	host, _, err := net.SplitHostPort(c.RemoteAddr().String())
 	if err != nil {
