@@ -29,7 +29,6 @@ import (
 	"github.com/kiln-dev/kiln/pkg/cli"
 )
 
-// interrupted is the exit code of a command that the user interrupted.
 const interrupted = 130
 
 func main() {

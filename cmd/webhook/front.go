@@ -162,7 +162,6 @@ func serve(ctx context.Context, listener net.Listener, config *tls.Config, admit
 	return nil
 }
 
-// errorLog logs mistakes of callers, such as failed handshakes. They are no errors of Kiln.
 type errorLog struct {
 	logger *zap.SugaredLogger
 }

@@ -157,7 +157,6 @@ func newLeaderElection(configMap *corev1.ConfigMap) (*leaderelection.Config, err
 	return cfg, err
 }
 
-// watchConfig returns a function that adds the current configuration to a context.
 func watchConfig(ctx context.Context, cmw configmap.Watcher) func(context.Context) context.Context {
 	store := config.NewStore(logging.FromContext(ctx).Named("config-store"))
 	store.WatchConfigs(cmw)

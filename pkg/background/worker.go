@@ -15,8 +15,7 @@ limitations under the License.
 */
 
 // Package background handles slow requests of Functions outside their reconciles, such as
-// requests to registries and Git servers. It keeps nothing when the process ends: the
-// next process makes the requests again.
+// requests to registries and Git servers. A new process makes the requests again.
 package background
 
 import (
@@ -108,8 +107,7 @@ type job[Request, Answer comparable] struct {
 	request Request
 	since   time.Time
 
-	// The mutex guards the other fields. due is the time of the next try, tried that of the last, and failures
-	// is the number of failures in a row.
+	// The mutex guards the other fields. failures is the number of failures in a row.
 	due      time.Time
 	tried    time.Time
 	failures int
@@ -251,7 +249,6 @@ func (w *Worker[Request, Answer]) tidy(key types.NamespacedName) {
 	}
 }
 
-// schedule adds the Function to the queue for the time of its next try.
 func (w *Worker[Request, Answer]) schedule(key types.NamespacedName) {
 	if waiting := w.lines[key].waiting; len(waiting) > 0 {
 		next := slices.MinFunc(waiting, func(x, y *job[Request, Answer]) int { return x.due.Compare(y.due) })
@@ -276,7 +273,6 @@ func (w *Worker[Request, Answer]) next(ctx context.Context) bool {
 	return true
 }
 
-// begin returns the first due request of the Function, or nil if none is due.
 func (w *Worker[Request, Answer]) begin(key types.NamespacedName) *job[Request, Answer] {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -367,7 +363,6 @@ func (w *Worker[Request, Answer]) pause(j *job[Request, Answer]) time.Duration {
 	return backoff(interval+rand.N(interval/10+1), max(interval, longestPause), j.failures)
 }
 
-// backoff doubles the delay for each failure after the first, up to the most.
 func backoff(delay, most time.Duration, failures int) time.Duration {
 	for range failures - 1 {
 		if delay >= most {
@@ -378,7 +373,6 @@ func backoff(delay, most time.Duration, failures int) time.Duration {
 	return delay
 }
 
-// remove removes a waiting job. It reports whether the job was waiting.
 func (l *line[Request, Answer]) remove(j *job[Request, Answer]) bool {
 	i := slices.Index(l.waiting, j)
 	if i < 0 {

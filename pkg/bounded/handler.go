@@ -43,8 +43,7 @@ type exchange struct {
 	limits *Limits
 	conn   *conn
 	// large is the slot for what is more than a small body, or nil.
-	large *slot
-	// cancel ends the wait for a turn.
+	large    *slot
 	cancel   context.CancelFunc
 	responds atomic.Bool
 }
@@ -93,7 +92,6 @@ func (e *exchange) serve(w http.ResponseWriter, r *http.Request, inner http.Hand
 	response.send(w)
 }
 
-// enlarge takes a slot for more than a small body.
 func (e *exchange) enlarge() bool {
 	e.large = newSlot(e.conn.source, e.abort)
 	victim, ok := e.limits.large.enter(e.large)
@@ -103,7 +101,6 @@ func (e *exchange) enlarge() bool {
 	return ok
 }
 
-// abort ends the request early. The caller is refused, unless it already gets the response.
 func (e *exchange) abort() {
 	e.cancel()
 	if e.responds.Load() {

@@ -53,12 +53,10 @@ const (
 	// memory.
 	smallBody = 32 << 10
 
-	// maxLarge is the number of larger bodies and responses in memory.
 	maxLarge = 6
 
 	maxHandlers = 2
 
-	// handlerMemory is the memory that handling one request takes, besides its body.
 	handlerMemory = 32 << 20
 
 	// maxValues limits the number of values in the JSON of a request. A value of 3 bytes
@@ -200,9 +198,8 @@ func (c *conn) context(ctx context.Context) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// evict closes the connection below TLS, which would first say goodbye to a caller that
-// may not listen. net/http may not read from the connection at the moment, so a request
-// that waits needs the end of its context.
+// evict closes the connection below TLS, because a TLS close would wait for the caller.
+// It also cancels the requests, because net/http may not read while they wait.
 func (c *conn) evict() {
 	c.cancel()
 	_ = c.Conn.Close()
@@ -219,7 +216,6 @@ func unwrap(c net.Conn) *conn {
 	return c.(*conn)
 }
 
-// sourceOf returns the address of the caller without its port.
 func sourceOf(c net.Conn) string {
 	host, _, err := net.SplitHostPort(c.RemoteAddr().String())
 	if err != nil {

@@ -32,10 +32,8 @@ type slots struct {
 type slot struct {
 	source string
 	evict  func()
-	// left is closed when the slot is free again.
-	left chan struct{}
+	left   chan struct{}
 
-	// since is when the holder last made progress.
 	since time.Time
 	// whole holders have all that they wait for from their caller. They leave only for a
 	// source that holds less.
@@ -92,7 +90,6 @@ func (s *slots) victim(claimant string) (victim *slot) {
 	return victim
 }
 
-// leave frees the slot. It does nothing for a claim that never got one.
 func (s *slots) leave(holder *slot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,7 +97,6 @@ func (s *slots) leave(holder *slot) {
 	close(holder.left)
 }
 
-// touch notes that the holder makes progress.
 func (s *slots) touch(holder *slot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

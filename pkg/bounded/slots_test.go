@@ -101,7 +101,8 @@ func TestSlots(t *testing.T) {
 	}
 }
 
-// TestTurns lets one source wait with three requests before another comes.
+// TestTurns checks the order if one source waits with three requests before another
+// comes.
 func TestTurns(t *testing.T) {
 	turns := newTurns(1)
 	if !turns.take(t.Context(), "pod") {

@@ -50,7 +50,6 @@ func (t *turns) take(ctx context.Context, source string) bool {
 	return false
 }
 
-// join returns a channel that is closed when the turn comes.
 func (t *turns) join(source string) chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -83,7 +82,6 @@ func (t *turns) withdraw(source string, turn chan struct{}) bool {
 	return true
 }
 
-// give passes a turn on to the next source.
 func (t *turns) give() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

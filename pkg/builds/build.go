@@ -170,7 +170,6 @@ func (b *Build) supersedes(other *Build) bool {
 	return other.State == Failed && b.Name != other.Name && other.Generation <= b.Generation && other.Attempt < b.Attempt
 }
 
-// precedes reports whether b is preferred to another build of the same image.
 func (b *Build) precedes(other *Build) bool {
 	rank := [...]int{Failed: 0, Planned: 1, Running: 2, Succeeded: 3}
 	if rank[b.State] != rank[other.State] {

@@ -95,7 +95,6 @@ type situation struct {
 
 func (s *situation) is(state State) bool { return s.build != nil && s.build.State == state }
 
-// rule returns a decision, and whether the rule applies.
 type rule func(situation) (Decision, bool)
 
 // policy lists the rules. The first that applies decides; without any, startNew does.
@@ -167,6 +166,7 @@ func useImage(s situation) (Decision, bool) {
 	return Decision{Action: Use, Reason: useReason(s.want, s.known.Last)}, true
 }
 
+// startNew starts the first build of new inputs.
 func startNew(s situation) Decision {
 	reason := startReason(s.want, s.known.previous())
 	return Decision{Action: Start, Reason: reason, Reuse: mayReuse(reason)}

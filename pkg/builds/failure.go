@@ -80,8 +80,7 @@ type Failure struct {
 }
 
 // Describe returns why the build failed and what to do about it, without secrets. generic
-// is the reason of failures without a specific one. explain extracts the package
-// manager's error from a log, or returns "".
+// is the default reason. explain extracts the package manager's error from a log.
 func (f Failure) Describe(generic string, explain func(log string) string) *v1alpha1.BuildFailure {
 	e := f.evidence(explain)
 	matched := e.match()
@@ -146,7 +145,6 @@ const (
 	allTexts
 )
 
-// evidence is a Failure as the rules see it.
 type evidence struct {
 	cause Cause
 	step  step
@@ -185,7 +183,6 @@ func (r *failureRule) matches(e *evidence) bool {
 	return true
 }
 
-// quote returns the text of the build that follows the advice of a rule.
 func (e *evidence) quote(in text) string {
 	switch {
 	case in == inPackageError:

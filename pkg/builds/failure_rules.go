@@ -23,7 +23,6 @@ import (
 	"github.com/kiln-dev/kiln/pkg/sources"
 )
 
-// failureRule maps failures of one kind to a verdict.
 type failureRule struct {
 	name string
 	// cause, steps and exit select failures. An exit code of 0 selects all.
@@ -132,7 +131,6 @@ var (
 type verdict struct {
 	reason string
 
-	// advice is what to do, or what is wrong if the author can do nothing.
 	advice string
 
 	transient bool

@@ -80,8 +80,7 @@ func (in Inputs) InstallFiles() map[string]string {
 
 // Dependencies returns the key of the dependencies image: a digest of the environment and
 // the inputs of the install step, and of the administrator's key unless that is "". It is
-// "" if the build installs nothing, fetches its dependencies or cannot cache them. A moved
-// base image keeps the key.
+// "" if the build installs nothing, fetches its dependencies or cannot cache them.
 func (in Inputs) Dependencies(cacheKey string, environment ...string) string {
 	dockerfile, installs := in.Files[runtimes.DockerfileName]
 	if !installs || !in.hasLayout() || in.Fetched != "" {

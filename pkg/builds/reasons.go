@@ -63,7 +63,6 @@ func mayReuse(reason string) bool {
 	return reason != ReasonRebuildRequested && reason != ReasonPreviousBuildFailed
 }
 
-// retryReason returns the reason of a build of an updated Function after a failed one.
 func retryReason(failed *Build) string {
 	if failed.Reason == ReasonRebuildRequested {
 		return failed.Reason

@@ -41,7 +41,7 @@ func Excerpt(log string, secrets ...string) string {
 	return tail(clean(log, secrets), maxLog)
 }
 
-// clean redacts secrets. It first removes colours and invalid UTF-8, which may split them.
+// clean first removes colours and invalid UTF-8, which may split a secret.
 func clean(text string, secrets []string) string {
 	return redact.Text(strings.ToValidUTF8(ansiEscape.ReplaceAllString(text, ""), ""), secrets...)
 }

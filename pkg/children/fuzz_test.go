@@ -338,8 +338,8 @@ func fuzzConfig(t testing.TB) *config.Config {
 // seeds is how many Functions a run of the tests makes.
 const seeds = 1000
 
-// FuzzChildren checks that what is valid has children that Kubernetes, Serving
-// and Tekton take, whatever it is.
+// FuzzChildren checks that Kubernetes, Serving and Tekton accept the children of every
+// valid Function.
 func FuzzChildren(f *testing.F) {
 	for seed := range int64(50) {
 		fn := dice{rand.New(rand.NewSource(seed))}.function()
@@ -354,7 +354,7 @@ func FuzzChildren(f *testing.F) {
 	}
 	cfg := fuzzConfig(f)
 	f.Fuzz(func(t *testing.T, name string, spec []byte) {
-		// What has no name is not stored.
+		// The API server stores no object without a name.
 		if fn := stored(name); name != "" && json.Unmarshal(spec, &fn.Spec) == nil {
 			checkChildren(t, cfg, fn)
 		}
@@ -423,10 +423,9 @@ func checkChildren(t testing.TB, cfg *config.Config, fn *v1alpha1.Function) bool
 	return true
 }
 
-// checkCommands checks that nothing that an author writes becomes an instruction of the
-// Dockerfile, or a flag of what a step runs: they are those of a function of the same
-// name and runtime that has nothing else. What is told of where a source is fetched from
-// is the value of one flag each.
+// checkCommands checks that no text of an author becomes an instruction of the Dockerfile
+// or a flag of a step. Both equal those of a minimal function of the same name and
+// runtime. Each field of the source's address is the value of one flag.
 func checkCommands(t testing.TB, fn *v1alpha1.Function, cfg *config.Config, build builds.Spec) {
 	t.Helper()
 	commands := func(fn *v1alpha1.Function) (commands [][]string) {

@@ -35,9 +35,9 @@ const (
 
 	managedBy = "kiln"
 
-	// LabelSelector selects the objects that Kiln has created for Functions. Informers
-	// of their kinds must be filtered by it. Without it the controller would hold every
-	// ConfigMap and Pod of the cluster in memory.
+	// LabelSelector selects the objects that Kiln has created for Functions. Informers of
+	// their kinds must be filtered by it. Otherwise the caches would hold every ConfigMap
+	// and Pod of the cluster.
 	LabelSelector = serverless.FunctionUIDLabelKey
 )
 

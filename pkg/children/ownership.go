@@ -41,7 +41,7 @@ const nameRetry = time.Minute
 // Kiln's label is not watched, so its deletion does not wake the Function.
 func RetryName() error { return controller.NewRequeueAfter(nameRetry) }
 
-// Origin tells where an object of a child's name was found.
+// Origin is how Kiln got an object with a child's name.
 type Origin int
 
 const (
@@ -84,7 +84,7 @@ func CreateOrGet[T metav1.Object](ctx context.Context, objects Creator[T], kind 
 	return object, Unlisted, nil
 }
 
-// Ownership tells whose an object of a child's name is.
+// Ownership is the owner of an object with a child's name.
 type Ownership int
 
 const (

@@ -37,7 +37,6 @@ import (
 	"github.com/kiln-dev/kiln/pkg/observe"
 )
 
-// buildReport is the output of kubectl fn build-status for programs.
 type buildReport struct {
 	Name         string              `json:"name"`
 	Namespace    string              `json:"namespace"`
@@ -141,7 +140,6 @@ func (c *cli) buildLogsCommand() *cobra.Command {
 	return command
 }
 
-// printBuildLog prints the log of a Function's build, as far as it still exists.
 func (c *cli) printBuildLog(ctx context.Context, clients *Clients, fn *v1alpha1.Function) error {
 	build, err := clients.buildOf(ctx, fn)
 	if err != nil {

@@ -31,7 +31,6 @@ import (
 type buildObject struct {
 	namespace string
 
-	// pod is the name of the pod that runs the build. It is "" before it exists.
 	pod string
 
 	// containers are the names of the containers of pod, in the order in which they run.
@@ -40,7 +39,6 @@ type buildObject struct {
 	ended bool
 }
 
-// builder reads the objects of one kind that run builds.
 type builder struct {
 	get func(ctx context.Context, clients *Clients, namespace, name string) (*buildObject, error)
 

@@ -43,7 +43,6 @@ type cli struct {
 	connect func() (*Clients, error)
 	now     func() time.Time
 
-	// forward opens a local address that leads to a pod, until stop is called.
 	forward func(ctx context.Context, clients *Clients, namespace, pod string) (address string, stop func(), err error)
 }
 
@@ -90,7 +89,6 @@ func named(command *cobra.Command, args []string) error {
 	return nil
 }
 
-// watcher lists and watches objects of one kind. All typed clients implement it.
 type watcher[L runtime.Object] interface {
 	List(ctx context.Context, opts metav1.ListOptions) (L, error)
 	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)

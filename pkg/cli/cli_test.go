@@ -357,7 +357,7 @@ func (w *world) logOptions() (all []corev1.PodLogOptions) {
 	return all
 }
 
-// logs lets a server answer the requests for logs. Other requests stay in memory.
+// logs starts a server that answers the requests for logs. Other requests stay in memory.
 func (w *world) logs(answer func(query url.Values) (status int, text string)) {
 	w.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, in *http.Request) {

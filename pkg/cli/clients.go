@@ -117,7 +117,6 @@ func isOfObject(err error) bool {
 	return errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Name != ""
 }
 
-// pods returns the pods that run the Function, newest first.
 func (c *Clients) pods(ctx context.Context, fn *v1alpha1.Function) ([]*corev1.Pod, error) {
 	list, err := c.Kube.CoreV1().Pods(fn.Namespace).List(ctx, podsOf(fn))
 	if err != nil {

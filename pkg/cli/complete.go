@@ -27,7 +27,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// completionTimeout bounds the time that a shell waits for names.
 const completionTimeout = 3 * time.Second
 
 // complete returns the results of ask that begin with the typed text. It returns
@@ -51,7 +50,6 @@ func (c *cli) complete(command *cobra.Command, typed string, ask func(context.Co
 	return found, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeNames completes the names of at most that many Functions. -1 is no limit.
 func (c *cli) completeNames(most int) cobra.CompletionFunc {
 	return func(command *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if most >= 0 && len(args) >= most {

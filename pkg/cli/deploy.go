@@ -144,7 +144,6 @@ func (c *cli) deployCommand() *cobra.Command {
 	return command
 }
 
-// apply creates or updates a Function. done is created, updated or unchanged.
 func (c *Clients) apply(ctx context.Context, name string, change func(*v1alpha1.Function) error) (applied *v1alpha1.Function, done string, err error) {
 	functions := c.Kiln.ServerlessV1alpha1().Functions(c.Namespace)
 	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
@@ -202,9 +201,8 @@ func (c *cli) followDeployment(ctx context.Context, clients *Clients, fn *v1alph
 // streamGrace bounds the wait for the end of a build's log after the build.
 const streamGrace = 10 * time.Second
 
-// watch prints the progress of a Function and the log of its build, until ended
-// returns true. It returns the last state of the Function, and whether the build
-// had a log.
+// watch prints the progress of a Function and the log of its build, until ended returns
+// true. It also reports whether the build had a log.
 func (c *cli) watch(ctx context.Context, clients *Clients, name string, ended func(*v1alpha1.Function) bool) (fn *v1alpha1.Function, logged bool, err error) {
 	reading, stop := context.WithCancel(ctx)
 	defer stop()

@@ -71,7 +71,6 @@ func (c *cli) change(ctx context.Context, clients *Clients, source *sourceFlags,
 	}
 }
 
-// applyFolder packs and pushes the folder, and sets the Function's source to it.
 func (c *cli) applyFolder(ctx context.Context, clients *Clients, source *sourceFlags, fn *v1alpha1.Function, push bool) error {
 	runtime := cmp.Or(source.runtime, fn.Spec.Runtime)
 	if err := checkFolder(source.dir, runtime); err != nil {
@@ -116,9 +115,8 @@ func (c *cli) applyFolder(ctx context.Context, clients *Clients, source *sourceF
 	return nil
 }
 
-// needed returns the files of a folder that are packed even if .dockerignore names
-// them. Docker also reads an ignored Dockerfile. A runtime whose name does not begin
-// with a language may build a Dockerfile.
+// needed returns the files of a folder that are packed even if .dockerignore names them.
+// A runtime whose name does not begin with a language may build a Dockerfile.
 func needed(runtime string) []string {
 	if language, err := languageOf(runtime); err == nil && !language.IsOwnDockerfile() {
 		return nil

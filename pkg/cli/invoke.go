@@ -163,7 +163,6 @@ func takesRequests(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil && observe.PodCondition(pod, corev1.PodReady).Status == corev1.ConditionTrue
 }
 
-// pick returns the revision that receives the call of that number, from 0 to 99.
 func pick(traffic []v1alpha1.TrafficStatus, number int64) string {
 	for _, share := range traffic {
 		if share.Percent == nil {

@@ -200,7 +200,6 @@ func newPrefixer(out io.Writer, shared *sync.Mutex, pod string) *prefixer {
 	return &prefixer{out: out, shared: shared, prefix: "[" + pod + "] "}
 }
 
-// maxLine bounds the buffer of a line, in bytes. A longer line is split.
 const maxLine = 64 << 10
 
 func (p *prefixer) Write(data []byte) (int, error) {

@@ -93,7 +93,6 @@ func (o *output) report(out io.Writer, kind string, value any) error {
 	return o.object(out, object)
 }
 
-// columns returns the columns of a table. Only -o wide prints names that begin with +.
 func columns(names ...string) (definitions []metav1.TableColumnDefinition) {
 	for _, name := range names {
 		definition := metav1.TableColumnDefinition{Name: strings.TrimPrefix(name, "+"), Type: "string"}

@@ -139,7 +139,6 @@ func newReport(namespace, name string, seen observe.Observed) report {
 	return r
 }
 
-// next returns what to do next about a Function, with a command if there is one.
 func next(fn *v1alpha1.Function, image observe.ImageStatus, function observe.FunctionStatus) string {
 	ready := fn.Status.GetCondition(v1alpha1.FunctionConditionReady)
 	switch {

@@ -35,8 +35,8 @@ import (
 const baseDigestFile = "base.json"
 
 // baseImage is an image in a registry that a build adds layers to. Its layers are
-// downloaded while the result is uploaded. It keeps download errors, so that push
-// can report which of the two failed.
+// downloaded during the upload. It keeps download errors, so push can report which of the
+// two failed.
 type baseImage struct {
 	v1.Image
 
@@ -72,7 +72,6 @@ func pull(log io.Writer, role string, ref name.Reference, options []remote.Optio
 	return base, nil
 }
 
-// push pushes an image that was built on the base image. what names it in the log.
 func (b *baseImage) push(log io.Writer, what string, to name.Reference, image v1.Image, options []remote.Option) error {
 	fmt.Fprintln(log, "Pushing", what, to)
 	err := remote.Write(to, image, options...)
@@ -91,7 +90,6 @@ func (b *baseImage) failed(err error) error {
 	return fmt.Errorf("failed to pull %s %s: %w", b.role, b.ref, err)
 }
 
-// remember keeps and returns an error of reading a layer.
 func (b *baseImage) remember(err error) error {
 	if err != nil && !errors.Is(err, io.EOF) {
 		b.mu.Lock()

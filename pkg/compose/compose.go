@@ -14,9 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package compose has the first and the last step of a build. FetchStep makes a
-// build context of a source that is not in the Function. PushStep adds layers and
-// files to a base image and pushes the result. Neither runs code of the function.
+// Package compose has the first and the last step of a build. Neither runs code of the
+// function.
 package compose
 
 import (
@@ -35,7 +34,6 @@ import (
 	"github.com/kiln-dev/kiln/pkg/tarfile"
 )
 
-// createdBy is the author of these layers in the history of an image.
 const createdBy = "kiln"
 
 // addFiles returns the image with the files and folders of the layout, read from
@@ -66,7 +64,6 @@ func addFiles(image v1.Image, folder string, layout runtimes.Layout) (v1.Image, 
 	return configure(image, configured)
 }
 
-// configure returns the image with that configuration and a constant date.
 func configure(image v1.Image, config v1.Config) (v1.Image, error) {
 	image, err := mutate.Config(image, config)
 	if err != nil {
@@ -161,9 +158,8 @@ func (u unannotated) Manifest() (*v1.Manifest, error) {
 // imageLabelPrefix is the prefix of OCI's labels, which describe one image.
 const imageLabelPrefix = "org.opencontainers.image."
 
-// applyLayout changes the configuration of a base image to that of the layout. It
-// drops the command, which belongs to the old entrypoint, and the labels that
-// describe the base image.
+// applyLayout changes the configuration of a base image to that of the layout. It drops
+// the old command, and the labels that describe the base image.
 func applyLayout(config *v1.Config, layout runtimes.Layout) {
 	maps.DeleteFunc(config.Labels, func(label, _ string) bool { return strings.HasPrefix(label, imageLabelPrefix) })
 	config.Env = mergeEnv(config.Env, layout.Env)

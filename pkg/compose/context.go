@@ -105,7 +105,6 @@ func readSmall(tree *os.Root, name string) (string, error) {
 	return string(text), nil
 }
 
-// addFiles adds the files of the runtime. They replace files of the source.
 func (s *FetchStep) addFiles(folder *os.Root) error {
 	entries, err := os.ReadDir(s.Files)
 	if err != nil {

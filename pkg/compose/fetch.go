@@ -81,7 +81,6 @@ type FetchStep struct {
 	Log io.Writer
 }
 
-// fetched identifies a source, in the format that Tekton Chains attests.
 type fetched struct {
 	URI    string `json:"uri"`
 	Digest string `json:"digest"`

@@ -52,7 +52,6 @@ func filesLayer(folder string, files map[string]string, mediaType types.MediaTyp
 	return layer, nil
 }
 
-// writeArchive writes the files, sorted by their paths in the image.
 func writeArchive(to io.Writer, folder string, files map[string]string) error {
 	byPath := make(map[string]string, len(files))
 	for name, place := range files {

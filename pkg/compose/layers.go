@@ -43,8 +43,7 @@ import (
 const maxJSON = 1 << 20
 
 // readLayers returns the layers that the sidecar made, and their packages, which are
-// never nil. The sidecar runs untrusted code, which can leave anything in
-// the folder. Only regular files of the folder itself are read.
+// never nil. The sidecar runs untrusted code, which can leave anything in the folder.
 func (s *PushStep) readLayers(mediaType types.MediaType) ([]v1.Layer, []sbom.Package, error) {
 	packages := []sbom.Package{}
 	if s.Layers == "" {

@@ -39,7 +39,6 @@ import (
 // without one.
 const packageListTimeout = 10 * time.Second
 
-// pusher pushes the images that a build makes of one base image.
 type pusher struct {
 	log      io.Writer
 	base     *baseImage

@@ -35,9 +35,8 @@ import (
 	"github.com/kiln-dev/kiln/pkg/runtimes"
 )
 
-// PushStep is the last step of a build. It composes a function's image and pushes
-// it. An image is a base image, the layers of an earlier step and the function's
-// files, in this order.
+// PushStep is the last step of a build. It pushes an image of a base image, the layers of
+// an earlier step and the function's files, in this order.
 type PushStep struct {
 	// Base is the base image. If it is empty, the image has only the layers.
 	Base string
@@ -81,9 +80,8 @@ type PushStep struct {
 	// Labels are added to the image.
 	Labels map[string]string
 
-	// ImageURLFile, ImageDigestFile and BaseImageFile receive the results: the name
-	// of the image, its digest, and name and digest of the base image in JSON. An
-	// empty name skips the result.
+	// ImageURLFile, ImageDigestFile and BaseImageFile receive the results. BaseImageFile
+	// is in JSON. An empty name skips the result.
 	ImageURLFile, ImageDigestFile, BaseImageFile string
 
 	// KeptFile receives the result about the image that was pushed to Keep: its tag, its
@@ -185,7 +183,6 @@ func (s *PushStep) reportKept(kept name.Reference, image v1.Image, packages stri
 	return result, writeJSON(s.KeptFile, result)
 }
 
-// finish adds the function's files, or sets the configuration of the layers.
 func (s *PushStep) finish(image v1.Image) (v1.Image, error) {
 	if s.Layout == "" {
 		made := &v1.ConfigFile{}
@@ -204,7 +201,6 @@ func (s *PushStep) finish(image v1.Image) (v1.Image, error) {
 	return addFiles(image, s.ContextFolder, layout)
 }
 
-// label adds the labels, those of the base image, and the hash of the source.
 func (s *PushStep) label(image v1.Image, identity baseIdentity) (v1.Image, error) {
 	labels := maps.Clone(s.Labels)
 	if labels == nil {

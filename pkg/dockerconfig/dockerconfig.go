@@ -61,7 +61,6 @@ func Parse(data []byte) (Keychain, error) {
 	return auths, nil
 }
 
-// normalize returns the name of a registry from its address in the input.
 func normalize(address string) string {
 	address = strings.TrimPrefix(strings.TrimPrefix(address, "https://"), "http://")
 	address = strings.TrimSuffix(address, "/")

@@ -21,11 +21,11 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// NewOrder returns the order in which keys leave a work queue. Namespaces take turns,
-// one key each. Within a namespace, the keys for which first returns true go before the
-// others; otherwise keys leave in the order in which they came. A nil first prefers no
-// key. The queue calls first when a key comes, while it holds its lock: first must be
-// quick and must not use the queue.
+// NewOrder returns the order in which keys leave a work queue. Namespaces take turns, one
+// key each. Within a namespace, the keys for which first returns true go before the
+// others; otherwise keys leave in the order in which they came. The queue calls first
+// while it holds its lock, so first must be quick and must not use the queue. It may be
+// nil.
 func NewOrder(first func(types.NamespacedName) bool) workqueue.Queue[types.NamespacedName] {
 	return &order{first: first, waiting: map[string]*line{}}
 }
@@ -33,9 +33,8 @@ func NewOrder(first func(types.NamespacedName) bool) workqueue.Queue[types.Names
 type order struct {
 	first   func(types.NamespacedName) bool
 	waiting map[string]*line
-	// next has the namespaces with waiting keys, in the order of their turns.
-	next []string
-	len  int
+	next    []string
+	len     int
 }
 
 type line struct {

@@ -31,14 +31,12 @@ const (
 	// firstRetry is the delay after the first failure of a key. Each further failure
 	// doubles the delay, up to lastRetry.
 	firstRetry, lastRetry = 5 * time.Millisecond, 1000 * time.Second
-	// perSecond limits the retries of a namespace, after a burst of atOnce.
-	perSecond, atOnce = 10, 100
+	perSecond, atOnce     = 10, 100
 )
 
 // newRetries returns a rate limiter for retries. Its limits are those of client-go's
-// default limiter for controllers, but each namespace has its own 10 retries a second.
-// With a shared limit, a single failing key would wait for minutes behind thousands of
-// failing keys of another namespace.
+// default limiter, but for each namespace. With a shared limit, a failing key would wait for
+// minutes behind thousands of failing keys of another namespace.
 func newRetries() workqueue.TypedRateLimiter[types.NamespacedName] {
 	return &retries{
 		TypedRateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstRetry, lastRetry),
@@ -57,7 +55,6 @@ func (r *retries) When(key types.NamespacedName) time.Duration {
 	return max(r.TypedRateLimiter.When(key), r.reserve(key.Namespace))
 }
 
-// reserve returns the delay until the namespace may retry one more key.
 func (r *retries) reserve(namespace string) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()

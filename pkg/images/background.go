@@ -28,7 +28,6 @@ import (
 const (
 	workers = 8
 
-	// lookupTimeout is shorter than a build, which a lookup may save.
 	lookupTimeout = 3 * time.Second
 
 	// lookupDeadline bounds a lookup and its wait for a worker. Many lookups fit in it

@@ -128,8 +128,7 @@ func NewClient(keychains Keychains) *Client {
 }
 
 // Find returns the recorded images that the registries still hold. With an error, the
-// result is incomplete. A found image is complete, because registries accept a manifest
-// only after its layers. Find ignores an image that was built on an older version of the
+// result is incomplete. Find ignores an image that was built on an older version of the
 // base image.
 func (c *Client) Find(ctx context.Context, want Lookup) (found Found, err error) {
 	repository, options, err := c.open(ctx, want.Repository)
@@ -152,7 +151,6 @@ func (c *Client) Find(ctx context.Context, want Lookup) (found Found, err error)
 	return found, err
 }
 
-// held returns the digest if the repository holds an image of it, and "" otherwise.
 func held(repository name.Repository, digest string, options []remote.Option) (string, error) {
 	if digest == "" {
 		return "", nil
@@ -191,7 +189,6 @@ func resolve(want Lookup, options []remote.Option) <-chan resolved {
 	return answer
 }
 
-// find returns the digest of an image, or "" if the registry does not hold it.
 func find(image name.Reference, options []remote.Option) (string, error) {
 	if found, err := remote.Head(image, options...); err == nil {
 		return found.Digest.String(), nil

@@ -47,8 +47,8 @@ type refuse struct {
 	status int
 }
 
-// fakeRegistry is a registry in memory with two images in one repository, and an
-// index. What it refuses it refuses after these are there.
+// fakeRegistry is a registry in memory with two images in one repository, and an index.
+// It starts to refuse requests only after these exist.
 type fakeRegistry struct {
 	Repository
 	images  []containerregistry.Image
@@ -204,8 +204,7 @@ func TestFindTrustsNoTag(t *testing.T) {
 	}
 }
 
-// TestFindPings checks that a repository is asked once for how it wants to be spoken
-// to, however many of its images are looked for.
+// TestFindPings checks that a lookup of many images pings the registry only once.
 func TestFindPings(t *testing.T) {
 	r := newRegistry(t)
 	_, err := NewClient(anonymous).Find(t.Context(), Lookup{

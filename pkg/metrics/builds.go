@@ -108,7 +108,6 @@ func waited(last v1alpha1.BuildStatus) time.Duration {
 	return time.Since(last.QueuedTime.Time)
 }
 
-// took returns how long the build ran. It is 0 if the build ended before it started.
 func took(b v1alpha1.BuildStatus) time.Duration {
 	if b.StartTime == nil {
 		return 0

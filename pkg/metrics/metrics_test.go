@@ -52,7 +52,7 @@ import (
 
 const namespace = "default"
 
-// fakeReconciler leads every Function but those that are others'.
+// fakeReconciler leads every Function except those of others.
 type fakeReconciler struct {
 	pkgreconciler.LeaderAwareFuncs
 	err error
@@ -117,8 +117,8 @@ func (w *world) collect() map[string]metricdata.Metrics {
 	return found
 }
 
-// series is one row of what is exported: the attributes, and then the number, or
-// how many numbers there were and what they add up to.
+// series is one exported row: the attributes, and then the value, or the count and the
+// sum.
 func series(m metricdata.Metrics) []string {
 	var rows []string
 	switch data := m.Data.(type) {
@@ -185,7 +185,7 @@ func TestFunctions(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 
-	// What is counted is what there is, not what has been.
+	// The gauges count only existing objects.
 	w.have(function("d", phase(v1alpha1.FunctionRunning, "nodejs22")))
 	want = []string{
 		"phase=Initializing,runtime=nodejs22 1",

@@ -116,7 +116,6 @@ func Image(o Observed) (status ImageStatus, why string) {
 	return ImageInProgress, built.GetMessage()
 }
 
-// isWaiting reports whether a build with this reason waits for something else.
 func isWaiting(reason string) bool {
 	switch reason {
 	case v1alpha1.ReasonWaitingForConfiguration, v1alpha1.ReasonWaitingForDeletion, v1alpha1.ReasonBuildQueued,
@@ -127,7 +126,6 @@ func isWaiting(reason string) bool {
 	return strings.HasSuffix(reason, "NotCreated") || strings.HasSuffix(reason, "sDeleted")
 }
 
-// blockedBy returns why the pod of a build cannot start, or "".
 func blockedBy(pod *corev1.Pod) string {
 	if pod == nil {
 		return ""

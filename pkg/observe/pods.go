@@ -51,8 +51,7 @@ func isStuck(reason string) bool {
 }
 
 // crashOf returns the last crash of a container, or nil if it crashed less than twice. A
-// first crash may be an accident. A running container counts as crashed too, because
-// containers in a crash loop run for a moment now and then.
+// first crash may be an accident. A running container can be in a crash loop too.
 func crashOf(status *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 	now, last := status.State.Terminated, status.LastTerminationState.Terminated
 	switch {

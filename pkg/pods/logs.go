@@ -30,8 +30,7 @@ import (
 const (
 	tailLines = 100
 	// tailBytes bounds the result, because lines can have any length.
-	tailBytes = 64 << 10
-	// tailTimeout bounds the wait for a node that does not respond.
+	tailBytes   = 64 << 10
 	tailTimeout = 3 * time.Second
 )
 

@@ -98,7 +98,6 @@ func runningSince(pod *corev1.Pod) (since time.Time) {
 	return since
 }
 
-// first returns the text that sorts first and is not "".
 func first(a, b string) string {
 	if a == "" || b != "" && b < a {
 		return b

@@ -113,7 +113,6 @@ func Text(text string, values ...string) string {
 
 type span struct{ from, to int }
 
-// find appends the spans of the secrets, which may overlap.
 func find(spans []span, text string, values []string) []span {
 	for _, value := range values {
 		for from := 0; ; from++ {
@@ -133,7 +132,6 @@ func find(spans []span, text string, values []string) []span {
 	return spans
 }
 
-// cutAtStart returns the longest end of a value at the start of the text.
 func cutAtStart(text string, values []string) span {
 	longest := 0
 	for _, value := range values {
@@ -146,7 +144,6 @@ func cutAtStart(text string, values []string) span {
 	return span{0, longest}
 }
 
-// cutAtEnd returns the longest start of a value at the end of the text.
 func cutAtEnd(text string, values []string) span {
 	longest := 0
 	for _, value := range values {

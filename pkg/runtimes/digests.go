@@ -45,7 +45,6 @@ type Dependencies struct {
 	Problem string
 }
 
-// readers are the languages that read dependency files.
 var readers = func() map[string]func(string) (string, bool, error) {
 	all := map[string]func(string) (string, bool, error){CustomLanguage: readAnything}
 	for language, runtime := range languages {
@@ -80,7 +79,6 @@ func describe(text string) map[string]Dependencies {
 	return described
 }
 
-// maxProblemBytes bounds a Problem, which may quote the text.
 const maxProblemBytes = 256
 
 // shorten returns the beginning of the text, and keeps nothing else of it in memory.

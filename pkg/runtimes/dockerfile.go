@@ -37,7 +37,6 @@ func (r Runtime) IsOwnDockerfile() bool {
 	return r.Language == DockerfileLanguage
 }
 
-// errNoFiles is the error for a Function with the text of a Dockerfile in its spec.
 var errNoFiles = errors.New("the runtime builds a Dockerfile with the files beside it: put them into spec.git or spec.archive; " +
 	"kubectl fn deploy --dir packs a folder")
 

@@ -38,7 +38,6 @@ var nodeLayout = Layout{
 	Entrypoint: []string{"node", WrapperFolder + "/server.cjs", FunctionFolder + "/handler.js"},
 }
 
-// byteOrderMark is the first character of files by some editors.
 const byteOrderMark = "\ufeff"
 
 // readPackageJSON implements Runtime.readDependencies for npm, which also installs
@@ -62,7 +61,6 @@ func readPackageJSON(text string) (string, bool, error) {
 	return text, len(manifest.Dependencies)+len(manifest.OptionalDependencies)+len(manifest.PeerDependencies) > 0, nil
 }
 
-// explainJSON adds the place of the mistake to the error.
 func explainJSON(text []byte, err error) error {
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		line, column := position(text, int(syntax.Offset))

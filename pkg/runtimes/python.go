@@ -48,8 +48,7 @@ func readRequirements(text string) (string, bool, error) {
 }
 
 // explainPip implements Runtime.explainBuildFailure for pip. Its errors start with
-// "ERROR:". It warns at each try of an index that it cannot reach. The last warning is
-// part of the explanation.
+// "ERROR:". The last warning about an unreachable index is part of the explanation.
 func explainPip(log string) string {
 	var words []string
 	for line := range strings.Lines(log) {

@@ -183,10 +183,9 @@ type Function struct {
 	Fetched bool
 }
 
-// BuildContext returns the files of the build context by name. They have no folders
-// and fit into a ConfigMap. Equal contexts on the same base image make equal images.
-// For DockerfileLanguage the context is empty. Errors describe a mistake in the
-// dependency file or in the Dockerfile template.
+// BuildContext returns the files of the build context by name. They have no folders and
+// fit into a ConfigMap. Equal contexts on the same base image make equal images. For
+// DockerfileLanguage the context is empty.
 func (r Runtime) BuildContext(fn Function) (map[string]string, error) {
 	dependencies, install, err := r.dependencies(fn.Dependencies)
 	if err != nil {
@@ -232,7 +231,6 @@ func (r Runtime) context(fn Function, source, dependencies string, install bool)
 	return files, nil
 }
 
-// docstring matches a docstring of a Python function or class.
 var docstring = regexp.MustCompile(`(?m)^( +)"""(?s:.*?)"""$`)
 
 // withoutComments drops the comments and docstrings of a Python program. A ConfigMap

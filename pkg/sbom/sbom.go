@@ -38,7 +38,6 @@ import (
 // MediaType is the media type of a document.
 const MediaType = "application/vnd.cyclonedx+json"
 
-// maxFile is the most bytes that are read of a package manager's list.
 const maxFile = 64 << 20
 
 // Package is a package that a package manager installed.
@@ -122,7 +121,6 @@ func cutLast(s, separator string) (before, after string, found bool) {
 	return s[:i], s[i+len(separator):], true
 }
 
-// separators are equivalent in names of Python packages.
 var separators = regexp.MustCompile(`[-_.]+`)
 
 func readPython(file io.Reader) ([]Package, error) {

@@ -14,9 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package slim keeps informer caches small. Its transforms drop the fields that the
-// controller never reads, and its pool shares the strings that thousands of objects
-// repeat. Transformed objects must not be written back to the API server.
+// Package slim keeps informer caches small. It drops unused fields and shares repeated
+// strings. Transformed objects must not be written back to the API server.
 package slim
 
 import (
@@ -48,9 +47,8 @@ func Indexed(ctx context.Context, informer cache.SharedIndexInformer) cache.Inde
 // Indexers returns the index by Function.
 func Indexers() cache.Indexers { return cache.Indexers{functionIndex: indexByFunction} }
 
-// indexByFunction returns the first characters of the UID of the child's Function.
-// They leave few objects to choose from, and one entry per Function would take more
-// memory than it saves time.
+// indexByFunction returns the first characters of the UID of the child's Function. One
+// entry per Function would take more memory.
 func indexByFunction(obj any) ([]string, error) {
 	o, ok := obj.(metav1.Object)
 	if !ok {

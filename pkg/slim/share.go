@@ -66,7 +66,6 @@ func Share[T ~string](values ...*T) {
 	}
 }
 
-// sharedValues are the keys of labels and annotations that have few values.
 var sharedValues = []string{
 	children.ManagedByLabelKey, serverless.BuildReasonAnnotationKey,
 	// Serving writes the user who created and who last changed a Service.
@@ -86,7 +85,6 @@ func ShareMeta(o *metav1.ObjectMeta) {
 	}
 }
 
-// shareLabel gives the label the string that is equal to its value.
 func shareLabel(labels map[string]string, key, text string) {
 	if value, ok := labels[key]; ok && value == text {
 		labels[key] = text
@@ -119,7 +117,7 @@ func ShareStatus(status *duckv1.Status) {
 	}
 }
 
-// ShareURL lets the address share the URL where both are equal.
+// ShareURL makes the address share the URL if both are equal.
 func ShareURL(url *apis.URL, address *duckv1.Addressable) {
 	if url != nil && address != nil && address.URL != nil && *url == *address.URL {
 		address.URL = url

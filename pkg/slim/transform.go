@@ -73,8 +73,8 @@ func ContextDigest(files map[string]string) string {
 }
 
 // Function replaces the source and the dependencies of a Function by their digests, and
-// drops labels and annotations of others. The texts would be most of the cache, and would
-// let authors decide how much memory the controller takes.
+// drops labels and annotations of others. Otherwise authors could fill the controller's
+// memory.
 func Function(obj any) (any, error) {
 	fn, ok := obj.(*v1alpha1.Function)
 	if !ok {

@@ -26,7 +26,6 @@ import (
 // the controller may connect to.
 const FollowAllowedAddressesKey = "follow-allowed-addresses"
 
-// nat64 has IPv4 addresses in the last 32 bits.
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
 // internal has special addresses that netip does not classify.

@@ -190,7 +190,6 @@ func untar(archive io.Reader, tree *Tree) error {
 	return err
 }
 
-// countReader returns an error after its number of bytes.
 type countReader struct {
 	io.Reader
 	left int64

@@ -57,7 +57,7 @@ func unpack(t *testing.T, archive []byte, limits sources.Limits) (string, error)
 	return folder, sources.CheckLinks(root)
 }
 
-// contents returns what is below a folder: the content of files, with ! where they
+// contents describes the files below a folder: the content of files, with ! where they
 // can be executed, / for folders, and -> for links.
 func contents(t *testing.T, folder string) map[string]string {
 	t.Helper()
@@ -176,8 +176,8 @@ func TestUnpackLimits(t *testing.T) {
 	}
 }
 
-// TestUnpackMemory checks that no archive takes much memory: neither by what is in
-// it, nor by how many files it says there are.
+// TestUnpackMemory checks that no archive takes much memory, neither with its content nor
+// with its number of files.
 func TestUnpackMemory(t *testing.T) {
 	// Each of a zip's files is in a directory of its own at the end, which is read
 	// before it is known how many there are.

@@ -53,8 +53,7 @@ const (
 )
 
 // Tree writes the files of a source below a folder, and nothing anywhere else. After a
-// Refusal it must not be used. It holds the names of the files in memory, but not their
-// contents.
+// Refusal it must not be used.
 type Tree struct {
 	root   *os.Root
 	limits Limits
@@ -115,7 +114,6 @@ func (t *Tree) folderOf(name string) (*os.Root, string, error) {
 // harmless.
 const ratioFloor = 10 << 20
 
-// packedIn sets the size of the archive of the files.
 func (t *Tree) packedIn(size int64) {
 	most := max(size*t.limits.Ratio, ratioFloor)
 	if size > 0 && most/size < t.limits.Ratio || most >= t.budget {
@@ -152,7 +150,6 @@ func clean(name string) (string, error) {
 	return path.Clean(name), nil
 }
 
-// take reserves a name, and the names of its folders, for that kind.
 func (t *Tree) take(name string, as kind) error {
 	for i := range len(name) {
 		if name[i] != '/' {
@@ -254,7 +251,6 @@ func (t *Tree) takeFile(name string) (string, error) {
 	return name, t.take(name, file)
 }
 
-// copy copies up to the budget.
 func (t *Tree) copy(to io.Writer, from io.Reader) (int64, error) {
 	left := t.budget - t.size
 	size, err := io.Copy(Writer{to}, io.LimitReader(from, left+1))
@@ -327,8 +323,7 @@ func (t *Tree) Link(name, target string) error {
 }
 
 // CheckLinks rejects symbolic links below the folder that lead out of it. A link may only
-// go up at its start, and no further than the folder. So a chain of links cannot lead out
-// either.
+// go up at its start, so a chain of links cannot lead out either.
 func CheckLinks(root *os.Root) error {
 	return fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.Type() != fs.ModeSymlink {

@@ -43,9 +43,8 @@ func Header(place string, kind byte, mode, size int64) *tar.Header {
 	}
 }
 
-// WriteEntry writes the entry name of the folder root to place in the archive. All
-// users can read it, and only its owner can write it. Executable files stay so. The
-// kind must be that of a file, folder or link.
+// WriteEntry writes the entry name of the folder root to place in the archive. All users
+// can read it, and only its owner can write it.
 func WriteEntry(archive *tar.Writer, root *os.Root, name, place string, kind fs.FileMode) error {
 	switch kind {
 	case fs.ModeDir:

@@ -63,8 +63,7 @@ type Functions struct {
 	// DefaultTimeout is the default time until the end of a response, in whole seconds.
 	DefaultTimeout time.Duration
 
-	// MaxSourceBytes limits a Function's source and dependencies together. As shipped, it
-	// is as much as fits.
+	// MaxSourceBytes limits a Function's source and dependencies together.
 	MaxSourceBytes int64
 
 	// AllowedAnnotations and AllowedLabels are the keys that Functions may give their

@@ -29,8 +29,8 @@ import (
 	. "knative.dev/pkg/configmap/testing"
 )
 
-// configured returns what is configured in a ConfigMap, without the words about it, which
-// are many more: to change them says nothing.
+// configured returns the data of a ConfigMap without its long _example, whose mutations
+// test nothing.
 func configured(data map[string]string) map[string]string {
 	kept := map[string]string{}
 	for key, value := range data {
@@ -47,9 +47,9 @@ func configured(data map[string]string) map[string]string {
 	return kept
 }
 
-// FuzzConfigMaps checks that whatever an administrator writes is taken or refused:
-// that nothing panics, that to read it twice gives the same, and that what is taken
-// keeps the bounds that the rest of Kiln relies on.
+// FuzzConfigMaps checks that every ConfigMap is accepted or rejected without a panic, and
+// always with the same result. Accepted values must keep the bounds that the rest of Kiln
+// relies on.
 func FuzzConfigMaps(f *testing.F) {
 	for name, keys := range map[string][]string{
 		FunctionsConfigName: nil,
@@ -102,8 +102,8 @@ func FuzzConfigMaps(f *testing.F) {
 	})
 }
 
-// checkParsed checks that what was read is read the same again, and that what is
-// refused is so in words.
+// checkParsed checks that parsing is deterministic, and that each rejection has a
+// message.
 func checkParsed(t *testing.T, got any, err error, again func() (any, error)) {
 	t.Helper()
 	second, secondErr := again()

@@ -34,7 +34,6 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// parse applies the parsers to the data of a ConfigMap. Its errors name the ConfigMap.
 func parse(configMap string, data map[string]string, parsers ...cm.ParseFunc) error {
 	if err := cm.Parse(data, parsers...); err != nil {
 		return inConfigMap(configMap, err)
@@ -92,7 +91,6 @@ func asYAML[T any](key string, target *T, validate func(T) *apis.FieldError) cm.
 	})
 }
 
-// asBytes parses a size such as 512Ki that is between least and most bytes.
 func asBytes(key string, target *int64, least, most int64) cm.ParseFunc {
 	return cm.AsFunc(key, target, func(s string) (int64, error) {
 		q, err := parseQuantity(s)

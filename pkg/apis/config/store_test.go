@@ -57,7 +57,7 @@ func TestStore(t *testing.T) {
 		t.Fatalf("(-want +got):\n%s", diff)
 	}
 
-	// What a caller does to its copy must not reach the next one.
+	// A caller's changes of its copy must not reach the next caller.
 	got.Functions.DefaultResources.Limits[corev1.ResourceMemory] = resource.MustParse("1")
 	got.Runtimes["mine"] = Runtime{}
 	if diff := cmp.Diff(want, store.Load()); diff != "" {

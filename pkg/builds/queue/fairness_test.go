@@ -108,8 +108,8 @@ func TestStalledAcrossRestart(t *testing.T) {
 	}
 }
 
-// Stalled builds of a namespace let it start one more, and no further one. The next one is
-// told so.
+// A namespace with stalled builds may start only one more. The place of the next one
+// reports that.
 func TestStuckNamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTimedWorld(t, Limits{Cluster: 10, Namespace: 2})
@@ -236,14 +236,14 @@ func TestAutomaticRebuildsGoOn(t *testing.T) {
 	})
 }
 
-// TestHostileNamespaces lets hostile namespaces do what they can: builds that are stuck,
-// long, or both in turns, storms of requests, edits, deletions and retries. The controller
+// TestHostileNamespaces simulates hostile namespaces: builds that are stuck, long, or
+// both in turns, storms of requests, edits, deletions and retries. The controller
 // restarts now and then.
 //
 // Hostile namespaces delay another namespace's first build by at most Grace for each of
-// them, and Grace. The first build is one of a namespace that runs none, although others of
-// it may be stuck. At most Limits.Cluster builds are granted at once, and one for each
-// namespace that had none running. Besides, those run that were stalled. No namespace has
+// them, and Grace. The first build is one of a namespace that runs none, although others
+// of it may be stuck. At most Limits.Cluster builds are granted at once, and one for each
+// namespace that had none running. Stalled builds may run in addition. No namespace has
 // more than its limit and one.
 func TestHostileNamespaces(t *testing.T) {
 	for seed := range uint64(40) {

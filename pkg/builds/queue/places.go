@@ -95,7 +95,6 @@ func firsts(lines []surveyed, before int) []int {
 	return places
 }
 
-// place returns the place of a waiting Function. Its number is determined once.
 func (q *Queue) place(w *waiting) Place {
 	l := q.load()
 	w.stuck = q.isStuck(w.function.Namespace, l) && q.lines[w.lane()][0] == w

@@ -29,9 +29,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Grace is how long a build may be pending before it counts only in its namespace, and how
-// long no build may start before one goes beyond the cluster limit. A pod runs after a few
-// seconds, or half a minute if its node has to pull the images.
+// Grace is how long a build may be pending before it counts only in its namespace, and
+// how long no build may start before one goes beyond the cluster limit.
 const Grace = 30 * time.Second
 
 const (
@@ -89,7 +88,6 @@ type Queue struct {
 	moved   time.Time
 	surplus int32
 
-	// timer fires when more builds may start although nothing happens.
 	timer *time.Timer
 }
 
@@ -247,7 +245,6 @@ func (q *Queue) Start(function types.NamespacedName, ticket Ticket, build types.
 	return place
 }
 
-// ask returns the place of a Function, and the other Functions to wake.
 func (q *Queue) ask(function types.NamespacedName, ticket Ticket) (Place, []types.NamespacedName) {
 	if _, ok := q.granted[function]; !ok {
 		q.enter(function, ticket)
@@ -349,7 +346,6 @@ func (q *Queue) End(build types.NamespacedName) {
 	q.advance()
 }
 
-// advance serves waiting Functions, and unlocks the queue.
 func (q *Queue) advance() {
 	woken := q.serve()
 	woken = append(woken, q.news()...)
@@ -363,7 +359,6 @@ func (q *Queue) wakeAll(functions []types.NamespacedName) {
 	}
 }
 
-// enter adds a Function at the place of its ticket.
 func (q *Queue) enter(function types.NamespacedName, ticket Ticket) {
 	if w := q.waiting[function]; w != nil {
 		if w.Yields == ticket.Yields {

@@ -81,7 +81,7 @@ func newTimedWorld(t *testing.T, limits Limits) *world {
 	return w
 }
 
-// pass lets time pass in the bubble, with what is due meanwhile.
+// pass advances the time of the bubble and runs due timers.
 func (w *world) pass(d time.Duration) {
 	// The queue's timer must see what the test has done so far.
 	w.Queue.mu.Lock()

@@ -54,10 +54,8 @@ func (q *Queue) load() load {
 	return l
 }
 
-// exists reports whether the build counts in its namespace.
 func (l *load) exists(b running) bool { return !b.doubtful && !l.isOver(b.unseen, unseenTimeout) }
 
-// counts reports whether the build counts in the cluster.
 func (l *load) counts(b running) bool { return l.exists(b) && !l.isOver(b.pending, Grace) }
 
 func (l *load) run(namespace string, beyond bool) {

@@ -87,7 +87,6 @@ type Place struct {
 	Stuck bool
 }
 
-// exact is the last place that is not rounded.
 const exact = 4
 
 func round(number int) int {

@@ -175,9 +175,9 @@ func TestFetchStepOfGit(t *testing.T) {
 	t.Errorf("the Secret is not mounted: %+v", made.Volumes)
 }
 
-// TestFetchStepOfArtifact checks that the step knows which registries speak plain
-// HTTP, and that it has the credentials of the images' registry only for what is
-// beside the images of its namespace.
+// TestFetchStepOfArtifact checks that the step knows which registries speak plain HTTP,
+// and that it has the registry credentials only for artifacts beside the images of its
+// namespace.
 func TestFetchStepOfArtifact(t *testing.T) {
 	cfg := testConfig()
 	build := testBuild()
@@ -233,9 +233,9 @@ func TestFetchedForOwnDockerfile(t *testing.T) {
 	}
 }
 
-// TestOwnDockerfile checks that the Dockerfile of the source is run with nothing that
-// one of an administrator is not, and that no step is told of an image to build upon:
-// the one that pushes has credentials, and only the Dockerfile could tell.
+// TestOwnDockerfile checks that the Dockerfile of the source runs with no more rights
+// than one of an administrator. No step gets a base image, because only the Dockerfile
+// names it, and the pushing step has credentials.
 func TestOwnDockerfile(t *testing.T) {
 	fn := function(func(fn *v1alpha1.Function) {
 		fn.Spec.Source, fn.Spec.Runtime = "", "dockerfile"

@@ -30,8 +30,8 @@ import (
 	"github.com/kiln-dev/kiln/pkg/builds/steps"
 )
 
-// TestDigestsOfRun checks that the cached TaskRun tells the digests that later builds
-// trust, and that a result that is no digest counts for nothing.
+// TestDigestsOfRun checks that the cached TaskRun has the digests that later builds
+// trust, and that other results are ignored.
 func TestDigestsOfRun(t *testing.T) {
 	a, b, c := "sha256:"+strings.Repeat("a", 64), "sha256:"+strings.Repeat("b", 64), "sha256:"+strings.Repeat("c", 64)
 	object := func(name string, properties map[string]string) pipelinev1.TaskRunResult {

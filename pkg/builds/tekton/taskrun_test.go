@@ -142,9 +142,8 @@ func TestMakeTaskRun(t *testing.T) {
 	}
 }
 
-// TestMakeTaskRunWithSecrets checks that what is secret, and what is of this build
-// alone, is mounted where it is needed and nowhere else: the step that runs what
-// others have written cannot push.
+// TestMakeTaskRunWithSecrets checks that only the steps that need a secret mount it. The
+// step that runs untrusted code cannot push.
 func TestMakeTaskRunWithSecrets(t *testing.T) {
 	cfg := testConfig()
 	cfg.Build.PackageRegistrySecret = "packages"
@@ -225,7 +224,7 @@ func TestMakeTaskRunScheduling(t *testing.T) {
 	}
 }
 
-// everythingSaid is a Function that leaves nothing out that its pods can be told.
+// everythingSaid is a Function with every field that affects its pods.
 func everythingSaid(fn *v1alpha1.Function) {
 	fn.Spec.EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "env"}}}}
 	fn.Spec.SecretMounts = []v1alpha1.SecretMount{{SecretName: "one", MountPath: "/b"}, {SecretName: "two", MountPath: "/a"}}
@@ -239,7 +238,8 @@ func everythingSaid(fn *v1alpha1.Function) {
 	}
 }
 
-// TestAdmission has the real webhook code of Tekton and Serving judge what is made.
+// TestAdmission validates the created objects with the real webhook code of Tekton and
+// Serving.
 func TestAdmission(t *testing.T) {
 	plain := function(func(fn *v1alpha1.Function) { fn.Spec = v1alpha1.FunctionSpec{Runtime: "nodejs24"} })
 	fetched := function(func(fn *v1alpha1.Function) {

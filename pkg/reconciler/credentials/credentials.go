@@ -116,7 +116,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, key string) error {
 	return first(errs)
 }
 
-// first returns the error that retries the namespace the soonest.
 func first(errs []error) error {
 	var soonest error
 	var least time.Duration
@@ -260,7 +259,6 @@ func (r *Reconciler) reportReference(err error) error {
 	return controller.NewRequeueAfter(RecheckPeriod)
 }
 
-// ignoreLeaving drops the error of a namespace that is being deleted.
 func ignoreLeaving(err error) error {
 	if apierrs.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return nil

@@ -500,8 +500,8 @@ func TestEnsure(t *testing.T) {
 	}))
 }
 
-// TestVersion wants a version to change with the content and with nothing else,
-// and not to tell of it.
+// TestVersion checks that a version changes only with the content, and does not reveal
+// it.
 func TestVersion(t *testing.T) {
 	version := func(v string) func(*corev1.Secret) {
 		return func(s *corev1.Secret) { s.ResourceVersion = v }
@@ -535,7 +535,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// TestCheck checks that what is wrong is told, and that nothing else is.
+// TestCheck checks that every error is reported, and nothing else.
 func TestCheck(t *testing.T) {
 	const hidden = "c2VjcmV0"
 	for name, row := range map[string]struct {

@@ -66,7 +66,6 @@ func IsReferenced(err error) *ReferencedError {
 	return referenced
 }
 
-// reference is what the last look has found.
 type reference struct {
 	by *corev1.ObjectReference
 	at time.Time

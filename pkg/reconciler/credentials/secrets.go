@@ -76,7 +76,6 @@ func Get(ctx context.Context) *Secrets {
 // Secrets are the Secrets with registry credentials, in all namespaces. It watches each
 // requested name from then on, and no other Secret, so roles can name them.
 type Secrets struct {
-	// ctx ends the watches.
 	ctx  context.Context
 	kube kubernetes.Interface
 	kiln clientset.Interface
@@ -203,7 +202,6 @@ func (s *Secrets) namespaces() ([]string, error) {
 	return namespaces, nil
 }
 
-// watch returns the watch of the Secrets of a name. The first call starts it.
 func (s *Secrets) watch(name string) *watch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -215,7 +213,6 @@ func (s *Secrets) watch(name string) *watch {
 	return w
 }
 
-// watch keeps the Secrets of one name.
 type watch struct {
 	lister    corev1listers.SecretLister
 	hasSynced cache.InformerSynced

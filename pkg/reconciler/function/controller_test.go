@@ -99,7 +99,7 @@ func startController(t *testing.T) (context.Context, *controller.Impl, *configma
 	return ctx, impl, watcher
 }
 
-// next returns what is put into the queue next.
+// next returns the next key in the queue.
 func next(ctx context.Context, t *testing.T, impl *controller.Impl) types.NamespacedName {
 	t.Helper()
 	queue := impl.WorkQueue()
@@ -118,7 +118,7 @@ func next(ctx context.Context, t *testing.T, impl *controller.Impl) types.Namesp
 
 func TestNewController(t *testing.T) {
 	ctx, impl, watcher := startController(t)
-	// What the informers list and watch.
+	// The kinds that the informers list and watch.
 	wantAllowed(t, fakekilnclient.Get(ctx).Actions())
 	wantAllowed(t, fakekubeclient.Get(ctx).Actions())
 	wantAllowed(t, fakepipelineclient.Get(ctx).Actions())

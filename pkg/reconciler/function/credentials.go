@@ -62,7 +62,6 @@ func (r *Reconciler) provideCredentials(ctx context.Context, fn *v1alpha1.Functi
 	return want.withCredentials(secret, r.secrets.Version(secret)), children.RetryError(err)
 }
 
-// markWithheld reports that a build needs credentials that the namespace must not have.
 func markWithheld(fn *v1alpha1.Function, withheld error) error {
 	fn.Status.MarkBuildFailed(v1alpha1.ReasonCredentialsFailed, "%v", withheld)
 	return controller.NewRequeueAfter(credentials.RecheckPeriod)

@@ -34,11 +34,9 @@ import (
 	"github.com/kiln-dev/kiln/pkg/serve/knative"
 )
 
-// effectOf says, in the words of docs/function.md, what an edit of a running
-// Function causes, and why it is built if it is. It asks what the reconciler asks:
-// one pure function decides whether there is a build, and why, and another which
-// can only be asked once there is an image, what is to change of the service. A
-// third around them would be for this test alone.
+// effectOf returns the effect of an edit of a running Function, in the words of
+// docs/function.md, and the reason of a build. It calls the same pure functions as the
+// reconciler.
 func effectOf(before, after *v1alpha1.Function) (effect, buildReason string) {
 	last := builds.Build{Name: "last", Request: request(before), State: builds.Succeeded}
 	known := builds.Known{ImageTag: last.Tag, Last: &last, Existing: []builds.Build{last}}

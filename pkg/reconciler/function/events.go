@@ -60,7 +60,6 @@ func withEventRecorder(ctx context.Context) context.Context {
 	return controller.WithEventRecorder(ctx, edgeRecorder{broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component})})
 }
 
-// eventSink writes events with a timeout.
 type eventSink struct {
 	ctx     context.Context
 	events  typedcorev1.EventInterface

@@ -186,7 +186,7 @@ func TestEventSink(t *testing.T) {
 	broadcaster.StartRecordingToSink(eventSink{ctx: t.Context(), events: client.Events(""), timeout: 50 * time.Millisecond})
 	recorder := broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component})
 	cm := systemConfigMap(config.BuildConfigName, nil)
-	// The same once more is noted in the first.
+	// A repeated event only increments the count of the first.
 	for _, reason := range []string{"Lost", "Another", "Another"} {
 		recorder.Event(cm, corev1.EventTypeNormal, reason, "the message")
 	}

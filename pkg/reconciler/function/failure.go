@@ -38,8 +38,7 @@ const (
 	// logTimeout is how long after the end of a build Kiln keeps trying to read its log.
 	logTimeout = time.Minute
 	logRetry   = 2 * time.Second
-	// logPoll is the delay between two checks whether a log was read.
-	logPoll = 250 * time.Millisecond
+	logPoll    = 250 * time.Millisecond
 )
 
 // followFailure reports in the status why the build failed. It reads the log once; the

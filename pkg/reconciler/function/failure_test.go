@@ -337,8 +337,8 @@ func TestReconcileHidesSecretsOfErrors(t *testing.T) {
 	}
 }
 
-// TestHideSecrets wants what is quoted to be searched for secrets, and Kiln's own
-// words to stay whatever the values are.
+// TestHideSecrets checks that quoted texts are redacted, and that Kiln's own words stay
+// whatever the secrets are.
 func TestHideSecrets(t *testing.T) {
 	fn := function(withEnv("API_KEY", "serves"), withEnv("AUTH_ENABLED", "true"), withEnv("MONKEY", "Service"), observed(configured, built(tr1, digestA), running))
 	hideSecrets(fn)

@@ -630,7 +630,7 @@ func serviceReady(svc *servingv1.Service) {
 	serviceStatus(corev1.ConditionTrue, "", "", "greeter-00001", "greeter-00001")(svc)
 }
 
-// serviceStatus is what Serving says of a Service whose configuration is as told.
+// serviceStatus returns Serving's status of a Service with that configuration.
 func serviceStatus(status corev1.ConditionStatus, reason, message, created, ready string) serviceOption {
 	return func(svc *servingv1.Service) {
 		svc.Status.SetConditions(apis.Conditions{

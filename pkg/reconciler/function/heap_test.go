@@ -44,8 +44,8 @@ import (
 	"github.com/kiln-dev/kiln/pkg/slim"
 )
 
-// BenchmarkHeap tells what the objects take of a Function that is Ready, each kind in
-// the cache of its informer: as many as -benchtime says (2000x is a good number).
+// BenchmarkHeap measures the memory of a Ready Function's objects, by kind, in the caches
+// of the informers. -benchtime sets the number of Functions; 2000x is a good one.
 func BenchmarkHeap(b *testing.B) {
 	byFunction := slim.Indexers()
 	fn := readyFunction()

@@ -38,7 +38,6 @@ import (
 
 const openRetry = time.Second
 
-// queueLeader opens the queue of builds before it leads. Reconciler.Demote closes it.
 type queueLeader struct {
 	fairqueue.Leader
 

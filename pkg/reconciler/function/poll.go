@@ -27,9 +27,9 @@ import (
 )
 
 // poll polls the branch of a Function that is built, and returns the plan with the commit
-// to build. If the branch has moved, moved is true and the status has the next build. That
-// build starts only after the status is written, so a crash cannot lose it. The first build
-// needs no poll, so it also works if only builds can reach the Git server.
+// to build. If the branch has moved, moved is true and the status has the next build.
+// That build starts only after the status is written, so a crash cannot lose it. The
+// first build needs no poll.
 func (r *Reconciler) poll(ctx context.Context, fn *v1alpha1.Function, want plan, current gathered) (_ plan, moved bool) {
 	build := config.FromContextOrDefaults(ctx).Build
 	interval := build.FollowInterval
@@ -70,7 +70,6 @@ func (r *Reconciler) poll(ctx context.Context, fn *v1alpha1.Function, want plan,
 	return want, true
 }
 
-// commitToBuild returns the commit of the build that has not ended, or "".
 func commitToBuild(fn *v1alpha1.Function, want plan) string {
 	if b := fn.Status.Build; b != nil && b.ImageTag == want.request.Tag && b.Rebuild == want.request.Rebuild {
 		return b.Commit

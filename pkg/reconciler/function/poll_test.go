@@ -115,7 +115,7 @@ func TestReconcileFollow(t *testing.T) {
 		return ofBranch(observed(append([]functionOption{configured, built(first, digestA), ofCommit(commit1), running}, options...)...))
 	}
 	svc := service(runs(), serviceReady)
-	// What is in the status when the branch has moved, and while it is built.
+	// The status after the branch has moved, and during the build.
 	planned := ofBranch(observed(configured, built(first, digestA), ofCommit(commit1), stillServing, deployed, followedTo(commit2), moved(commit2)))
 	next := commitRun(commit2, builds.ReasonCommitChanged, 1)
 	nextRuns := commitRun(commit2, builds.ReasonCommitChanged, 1, taskRunRunning)

@@ -71,7 +71,6 @@ func limitsOf(cfg *config.Build) queue.Limits {
 	return queue.Limits{Cluster: cfg.MaxConcurrent, Namespace: cfg.MaxConcurrentPerNamespace}
 }
 
-// setLimits returns a config store callback that passes config-build to the queue.
 func setLimits(q *queue.Queue) func(string, any) {
 	return func(_ string, value any) {
 		if cfg, ok := value.(*config.Build); ok {

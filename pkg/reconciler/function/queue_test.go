@@ -257,9 +257,9 @@ func TestTurnIsGivenBack(t *testing.T) {
 	}
 }
 
-// TestTurnIsKept checks that a Function whose turn it is keeps it while registries
-// are asked, and that nothing is said meanwhile: after a restart those that wait are
-// asked for anew, and start in their order.
+// TestTurnIsKept checks that a Function keeps its turn during a lookup in the registry,
+// and that its status does not change. After a restart, waiting Functions are looked up
+// again and start in their order.
 func TestTurnIsKept(t *testing.T) {
 	waiting := function(observed(configured, queued(builds.ReasonFirstBuild, "number 1")))
 	q := openedQueue(queue.Limits{Cluster: 1})

@@ -27,7 +27,7 @@ import (
 
 // replaced remembers the resourceVersion of each Function that Kiln's last status write
 // replaced. A reconcile that still sees it is skipped: it would repeat work, and then
-// conflict. The watch will deliver the next version.
+// conflict.
 type replaced struct {
 	versions sync.Map
 }

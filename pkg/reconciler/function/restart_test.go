@@ -97,9 +97,8 @@ func changed(configMap, key, value string) *corev1.ConfigMap {
 	return systemConfigMap(configMap, data)
 }
 
-// TestRestart is what docs/upgrading.md promises: a controller that starts, or
-// is told of a configuration that changes nothing, writes nothing for Functions
-// that are ready.
+// TestRestart checks a promise of docs/upgrading.md: a start of the controller, or a
+// configuration change without effect, writes nothing for Ready Functions.
 func TestRestart(t *testing.T) {
 	registry := startRegistry(t)
 	before := startWorld(t, zap.NewNop(), nil, buildAndServe)
@@ -157,7 +156,7 @@ func TestLogs(t *testing.T) {
 
 func team(i int) string { return fmt.Sprintf("team-%d", i) }
 
-// world is a controller at work in a cluster of fakes.
+// world is a running controller in a cluster of fakes.
 type world struct {
 	*testing.T
 	ctx     context.Context
@@ -192,8 +191,8 @@ func (s *seen) Reconcile(ctx context.Context, key string) error {
 	return err
 }
 
-// startWorld starts a controller, as a process does, in a cluster that has the
-// objects and reacts like that to what is written.
+// startWorld starts a controller, as a process does, in a cluster with those objects and
+// reactions to writes.
 func startWorld(t *testing.T, logger *zap.Logger, objects []runtime.Object, react clientgotesting.ReactionFunc) *world {
 	t.Helper()
 	ctx, cancel, informers := fakeContext(t)
@@ -319,9 +318,8 @@ func (w *world) populate() {
 	})
 }
 
-// settle waits until all Functions are as they should be: the controller looks at
-// each of them, and writes nothing. What registries are asked in the background
-// takes a machine with much else to do many rounds.
+// settle waits until the controller reconciles all Functions without a write. Background
+// lookups may take many rounds on a busy machine.
 func (w *world) settle() {
 	w.Helper()
 	for range 200 {
@@ -334,7 +332,6 @@ func (w *world) settle() {
 	w.Fatal("The controller keeps writing:", w.writes())
 }
 
-// objects returns all that there is.
 func (w *world) objects() (all []runtime.Object) {
 	w.Helper()
 	functions, err1 := fakekilnclient.Get(w.ctx).ServerlessV1alpha1().Functions("").List(w.ctx, metav1.ListOptions{})
@@ -357,7 +354,7 @@ func (w *world) objects() (all []runtime.Object) {
 	return all
 }
 
-// store has the cluster hold the objects.
+// store adds the objects to the cluster.
 func (w *world) store(objects []runtime.Object) {
 	w.Helper()
 	for _, object := range objects {
@@ -402,7 +399,7 @@ func (w *world) fakes() []*clientgotesting.Fake {
 	}
 }
 
-// untilAllSeen waits until the controller has looked after each Function.
+// untilAllSeen waits until the controller has reconciled each Function.
 func (w *world) untilAllSeen() {
 	w.Helper()
 	w.until("all Functions were reconciled", func() bool {

@@ -70,8 +70,8 @@ func TestSourceOf(t *testing.T) {
 	}
 }
 
-// TestPlanOfArchive checks that an image is only taken from the registry where it is
-// known what is in it, and that nobody knows the dependencies before the build.
+// TestPlanOfArchive checks that an image is reused only if its content is known, and that
+// the dependencies are unknown before the build.
 func TestPlanOfArchive(t *testing.T) {
 	ctx := config.ToContext(t.Context(), testConfig())
 	for name, tc := range map[string]struct {

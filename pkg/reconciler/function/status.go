@@ -31,8 +31,8 @@ import (
 )
 
 // writeStatus writes a changed status, and emits an event for each condition that has
-// changed. The status remembers builds, so it must not overwrite a newer status: a conflict
-// is an error. The generated reconciler would retry on top of the newer status.
+// changed. The status remembers builds, so it must not overwrite a newer status: a
+// conflict is an error.
 func (r *Reconciler) writeStatus(ctx context.Context, original, fn *v1alpha1.Function) error {
 	if equality.Semantic.DeepEqual(original.Status, fn.Status) {
 		return nil

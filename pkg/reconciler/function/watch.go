@@ -83,8 +83,7 @@ func enqueueFunctionsBeside(ctx context.Context, enqueue func(types.NamespacedNa
 }
 
 // isBegun reports whether a Function is being built or deployed. Such Functions go first
-// in the queue. So the first of 5,000 new Functions is ready before the last has begun,
-// and an ended build releases its slot at once.
+// in the queue. An ended build then releases its slot at once.
 func isBegun(lister listers.FunctionLister) func(types.NamespacedName) bool {
 	return func(key types.NamespacedName) bool {
 		fn, err := lister.Functions(key.Namespace).Get(key.Name)

@@ -82,11 +82,10 @@ func (c Change) Latest() Object {
 	return c.New
 }
 
-// APIServer is an API server in memory. Unlike the trackers of fake clients, it implements
-// conflicts, generations, status subresources, preconditions, finalizers, owners and
-// immutable ConfigMaps. It runs the webhooks of Tekton, Serving and Kiln. It keeps each
-// change, so that caches can lag by any number of changes. It is not safe for concurrent
-// use.
+// APIServer is an API server in memory. Unlike the trackers of fake clients, it
+// implements conflicts, generations, status subresources, preconditions, finalizers,
+// owners and immutable ConfigMaps. It runs the webhooks of Tekton, Serving and Kiln. It
+// is not safe for concurrent use.
 type APIServer struct {
 	// Now returns the time for the creation and deletion of objects.
 	Now time.Time
@@ -395,7 +394,6 @@ func admitted(ctx context.Context, obj Object) error {
 	return nil
 }
 
-// keepSystemFields restores the fields that clients cannot change.
 func keepSystemFields(obj, stored Object) {
 	obj.SetUID(stored.GetUID())
 	obj.SetResourceVersion(stored.GetResourceVersion())
@@ -404,7 +402,6 @@ func keepSystemFields(obj, stored Object) {
 	obj.SetDeletionTimestamp(stored.GetDeletionTimestamp())
 }
 
-// part returns the object's field with that name, if it has one.
 func part(obj Object, name string) reflect.Value {
 	return reflect.ValueOf(obj).Elem().FieldByName(name)
 }

@@ -31,9 +31,8 @@ import (
 	listers "github.com/kiln-dev/kiln/pkg/client/listers/serverless/v1alpha1"
 )
 
-// Caches are the informer caches of one process for an APIServer. They hold all Functions
-// and Secrets, and the selected objects of other kinds. Each cache can lag by any number of
-// changes.
+// Caches are the informer caches of one process for an APIServer. Each cache can lag by
+// any number of changes.
 type Caches struct {
 	Functions  *Cache
 	ConfigMaps *Cache
@@ -140,7 +139,6 @@ type Cache struct {
 	kind     Ref
 	selector labels.Selector
 
-	// position is the number of changes that the cache has received.
 	position int
 }
 

@@ -47,7 +47,6 @@ type grant struct {
 	namespace string
 }
 
-// object has the relevant fields of a role or a binding.
 type object struct {
 	Kind     string `json:"kind"`
 	Metadata struct {
@@ -159,8 +158,7 @@ func nameOf(action clientgotesting.Action) string {
 }
 
 // Unused returns the permissions that were never used, except others, which only clients
-// without a fake need. Each has the form "verb resource.group", with a prefix if it holds
-// in one namespace only: "kiln-system: get secrets".
+// without a fake need. An example is "kiln-system: get secrets".
 func (r *Roles) Unused(others ...string) []string {
 	var unused []string
 	for _, g := range r.grants {

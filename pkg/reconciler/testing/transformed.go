@@ -87,7 +87,6 @@ func (l TransformedPods) Pods(namespace string) corev1listers.PodNamespaceLister
 	return transformedNamespace[*corev1.Pod]{l.PodLister.Pods(namespace), l.Transform}
 }
 
-// transformedNamespace lists the objects of a namespace after the transform.
 type transformedNamespace[T interface {
 	metav1.Object
 	DeepCopy() T

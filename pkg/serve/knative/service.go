@@ -102,9 +102,9 @@ func scaleAnnotations(fn *v1alpha1.Function) map[string]string {
 	return annotations
 }
 
-// readinessProbe probes each second. Serving's default period is ten seconds, which a
-// pod that misses the first probe would wait longer. The failure threshold gives a
-// busy function as long as Kubernetes' defaults do: three probes of ten seconds.
+// readinessProbe probes each second. With Serving's period, a pod that misses the first
+// probe would wait ten seconds. A busy function gets as long as with Kubernetes'
+// defaults: 30 seconds.
 func readinessProbe(ready corev1.ProbeHandler) *corev1.Probe {
 	return &corev1.Probe{
 		ProbeHandler:     ready,

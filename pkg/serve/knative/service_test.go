@@ -249,7 +249,7 @@ func TestMergeServiceLeavesAlone(t *testing.T) {
 	}
 }
 
-// everythingSaid is a Function that leaves nothing out that its pods can be told.
+// everythingSaid is a Function with every field that affects its pods.
 func everythingSaid(fn *v1alpha1.Function) {
 	fn.Spec.EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "env"}}}}
 	fn.Spec.SecretMounts = []v1alpha1.SecretMount{{SecretName: "one", MountPath: "/b"}, {SecretName: "two", MountPath: "/a"}}
@@ -396,7 +396,7 @@ func TestMergeServiceWish(t *testing.T) {
 	}
 }
 
-// TestSecretMountsOrder wants no new revision of what is a set.
+// TestSecretMountsOrder checks that another order of the mounts causes no new revision.
 func TestSecretMountsOrder(t *testing.T) {
 	fn, other := function(everythingSaid), function(everythingSaid)
 	slices.Reverse(other.Spec.SecretMounts)
@@ -484,8 +484,8 @@ func TestRestoreTemplate(t *testing.T) {
 	}
 }
 
-// TestMakeListeningService checks that an image which need not know of Kiln is asked
-// for nothing that Kiln's wrappers answer, as often as they are.
+// TestMakeListeningService checks that the Service of an image without Kiln's wrapper
+// differs only in its probe.
 func TestMakeListeningService(t *testing.T) {
 	want, got := MakeService(function(), image, "registry"), MakeListeningService(function(), image, "registry")
 	probe := want.Spec.Template.Spec.Containers[0].ReadinessProbe
@@ -514,7 +514,8 @@ func wantRestricted(t *testing.T, got *corev1.SecurityContext) {
 	}
 }
 
-// TestAdmission has the real webhook code of Tekton and Serving judge what is made.
+// TestAdmission validates the created objects with the real webhook code of Tekton and
+// Serving.
 func TestAdmission(t *testing.T) {
 	plain := function(func(fn *v1alpha1.Function) { fn.Spec = v1alpha1.FunctionSpec{Runtime: "nodejs24"} })
 	fetched := function(func(fn *v1alpha1.Function) {

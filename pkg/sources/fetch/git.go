@@ -262,7 +262,6 @@ func (g Git) auth() (transport.AuthMethod, error) {
 	return nil, nil //nolint:nilnil // Nothing is what there is to show.
 }
 
-// sshKey is a private key, with the known keys of the server.
 type sshKey struct {
 	*gitssh.PublicKeys
 	algorithms []string
@@ -309,7 +308,6 @@ func sshAddress(endpoint *transport.Endpoint) string {
 	return net.JoinHostPort(endpoint.Host, fmt.Sprint(port))
 }
 
-// judge classifies an error of the connection to the server.
 func (g Git) judge(err error) error {
 	if _, ok := errors.AsType[*sources.Refusal](err); ok {
 		return err

@@ -112,7 +112,7 @@ func (r *repository) serve(password string) *httptest.Server {
 	}))
 }
 
-// fetchGit fetches what is said, and returns the files.
+// fetchGit fetches the source and returns the files.
 func fetchGit(t *testing.T, g fetch.Git, limits sources.Limits) (commit string, files map[string]string, err error) {
 	t.Helper()
 	folder, work := t.TempDir(), t.TempDir()
@@ -277,8 +277,7 @@ func TestGitCredentials(t *testing.T) {
 	}
 }
 
-// TestGitRefuses checks that what is in a repository is trusted no more than what is in
-// an archive.
+// TestGitRefuses checks that a repository has the same limits as an archive.
 func TestGitRefuses(t *testing.T) {
 	r := newRepository(t)
 	r.write("handler.js", "one")

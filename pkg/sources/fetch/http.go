@@ -44,7 +44,6 @@ const (
 
 	maxRedirects = 10
 
-	// maxCredential bounds each value in the Secret, in bytes.
 	maxCredential = 1 << 20
 )
 
@@ -62,7 +61,6 @@ const (
 	CAKey = "ca.crt"
 )
 
-// loginKeys are the keys that apply to most servers.
 var loginKeys = [3]string{UsernameKey, PasswordKey, TokenKey}
 
 // Get returns the value of a key, without a final line break, or "".
@@ -85,7 +83,6 @@ func (c Credentials) Get(key string) (string, error) {
 	return strings.TrimRight(string(text), "\r\n"), nil
 }
 
-// three is Get for three keys.
 func (c Credentials) three(keys [3]string) (first, second, third string, err error) {
 	for i, value := range []*string{&first, &second, &third} {
 		if *value, err = c.Get(keys[i]); err != nil {
@@ -135,8 +132,8 @@ func (c Credentials) client() (*http.Client, error) {
 	return &http.Client{Transport: transport, CheckRedirect: checkRedirect}, nil
 }
 
-// checkRedirect rejects redirects from https to http. It removes credentials, and the
-// referrer, from a redirect to another host: net/http keeps them for subdomains and other
+// checkRedirect rejects redirects from https to http. It drops credentials and referrer
+// on a redirect to another host, because net/http keeps them for subdomains and other
 // ports.
 func checkRedirect(request *http.Request, via []*http.Request) error {
 	if len(via) > maxRedirects {
@@ -269,7 +266,6 @@ func (a Archive) save(ctx context.Context, to io.Writer, from io.Reader, limits 
 	return fetched, a.checkHash(fetched.SHA256)
 }
 
-// checkHash rejects an archive with an unexpected hash.
 func (a Archive) checkHash(hash string) error {
 	if a.SHA256 != "" && a.SHA256 != hash {
 		return sources.Refuse("its sha256 is %s, and not %s as the Function says", hash, a.SHA256)
@@ -285,7 +281,6 @@ func judge(status int, authorized bool) error {
 	return judgeAnswer(status, fmt.Sprintf("%d %s", status, http.StatusText(status)), authorized)
 }
 
-// judgeAnswer returns the error for a response, with the server's text.
 func judgeAnswer(status int, said string, authorized bool) error {
 	switch {
 	case status == http.StatusOK:

@@ -152,7 +152,6 @@ func (a Archive) keychain() (authn.Keychain, error) {
 	return keychain, nil
 }
 
-// anywhere are credentials that apply to any registry.
 type anywhere authn.AuthConfig
 
 func (a anywhere) Resolve(authn.Resource) (authn.Authenticator, error) {

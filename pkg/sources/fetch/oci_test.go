@@ -77,7 +77,7 @@ func newRegistry(t *testing.T) *httptest.Server {
 			t.Error(err)
 		}
 	})
-	// What is there is not what the manifest says.
+	// The content differs from the digest in the manifest.
 	mux.HandleFunc("/v2/open/other/blobs/", func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet {
 			store.ServeHTTP(w, r)

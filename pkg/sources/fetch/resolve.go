@@ -43,7 +43,6 @@ const (
 	// maxWords bounds the quotation of a server's error.
 	maxWords = 200
 
-	// announcement is the media type of a list of references.
 	announcement = "application/x-git-upload-pack-advertisement"
 )
 

@@ -38,7 +38,7 @@ const (
 	commitB = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
 )
 
-// advertise is a server that tells of these lines; "" is the end of some of them.
+// advertise returns a server that lists these lines; "" ends a section.
 func advertise(lines ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")

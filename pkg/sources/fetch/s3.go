@@ -49,7 +49,6 @@ const (
 )
 
 const (
-	// defaultRegion is the region that most stores use.
 	defaultRegion = "us-east-1"
 
 	maxComplaint = 64 << 10

@@ -30,8 +30,8 @@ import (
 	"github.com/kiln-dev/kiln/pkg/sources/fetch"
 )
 
-// newStore starts a stand-in of a store with one object, which looks at no
-// signature but whether there is one. What it was asked is in asked.
+// newStore starts a fake store with one object. It requires a signature but does not
+// verify it. asked has its requests.
 func newStore(t *testing.T) (server *httptest.Server, asked *http.Request) {
 	t.Helper()
 	asked = &http.Request{}

@@ -58,7 +58,6 @@ func ignoredIn(dir string) (ignored, error) {
 	return newGitIgnored(dir)
 }
 
-// dockerIgnored leaves out .git and the files of .dockerignore.
 type dockerIgnored struct{ *patternmatcher.PatternMatcher }
 
 func newDockerIgnored(text []byte) (ignored, error) {
@@ -118,7 +117,6 @@ func newGitIgnored(dir string) (ignored, error) {
 	return g, nil
 }
 
-// topOf returns the root of the folder's repository, or the folder itself.
 func topOf(dir string) string {
 	for folder := dir; ; folder = filepath.Dir(folder) {
 		if _, err := os.Lstat(filepath.Join(folder, gitFolder)); err == nil {

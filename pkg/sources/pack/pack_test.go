@@ -129,7 +129,7 @@ func TestFolder(t *testing.T) {
 			files(t, dir, tc.ignore)
 			archive, count := folder(t, dir)
 			got := unpack(t, archive)
-			// A folder is there for what is in it.
+			// A folder is packed only for its content.
 			got = slices.DeleteFunc(got, func(name string) bool {
 				return strings.HasPrefix(name, "node_modules/") && strings.HasSuffix(name, "/") && !slices.Contains(tc.want, name)
 			})
@@ -144,8 +144,8 @@ func TestFolder(t *testing.T) {
 	}
 }
 
-// TestFolderNeeded checks that what is needed is packed though it is ignored, as Docker
-// reads a Dockerfile that its .dockerignore names.
+// TestFolderNeeded checks that needed files are packed although they are ignored, as
+// Docker reads an ignored Dockerfile.
 func TestFolderNeeded(t *testing.T) {
 	for _, ignore := range []string{".dockerignore", ".gitignore"} {
 		dir := t.TempDir()
@@ -160,7 +160,7 @@ func TestFolderNeeded(t *testing.T) {
 	}
 }
 
-// TestFolderOfRepository checks that what is ignored above the folder is ignored in it.
+// TestFolderOfRepository checks that patterns of parent folders apply.
 func TestFolderOfRepository(t *testing.T) {
 	top := t.TempDir()
 	files(t, top, map[string]string{

@@ -59,7 +59,6 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// must panics on errors that only a mistake in this package can cause.
 func must(err error) {
 	if err != nil {
 		panic(err)
@@ -204,7 +203,6 @@ func noise() Entry {
 
 func cut(archive []byte) []byte { return archive[:len(archive)/2] }
 
-// damage changes the checksum at the end.
 func damage(archive []byte) []byte {
 	archive[len(archive)-8] ^= 0xff
 	return archive

@@ -49,7 +49,6 @@ const (
 	maxAnnotationBytes = 128 << 10
 )
 
-// otherFields are annotations of Serving's that fields of the spec stand for.
 var otherFields = map[string]string{
 	autoscalingGroup + "/min-scale": "minReplicas",
 	autoscalingGroup + "/minScale":  "minReplicas",
@@ -167,7 +166,6 @@ func (fs *FunctionSpec) validateMetric() (errs *apis.FieldError) {
 	return errs
 }
 
-// validateActivationScale checks that a start from zero stays within the bounds.
 func (fs *FunctionSpec) validateActivationScale() *apis.FieldError {
 	const key = autoscalingGroup + "/activation-scale"
 	value, ok := fs.Annotations[key]

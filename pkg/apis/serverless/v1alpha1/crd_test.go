@@ -161,8 +161,8 @@ var webhookOnly = []string{
 	"unknown runtime",
 }
 
-// TestCRDAgreesWithWebhook checks that the CRD takes all that the webhook takes,
-// and denies the rest but for a few.
+// TestCRDAgreesWithWebhook checks that the CRD accepts everything that the webhook
+// accepts, and rejects the rest with a few exceptions.
 func TestCRDAgreesWithWebhook(t *testing.T) {
 	crd := newCRD(t)
 	ctx := withConfig(t)

@@ -28,9 +28,8 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 )
 
-// SetDefaults sets the defaults from the config in the context. An accepted Function
-// keeps its defaults until its spec is edited, so a changed configuration does not change
-// it. It implements apis.Defaultable.
+// SetDefaults implements apis.Defaultable. An accepted Function keeps its defaults until
+// its spec is edited, so a changed configuration does not change it.
 func (fn *Function) SetDefaults(ctx context.Context) {
 	if apis.IsInStatusUpdate(ctx) || fn.isDefaulted() && !apis.IsInCreate(ctx) && !apis.IsInUpdate(ctx) {
 		return
@@ -107,9 +106,9 @@ func (fs *FunctionSpec) setDefaultResources(defaults corev1.ResourceRequirements
 }
 
 // yieldDefaults returns the resources of an updated Function without the defaults that an
-// edit contradicts. Defaults are stored in the Function, so an author who adds a request
-// may meet a limit that nobody chose. A request or limit counts as such a default if it has
-// the default's value and the update changed only its counterpart.
+// edit contradicts. An author who adds a request may meet a stored default limit. A value
+// counts as a default if it equals the default and the update changed only its
+// counterpart.
 func yieldDefaults(now, before, defaults corev1.ResourceRequirements) corev1.ResourceRequirements {
 	now = *now.DeepCopy()
 	for name, limit := range now.Limits {

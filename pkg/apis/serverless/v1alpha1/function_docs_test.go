@@ -139,7 +139,7 @@ func fieldsOf(structure reflect.Type, prefix string) map[string]reflect.Type {
 	return fields
 }
 
-// typeName tells people what to write.
+// typeName returns the name of a type in the docs.
 func typeName(t reflect.Type) string {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -280,8 +280,8 @@ func undescribed(s schema, path string) (paths []string) {
 	return paths
 }
 
-// TestPageHasEachBound wants the numbers and words of the CRD's schema in the
-// column of bounds, and "required" as the default of what is.
+// TestPageHasEachBound checks that the column of bounds has the numbers and words of the
+// CRD's schema, and that required fields have the default "required".
 func TestPageHasEachBound(t *testing.T) {
 	spec, _ := readDefinition(t).Spec.Versions[0].Schema.OpenAPIV3Schema.at("spec")
 	for path, row := range readPage(t)["Spec"] {
@@ -347,7 +347,7 @@ func shippedExample(t *testing.T, name string) map[string]string {
 
 // constant is one constant of a Go file, with what its comments say.
 type constant struct {
-	// name is the constant's, value what it is, unless that is no literal.
+	// name is the constant's name, and value its value if that is a literal.
 	name, value string
 	// doc is its comment, and block that of the constants it stands among.
 	doc, block string
@@ -391,8 +391,8 @@ var (
 	reasonStatus = regexp.MustCompile(`^\w+ \((True|False|Unknown)(, any condition)?\): `)
 )
 
-// TestPageHasEachReason wants each reason in the table of its condition, with
-// the status that its comment tells, and what to do about those that stay.
+// TestPageHasEachReason checks that each reason is in the table of its condition, with
+// the status in its comment, and with advice if the reason stays.
 func TestPageHasEachReason(t *testing.T) {
 	tables, examples := readPage(t), map[string]map[string]string{}
 	for _, c := range constantsOf(t, lifecycleFile, "Reason") {
@@ -432,7 +432,7 @@ func TestPageHasEachReason(t *testing.T) {
 func TestPageHasEachConstant(t *testing.T) {
 	sections := []struct {
 		section, file, prefix, example string
-		// wants tells which constants the section is about.
+		// wants selects the constants of the section.
 		wants func(constant) bool
 	}{
 		{"Conditions", lifecycleFile, "FunctionCondition", "| `%s` | when it is True |", nil},

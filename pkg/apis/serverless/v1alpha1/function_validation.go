@@ -41,12 +41,10 @@ import (
 const (
 	maxConcurrency = 1000
 
-	// maxBuildEnvBytes limits the names and values of a build's environment. An annotation
-	// passes it to the build. Quoted, it is up to four times as large, and Kubernetes
-	// allows 256 KiB.
+	// maxBuildEnvBytes limits a build's environment. Quoted in an annotation, it is up to
+	// four times as large, and Kubernetes allows 256 KiB.
 	maxBuildEnvBytes = 32 << 10
 
-	// maxTextBytes is the limit of the CRD for the source and the dependencies.
 	maxTextBytes = 1 << 20
 
 	// maxSpecBytes limits the JSON of a spec. The API server stores at most 1.5 MiB with
@@ -187,7 +185,6 @@ func (fs *FunctionSpec) validateSource(most int64) *apis.FieldError {
 	return nil
 }
 
-// validateFetched rejects fields that belong to another kind of source.
 func (fs *FunctionSpec) validateFetched() (errs *apis.FieldError) {
 	var said []string
 	for name, is := range map[string]bool{"source": fs.Source != "", "git": fs.Git != nil, "archive": fs.Archive != nil} {
@@ -363,7 +360,6 @@ func (fs *FunctionSpec) validateSize() *apis.FieldError {
 	return nil
 }
 
-// validateTraffic checks the traffic of the function of that name, which may be "".
 func validateTraffic(traffic []TrafficTarget, function string) (errs *apis.FieldError) {
 	if len(traffic) == 0 {
 		return nil
@@ -490,7 +486,7 @@ func (v BuildEnvVar) validate() *apis.FieldError {
 	if v.Name == "" {
 		return apis.ErrMissingField("name")
 	}
-	// Unlike containers, shells allow no dots and dashes.
+	// Shells allow no dots and dashes.
 	if problems := validation.IsCIdentifier(v.Name); len(problems) > 0 {
 		return apis.ErrInvalidValue(v.Name, "name", problems...)
 	}

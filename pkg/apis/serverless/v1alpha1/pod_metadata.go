@@ -25,13 +25,12 @@ import (
 )
 
 // PodAnnotations returns the annotations of the spec that may reach pods, with the
-// administrator's patterns. Validation denies others. But the spec may be older than the
-// patterns.
+// administrator's patterns. The spec may be older than the patterns.
 func (fs *FunctionSpec) PodAnnotations(allowed config.KeyPatterns) map[string]string {
 	return kmap.Filter(fs.Annotations, func(key string) bool { return !AllowsOnPods(allowed, key) })
 }
 
-// PodLabels returns the labels of the spec that may reach pods, as PodAnnotations does.
+// PodLabels returns the labels of the spec that may reach pods.
 func (fs *FunctionSpec) PodLabels(allowed config.KeyPatterns) map[string]string {
 	return kmap.Filter(fs.Labels, func(key string) bool { return !AllowsOnPods(allowed, key) })
 }
@@ -42,7 +41,6 @@ func AllowsOnPods(allowed config.KeyPatterns, key string) bool {
 	return prefixOwner(key) != "" || allowed.Allow(key)
 }
 
-// notAllowed says which key of the configuration would allow labels or annotations.
 func notAllowed(kind, key string) string {
 	return fmt.Sprintf("the %s that pods may have are listed in %s of the ConfigMap %s", kind, key, config.FunctionsConfigName)
 }

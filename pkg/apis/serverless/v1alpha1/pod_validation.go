@@ -160,7 +160,6 @@ var reservedPaths = []string{
 	"/var/run/secrets/kubernetes.io", "/run/secrets/kubernetes.io",
 }
 
-// mountPath matches clean absolute paths without colons and control characters.
 var mountPath = regexp.MustCompile(`^(/([^/:.\x00-\x1f][^/:\x00-\x1f]*|\.[^/:.\x00-\x1f][^/:\x00-\x1f]*|\.\.[^/:\x00-\x1f]+))+$`)
 
 func validateSecretMounts(mounts []SecretMount) (errs *apis.FieldError) {
@@ -243,7 +242,6 @@ func isStandard(name corev1.ResourceName) bool {
 	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage
 }
 
-// isExtended reports whether the resource is that of a device, such as a GPU.
 func isExtended(name corev1.ResourceName) bool {
 	return strings.Contains(string(name), "/") && len(validation.IsQualifiedName(string(name))) == 0
 }
@@ -260,7 +258,6 @@ func validateLabels(labels map[string]string, allowed config.KeyPatterns) (errs 
 	return errs
 }
 
-// prefixOwner returns who owns the labels and annotations of the key's prefix, or "".
 func prefixOwner(key string) string {
 	prefix, _, ok := strings.Cut(key, "/")
 	switch {

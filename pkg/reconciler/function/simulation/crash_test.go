@@ -277,10 +277,10 @@ func (s *simulation) disturbCall(n, disturbance, view int) {
 	}
 }
 
-// story is what becomes of a Function in whose life nothing goes wrong.
+// story is the life of a Function without faults.
 type story []*told
 
-// told is a chapter, as it went.
+// told is the result of a chapter.
 type told struct {
 	// begins is what there is in the beginning.
 	begins *simulation

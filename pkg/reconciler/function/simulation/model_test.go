@@ -70,16 +70,15 @@ type model struct {
 	armed  int
 	how    func(what string, call ktesting.Call) (runtime.Object, error)
 	harmed int
-	// calm is the newest version of what is of the bystander.
+	// calm has the newest version of each object of the bystander.
 	calm    int
 	rebuild int
 }
 
-// TestModel has users, others and faults do whatever they like to three Functions,
-// in any order, and wants what the oracle wants, and that a Function that nobody
-// touches is not touched. Time passes as it would. What goes wrong is shrunk, and
-// printed with the seed that reproduces it. The short run has the same 25 stories
-// always, the long run 2,000 others each time.
+// TestModel applies random actions of users, other clients and faults to three Functions.
+// It checks the rules of the oracle, and that an unrelated Function does not change. A
+// failing story is shrunk and printed with its seed. The short run always has the same 25
+// stories, the long run 2,000 new ones.
 func TestModel(t *testing.T) {
 	checks, seed := "25", "1"
 	if *long {
@@ -166,7 +165,7 @@ func (m *model) judge(t *rapid.T) {
 	}
 }
 
-// end lets all come to rest, and then deletes all.
+// end waits until nothing changes any more, and then deletes all Functions.
 func (m *model) end(t *rapid.T) {
 	m.how = nil
 	m.run(nil)
@@ -268,7 +267,7 @@ func (m *model) others(t *rapid.T) {
 	}
 }
 
-// fault has a call go wrong that is to come.
+// fault makes a later call fail.
 func (m *model) fault(t *rapid.T) {
 	faults := map[string]func(string, ktesting.Call) (runtime.Object, error){
 		"dies before": func(string, ktesting.Call) (runtime.Object, error) { panic(death{}) },
@@ -316,8 +315,8 @@ func (m *model) startAnew(t *rapid.T) {
 	m.weather(t)
 }
 
-// changeLeader lets another replica lead for a while, in which this one keeps
-// hearing of what happens.
+// changeLeader makes another replica lead for a while. The caches of this one stay
+// current.
 func (m *model) changeLeader(t *rapid.T) {
 	old := m.process
 	m.tracef("another leads")
@@ -392,10 +391,10 @@ func (m *model) isAlive(owner *metav1.OwnerReference) bool {
 	})
 }
 
-// editChild changes what is Kiln's to say.
+// editChild changes fields of a child that Kiln owns.
 func (m *model) editChild(t *rapid.T) {
-	// What has lost its label when it becomes superfluous, or its owner when the
-	// Function is deleted, nobody can tell from what is somebody else's.
+	// A superfluous object without its label, or an object of a deleted Function without
+	// its owner, looks like somebody else's.
 	m.how = nil
 	m.run(nil)
 	child := m.children(t).DeepCopyObject().(ktesting.Object)

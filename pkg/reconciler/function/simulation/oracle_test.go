@@ -50,8 +50,7 @@ type memory struct {
 	// made maps the digest of each image to the tag that it was built for.
 	made map[string]string
 
-	// reconciling says that what happens is done by the controller, or happens while
-	// it is at work; began is the Function as it was when that began.
+	// reconciling is true during a reconcile. began is the Function at its start.
 	reconciling bool
 	began       *v1alpha1.Function
 }
@@ -66,7 +65,7 @@ func (m *memory) clone() memory {
 	return memory{tags: maps.Clone(m.tags), made: maps.Clone(m.made)}
 }
 
-// begin remembers a Function that the controller begins to look after.
+// begin records the Function at the start of a reconcile.
 func (m *memory) begin(fn *v1alpha1.Function) {
 	m.reconciling, m.began = true, fn
 }
@@ -132,8 +131,8 @@ func (s *simulation) countBuilds(namespace string) (all, running, total int32) {
 	return all, running, total
 }
 
-// checkBegan checks that no build starts for what a Function was before the
-// controller began to look after it. What is edited meanwhile cannot be known.
+// checkBegan checks that no build starts for a generation older than the Function at the
+// start of the reconcile. Later edits cannot be known.
 func (s *simulation) checkBegan(tr *pipelinev1.TaskRun) {
 	owner, fn := metav1.GetControllerOf(tr), s.memory.began
 	if !s.memory.reconciling || owner == nil {

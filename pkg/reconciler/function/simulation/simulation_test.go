@@ -91,8 +91,8 @@ type simulation struct {
 	limits queue.Limits
 	// ctx ends the passing of time for the queues.
 	ctx context.Context
-	// clocked says that the test runs in a bubble of package synctest. Time passes
-	// when nothing else can happen; without, all is due that is to be done later.
+	// clocked reports that the test runs in a bubble of package synctest. Without it,
+	// every delayed action is due at once.
 	clocked bool
 
 	// pushed is what the registry holds: digests by tag.
@@ -111,8 +111,7 @@ type simulation struct {
 	// calls counts what the controller has asked the API server for, and writes
 	// those of them that would change something.
 	calls, writes int
-	// starting says that the controller is not yet at work; it goes on trying until
-	// it is.
+	// starting reports that the controller has not started yet and retries.
 	starting bool
 	// disturb may take the place of a call of the controller's.
 	disturb func(what string, call ktesting.Call) (runtime.Object, error)
@@ -181,7 +180,7 @@ func (s *simulation) wrongf(format string, args ...any) {
 	s.tracef("WRONG: "+format, args...)
 }
 
-// objects returns all objects of a kind. They are not to be changed.
+// objects returns all objects of a kind. Callers must not change them.
 func objects[T ktesting.Object](s *simulation) (found []T) {
 	for _, obj := range s.server.Objects() {
 		if o, ok := obj.(T); ok {
@@ -201,8 +200,8 @@ type process struct {
 	lookups    *asked[images.Lookup, images.Found]
 	taggings   *asked[images.Tagging, struct{}]
 
-	// woken are the Functions that the controller is to look after, failed those
-	// that it is to try again, and asleep tells when others are to be looked after.
+	// woken are the Functions in the queue, failed those to retry, and asleep has the
+	// times of delayed reconciles.
 	woken, failed keys
 	asleep        map[types.NamespacedName]time.Time
 
@@ -243,8 +242,8 @@ func (s *simulation) start(ago int) *process {
 		caches: ktesting.NewCaches(s.server, childSelector, max(0, len(s.server.Changes())-ago)),
 		woken:  keys{}, failed: keys{}, asleep: map[types.NamespacedName]time.Time{},
 	}
-	// Who does not know the credentials rightly starts another build, and is right
-	// to start it again.
+	// A process that has lost the version of the credentials correctly starts another
+	// build.
 	for told := true; told; {
 		_, told = p.caches.Secrets.Deliver()
 	}
@@ -286,7 +285,7 @@ func (s *simulation) resume(original *process) *process {
 	return &p
 }
 
-// connect gives the process what it is made of.
+// connect creates the parts of the process.
 func (s *simulation) connect(p *process) {
 	clients := s.server.Clients(func(action clientgotesting.Action, call ktesting.Call) (runtime.Object, error) {
 		return s.call(describeAction(action), call)
@@ -375,8 +374,7 @@ func (s *simulation) call(what string, call ktesting.Call) (runtime.Object, erro
 // death ends a process in the middle of a call.
 type death struct{}
 
-// reconcile has the controller look after a Function. It is followed by another
-// where it dies.
+// reconcile reconciles a Function. A new process follows if the controller crashes.
 func (s *simulation) reconcile(key types.NamespacedName) {
 	p := s.process
 	delete(p.woken, key)
@@ -409,9 +407,8 @@ func (s *simulation) reconcile(key types.NamespacedName) {
 	}
 }
 
-// deliver tells the caches of what has happened, those that are late or the
-// others: of one change each, or of all. It reports whether there was anything to
-// tell.
+// deliver delivers one change or all changes to the late caches or to the others. It
+// reports whether there was any.
 func (s *simulation) deliver(late bool) bool {
 	told := false
 	p := s.process
@@ -466,7 +463,7 @@ func (p *process) hear(change ktesting.Change) {
 	}
 }
 
-// asked is a registry that answers when the simulation lets it.
+// asked is a registry whose answers the simulation delays.
 type asked[Request comparable, Answer any] struct {
 	do   func(Request) Answer
 	wake func(types.NamespacedName)
@@ -590,8 +587,8 @@ func (simulatedSecrets) Names() []string { return nil }
 // moment.
 const finalizer = "chains.tekton.dev"
 
-// runBuilds stands in for Tekton: it runs the next TaskRun, ends it, or lets it
-// go.
+// runBuilds replaces Tekton: it starts the next TaskRun, ends it, or removes its
+// finalizer.
 func (s *simulation) runBuilds() bool {
 	for _, tr := range objects[*pipelinev1.TaskRun](s) {
 		switch {
@@ -710,7 +707,7 @@ func (s *simulation) updateTaskRun(tr *pipelinev1.TaskRun, options ...taskRunOpt
 	case s.clocked && tr.Status.CompletionTime != nil:
 		tr.Status.CompletionTime = new(metav1.Now())
 	case tr.Status.CompletionTime != nil:
-		// So long ago that what is to be done some time after it is due.
+		// This is so long ago that every delayed action is due.
 		tr.Status.CompletionTime = new(metav1.Unix(0, 0))
 	}
 	s.tracef("TaskRun %s: %s", tr.Name, tr.Status.GetCondition(apis.ConditionSucceeded).Reason)
@@ -798,7 +795,7 @@ func (s *simulation) createRevision(svc *servingv1.Service, name string) {
 	must(s.server.UpdateStatus(revision))
 }
 
-// statusOf returns what Serving says of a Service whose newest revision that is.
+// statusOf returns Serving's status of a Service with that newest revision.
 func (s *simulation) statusOf(svc *servingv1.Service, revision *servingv1.Revision) servingv1.ServiceStatus {
 	status := *svc.Status.DeepCopy()
 	status.ObservedGeneration = svc.Generation
@@ -877,7 +874,7 @@ func cmpOrEmpty(m map[string]string) map[string]string {
 	return m
 }
 
-// get returns the object of that name, or nil. It is not to be changed.
+// get returns the object of that name, or nil. Callers must not change it.
 func get[T ktesting.Object](s *simulation, namespace, name string) (none T) {
 	for _, obj := range objects[T](s) {
 		if obj.GetNamespace() == namespace && obj.GetName() == name {
@@ -1021,7 +1018,7 @@ func (s *simulation) setPassword(namespace, password string) {
 	must(s.server.Create(secret))
 }
 
-// What there is.
+// The existing objects.
 
 // settled is what there is when nothing happens any more, without what may differ
 // for good reason.
@@ -1031,8 +1028,7 @@ func (s *simulation) settled() map[string]any {
 		obj := obj.DeepCopyObject().(ktesting.Object)
 		obj.SetResourceVersion("")
 		if _, ok := obj.(*v1alpha1.Function); !ok {
-			// What was created once more than needed, for a Function that was gone
-			// already, was collected.
+			// The garbage collector has deleted an object of a deleted Function.
 			obj.SetUID("")
 		}
 		owners := obj.GetOwnerReferences()
