@@ -50,6 +50,7 @@ import (
 	"knative.dev/pkg/configmap"
 	"knative.dev/pkg/controller"
 	_ "knative.dev/pkg/injection/clients/namespacedkube/informers/core/v1/secret/fake"
+	"knative.dev/pkg/observability/resource"
 	rtesting "knative.dev/pkg/reconciler/testing"
 	_ "knative.dev/pkg/system/testing"
 	"knative.dev/pkg/webhook"
@@ -482,5 +483,18 @@ func TestDeploymentsAreHardened(t *testing.T) {
 				t.Errorf("%s selects pods of others", deployment.Name)
 			}
 		}
+	}
+}
+
+// TestObservability makes the resource that sharedmain makes when a program of Kiln starts.
+// It panics if the schema of OpenTelemetry's SDK is not that of Knative.
+func TestObservability(t *testing.T) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			t.Errorf("Knative does not start with this version of OpenTelemetry: %v", reason)
+		}
+	}()
+	if url := resource.Default("webhook").SchemaURL(); url == "" {
+		t.Error("the resource has no schema")
 	}
 }
