@@ -95,6 +95,10 @@ type Run struct {
 	// State is Running, Succeeded or Failed.
 	State State
 
+	// Unfinished reports whether the object of a Failed build could still run. Kiln deletes
+	// it once the status reports the failure.
+	Unfinished bool
+
 	// StartTime is when the object was created. CompletionTime is when the build ended, or
 	// nil.
 	StartTime, CompletionTime *metav1.Time
