@@ -51,12 +51,18 @@ type mountEventsKey struct{}
 
 // withMountEvents adds an informer of the events of failed mounts. They are few.
 func withMountEvents(ctx context.Context) (context.Context, controller.Informer) {
-	informer := corev1informers.NewFilteredEventInformer(kubeclient.Get(ctx), metav1.NamespaceAll, controller.GetResyncPeriod(ctx),
+	informer := NewEventInformer(ctx, "Pod", failedMount)
+	return context.WithValue(ctx, mountEventsKey{}, informer), informer
+}
+
+// NewEventInformer returns an informer of the events of that reason about objects of that
+// kind. It must be one of the injected informers, which the main starts.
+func NewEventInformer(ctx context.Context, kind, reason string) cache.SharedIndexInformer {
+	return corev1informers.NewFilteredEventInformer(kubeclient.Get(ctx), metav1.NamespaceAll, controller.GetResyncPeriod(ctx),
 		cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
 		func(options *metav1.ListOptions) {
-			options.FieldSelector = fields.Set{"involvedObject.kind": "Pod", "reason": failedMount}.String()
+			options.FieldSelector = fields.Set{"involvedObject.kind": kind, "reason": reason}.String()
 		})
-	return context.WithValue(ctx, mountEventsKey{}, informer), informer
 }
 
 // MountEvents returns the informer of the events of failed mounts. It panics where
@@ -87,6 +93,7 @@ func SlimEvent(obj any) (any, error) {
 		Reason:         event.Reason,
 		Message:        event.Message,
 		Count:          event.Count,
+		LastTimestamp:  event.LastTimestamp,
 	}, nil
 }
 

@@ -26,6 +26,15 @@ import (
 // a build. Only steps that run no author's code mount it.
 const CredentialsVolume = "credentials"
 
+// The containers of a build that run no author's code. Only their termination messages
+// count.
+const (
+	// FetchContainer is the name of the container that fetches the source.
+	FetchContainer = "fetch"
+	// PushContainer is the name of the container that pushes the image.
+	PushContainer = "push"
+)
+
 // NamesSecret reports whether a container or a volume of the pod names the Secret. Pull
 // secrets and CredentialsVolume do not count, because no author's code can read them.
 func NamesSecret(spec *corev1.PodSpec, name string) bool {

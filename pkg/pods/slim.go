@@ -19,6 +19,7 @@ package pods
 import (
 	"slices"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
@@ -31,9 +32,12 @@ import (
 var keptConditions = []corev1.PodConditionType{corev1.PodReady, corev1.PodScheduled, corev1.DisruptionTarget}
 
 // Slim returns a transform that keeps of a pod only what reports trouble. Pods that
-// serve carry the revision label; they alone keep the states of their containers.
+// serve carry the revision label. They, and the pods of Jobs, keep the states of their
+// containers. The pod of a Job is the only record of its end.
 func Slim(revisionLabel string) cache.TransformFunc {
-	keptLabels := []string{serverless.FunctionNameLabelKey, serverless.FunctionUIDLabelKey, revisionLabel}
+	keptLabels := []string{
+		serverless.FunctionNameLabelKey, serverless.FunctionUIDLabelKey, revisionLabel, batchv1.JobNameLabel, batchv1.ControllerUidLabel,
+	}
 	return func(obj any) (any, error) {
 		pod, ok := obj.(*corev1.Pod)
 		if !ok {
@@ -54,6 +58,13 @@ func Slim(revisionLabel string) cache.TransformFunc {
 		kept.Status.Conditions = slimConditions(pod)
 		if kept.Labels[revisionLabel] != "" {
 			kept.Status.ContainerStatuses = slimContainers(pod)
+		}
+		if kept.Labels[batchv1.JobNameLabel] != "" {
+			kept.Status.Phase, kept.Status.Reason, kept.Status.Message = pod.Status.Phase, pod.Status.Reason, pod.Status.Message
+			slim.Share(&kept.Status.Phase)
+			slim.Share(&kept.Status.Reason)
+			kept.Status.InitContainerStatuses = slimSteps(pod.Status.InitContainerStatuses)
+			kept.Status.ContainerStatuses = slimSteps(pod.Status.ContainerStatuses)
 		}
 		return kept, nil
 	}
@@ -83,3 +94,32 @@ func slimContainers(pod *corev1.Pod) []corev1.ContainerStatus {
 	}
 	return kept
 }
+
+// slimSteps keeps how far each container of a build is, and the results.
+func slimSteps(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
+	var kept []corev1.ContainerStatus
+	for i := range statuses {
+		status := corev1.ContainerStatus{Name: statuses[i].Name}
+		slim.Share(&status.Name)
+		switch state := statuses[i].State; {
+		case state.Waiting != nil:
+			waiting := *state.Waiting
+			slim.Share(&waiting.Reason)
+			status.State.Waiting = &waiting
+		case state.Running != nil:
+			status.State.Running = &running
+		case state.Terminated != nil:
+			end := corev1.ContainerStateTerminated{ExitCode: state.Terminated.ExitCode, Reason: state.Terminated.Reason, FinishedAt: state.Terminated.FinishedAt}
+			slim.Share(&end.Reason)
+			if status.Name == FetchContainer || status.Name == PushContainer {
+				end.Message = state.Terminated.Message
+			}
+			status.State.Terminated = &end
+		}
+		kept = append(kept, status)
+	}
+	return kept
+}
+
+// running is the state of all containers that run. It is shared, and nothing writes it.
+var running corev1.ContainerStateRunning

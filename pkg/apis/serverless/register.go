@@ -84,4 +84,8 @@ const (
 	// BuildEnvAnnotationKey is on build objects and their pods. Its value is the
 	// environment of the package manager, as a shell script.
 	BuildEnvAnnotationKey = GroupName + "/build-env"
+
+	// BuildResultsAnnotationKey is on build objects that cannot hold results in their status.
+	// Its value has the results of a build that has succeeded, in JSON.
+	BuildResultsAnnotationKey = GroupName + "/build-results"
 )

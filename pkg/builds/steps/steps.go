@@ -29,13 +29,13 @@ import (
 
 const (
 	// Fetch is the name of the container that fetches a source from Git or an archive.
-	Fetch = "fetch"
+	Fetch = pods.FetchContainer
 
 	// Install is the name of the container in which Kaniko runs the Dockerfile.
 	Install = "install"
 
 	// Push is the name of the container that composes the image and pushes it.
-	Push = "push"
+	Push = pods.PushContainer
 
 	contextVolumeName = "context"
 	contextPath       = "/kiln-build"

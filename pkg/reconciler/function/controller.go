@@ -33,6 +33,7 @@ import (
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/background"
+	"github.com/kiln-dev/kiln/pkg/builds/job"
 	"github.com/kiln-dev/kiln/pkg/builds/queue"
 	"github.com/kiln-dev/kiln/pkg/builds/tekton"
 	"github.com/kiln-dev/kiln/pkg/children"
@@ -132,7 +133,9 @@ func newBuilders(ctx context.Context, podLister corev1listers.PodLister, mountEv
 	} else {
 		all = append(all, Absent(&tekton.Builder{}))
 	}
-	return all, watches
+	jobs := job.NewBuilder(ctx, podLister, mountEvents)
+	secrets.AddFind(jobs.FindSecret)
+	return append(all, jobs), append(watches, jobs.Watch)
 }
 
 // startBackground starts the workers that talk to registries and Git servers.

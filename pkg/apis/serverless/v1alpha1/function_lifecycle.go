@@ -64,6 +64,8 @@ const (
 const (
 	// ReasonTaskRunSucceeded (True): the image was built and pushed.
 	ReasonTaskRunSucceeded = "TaskRunSucceeded"
+	// ReasonJobFinished (True): the image was built and pushed.
+	ReasonJobFinished = "JobFinished"
 	// ReasonImageReused (True): the registry had the image of these inputs; no build ran.
 	ReasonImageReused = "ImageReused"
 	// ReasonWaitingForConfiguration (Unknown): ConfigurationReady is not True.
@@ -85,8 +87,6 @@ const (
 	// ReasonTaskRunNotCreated (Unknown): the build's TaskRun could not be created, and Kiln
 	// retries; the message says why.
 	ReasonTaskRunNotCreated = "TaskRunNotCreated"
-	// ReasonJobFinished (True): the image was built and pushed.
-	ReasonJobFinished = "JobFinished"
 	// ReasonJobsDeleted (Unknown): earlier builds of the Function are being deleted; the
 	// next starts when they are gone.
 	ReasonJobsDeleted = "JobsDeleted"
@@ -94,16 +94,16 @@ const (
 	ReasonJobCreated = "JobCreated"
 	// ReasonJobRunning (Unknown): the build runs.
 	ReasonJobRunning = "JobRunning"
-	// ReasonJobNotCreated (Unknown): the build's Job could not be created, and Kiln retries;
-	// the message says why.
+	// ReasonJobNotCreated (Unknown): the build's Job could not be created, and Kiln
+	// retries; the message says why.
 	ReasonJobNotCreated = "JobNotCreated"
-	// ReasonJobFailed (False): the build failed; the message says what to fix.
-	ReasonJobFailed = "JobFailed"
 	// ReasonBuildRetrying (Unknown): the build failed for a reason outside the Function;
 	// the message has the time of the next attempt.
 	ReasonBuildRetrying = "BuildRetrying"
 	// ReasonTaskRunFailed (False): the build failed; the message says what to fix.
 	ReasonTaskRunFailed = "TaskRunFailed"
+	// ReasonJobFailed (False): the build failed; the message says what to fix.
+	ReasonJobFailed = "JobFailed"
 	// ReasonQuotaExceeded (False): a ResourceQuota of the namespace does not allow the
 	// build's pod. Tekton retries every minute.
 	ReasonQuotaExceeded = "QuotaExceeded"
@@ -113,7 +113,7 @@ const (
 	ReasonBuildOutOfMemory = "BuildOutOfMemory"
 	// ReasonBuildOutOfDisk (False): the build needed more disk space than it may use.
 	ReasonBuildOutOfDisk = "BuildOutOfDisk"
-	// ReasonBuildCancelled (False): somebody cancelled the build's TaskRun.
+	// ReasonBuildCancelled (False): somebody cancelled the build.
 	ReasonBuildCancelled = "BuildCancelled"
 	// ReasonImagePullFailed (False): an image that the build needs could not be pulled.
 	ReasonImagePullFailed = "ImagePullFailed"
