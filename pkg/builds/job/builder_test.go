@@ -17,8 +17,10 @@ limitations under the License.
 package job
 
 import (
+	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -32,12 +34,20 @@ import (
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	ktesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
+	_ "knative.dev/pkg/client/injection/kube/client/fake"
+	_ "knative.dev/pkg/client/injection/kube/informers/batch/v1/job/filtered/fake"
+	podinformer "knative.dev/pkg/client/injection/kube/informers/core/v1/pod/filtered"
+	_ "knative.dev/pkg/client/injection/kube/informers/core/v1/pod/filtered/fake"
+	kubefiltered "knative.dev/pkg/client/injection/kube/informers/factory/filtered"
+	_ "knative.dev/pkg/client/injection/kube/informers/factory/filtered/fake"
+	rtesting "knative.dev/pkg/reconciler/testing"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/builds"
 	"github.com/kiln-dev/kiln/pkg/builds/queue"
 	"github.com/kiln-dev/kiln/pkg/builds/steps"
 	"github.com/kiln-dev/kiln/pkg/builds/steps/stepstest"
+	"github.com/kiln-dev/kiln/pkg/children"
 )
 
 func failWith(err error) ktesting.ReactionFunc {
@@ -251,6 +261,53 @@ func TestWatch(t *testing.T) {
 	}
 	w.onJob(cache.DeletedFinalStateUnknown{Key: "default/x", Obj: job})
 	check("the Job is deleted", 6, 0)
+}
+
+// TestNewBuilder checks that the informers fill the caches of the builder, and wake the
+// Function for each kind of object.
+func TestNewBuilder(t *testing.T) {
+	ctx, cancel, informers := rtesting.SetupFakeContextWithCancel(t, func(ctx context.Context) context.Context {
+		return kubefiltered.WithSelectors(ctx, children.LabelSelector)
+	})
+	podInformer := podinformer.Get(ctx, children.LabelSelector)
+	b := NewBuilder(ctx, podInformer.Lister(), corev1listers.NewEventLister(newIndexer()))
+	q := queue.New(ctx, queue.Limits{}, func(types.NamespacedName) {})
+	woken := make(chan any, 10)
+	b.Watch(ctx, q, func(obj any) { woken <- obj })
+	waitInformers, err := rtesting.RunAndSyncInformers(ctx, informers...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer waitInformers()
+	defer cancel()
+	awaitWake := func(what string, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-woken:
+		case <-time.After(10 * time.Second):
+			t.Fatalf("the Function does not wake for %s", what)
+		}
+	}
+	job := newJob()
+	_, err = b.Client.BatchV1().Jobs(job.Namespace).Create(ctx, job, metav1.CreateOptions{})
+	awaitWake("its Job", err)
+	event := newEvent("e", "FailedCreate", "exceeded quota", func(e *corev1.Event) { e.InvolvedObject.Name = job.Name })
+	_, err = b.Client.CoreV1().Events(job.Namespace).Create(ctx, event, metav1.CreateOptions{})
+	awaitWake("an event", err)
+	pod := newPod(runs(steps.Push))
+	_, err = b.Client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{})
+	awaitWake("its pod", err)
+
+	all, err := b.List(stepstest.Function())
+	if err != nil || len(all) != 1 || buildOf(all[0]).pod == nil || buildOf(all[0]).Spec.Template.Spec.Containers != nil {
+		t.Errorf("List() = %+v, %v", all, err)
+	}
+	if newest, err := b.failedCreate(buildOf(all[0])); err != nil || newest == nil {
+		t.Errorf("failedCreate() = %v, %v", newest, err)
+	}
 }
 
 // TestSlim checks that the cache keeps nothing that the pod alone reads.

@@ -107,7 +107,6 @@ func (b build) record() (found record, ok bool) {
 		return record{}, false
 	}
 	found = record{Results: results, CompletionTime: &end.FinishedAt}
-	found.Source = nil
 	if fetched := b.container(steps.Fetch).State.Terminated; fetched != nil && fetched.ExitCode == 0 {
 		_ = json.Unmarshal([]byte(fetched.Message), &found.Source) // Without it the source is unknown.
 	}
