@@ -305,8 +305,8 @@ func TestNewBuilder(t *testing.T) {
 	if err != nil || len(all) != 1 || buildOf(all[0]).pod == nil || buildOf(all[0]).Spec.Template.Spec.Containers != nil {
 		t.Errorf("List() = %+v, %v", all, err)
 	}
-	if newest, err := b.failedCreate(buildOf(all[0])); err != nil || newest == nil {
-		t.Errorf("failedCreate() = %v, %v", newest, err)
+	if newest, times, err := b.failedCreate(buildOf(all[0]).Job); err != nil || newest == nil || times != 2 {
+		t.Errorf("failedCreate() = %v, %d, %v", newest, times, err)
 	}
 }
 

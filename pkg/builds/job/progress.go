@@ -33,6 +33,10 @@ import (
 // exceededQuota is in the message of a pod that a ResourceQuota does not allow.
 const exceededQuota = "exceeded quota"
 
+// mostRefusals is how often the API server may refuse a pod before its build fails. A
+// new namespace refuses pods until it has a service account.
+const mostRefusals = 3
+
 // starting are the reasons of containers that wait for nothing but their turn.
 var starting = []string{"", "PodInitializing", "ContainerCreating"}
 
@@ -49,11 +53,11 @@ func (b *Builder) Progress(run builds.Run) (builds.Progress, error) {
 		return started("runs.")
 	}
 	if of.pod == nil {
-		event, err := b.failedCreate(of)
+		event, _, err := b.failedCreate(of.Job)
 		if err != nil {
 			return builds.Progress{}, err
 		}
-		if event != nil && strings.Contains(event.Message, exceededQuota) {
+		if isOverQuota(event) {
 			return builds.Progress{Stage: builds.OverQuota, Message: event.Message}, nil
 		}
 	}
@@ -72,7 +76,7 @@ func (b *Builder) Progress(run builds.Run) (builds.Progress, error) {
 // sentence about the Job.
 func (b *Builder) trouble(of build) (string, error) {
 	if of.pod == nil {
-		event, err := b.failedCreate(of)
+		event, _, err := b.failedCreate(of.Job)
 		if err != nil || event == nil {
 			return "", err
 		}
@@ -94,19 +98,36 @@ func (b *Builder) trouble(of build) (string, error) {
 }
 
 // failedCreate returns the newest event about a pod of the Job that could not be created,
-// or nil.
-func (b *Builder) failedCreate(of build) (*corev1.Event, error) {
-	events, err := b.CreateEvents.Events(of.Namespace).List(labels.Everything())
+// or nil, and how often that happened.
+func (b *Builder) failedCreate(job *batchv1.Job) (newest *corev1.Event, times int32, err error) {
+	events, err := b.CreateEvents.Events(job.Namespace).List(labels.Everything())
 	if err != nil {
-		return nil, fmt.Errorf("failed to list Events: %w", err)
+		return nil, 0, fmt.Errorf("failed to list Events: %w", err)
 	}
-	var newest *corev1.Event
 	for _, event := range events {
-		if event.InvolvedObject.UID == of.UID && event.Reason == failedCreate && (newest == nil || isNewer(event, newest)) {
+		if event.InvolvedObject.UID != job.UID || event.Reason != failedCreate {
+			continue
+		}
+		times += max(event.Count, 1)
+		if newest == nil || isNewer(event, newest) {
 			newest = event
 		}
 	}
-	return newest, nil
+	return newest, times, nil
+}
+
+// refusal returns why the API server keeps refusing the pod of the Job, or "". The Job
+// controller goes on trying; Tekton would fail the TaskRun at the first refusal.
+func (b *Builder) refusal(job *batchv1.Job) (string, error) {
+	event, times, err := b.failedCreate(job)
+	if err != nil || times < mostRefusals || isOverQuota(event) {
+		return "", err
+	}
+	return event.Message, nil
+}
+
+func isOverQuota(event *corev1.Event) bool {
+	return event != nil && strings.Contains(event.Message, exceededQuota)
 }
 
 // isNewer reports whether event a is newer than b. The names of events with the same time

@@ -39,17 +39,24 @@ type build struct {
 
 	// pod is the pod of the Job, or nil.
 	pod *corev1.Pod
+
+	// refused is why the API server keeps refusing the pod, or "". A quota does not count,
+	// because it may allow the pod later.
+	refused string
 }
 
 func buildOf(run builds.Run) build { return run.Object.(build) }
 
 // RunOf returns the build that the Job runs in the pod. The pod may be nil.
 func RunOf(job *batchv1.Job, pod *corev1.Pod) builds.Run {
-	b := build{Job: job, pod: pod}
+	return build{Job: job, pod: pod}.run()
+}
+
+func (b build) run() builds.Run {
 	state := b.state()
 	found, _ := b.record()
 	run := steps.RunOf(b, state, found.Results)
-	run.Ref = v1alpha1.BuildReference{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: Kind, Name: job.Name}
+	run.Ref = v1alpha1.BuildReference{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: Kind, Name: b.Name}
 	run.Unfinished = state == builds.Failed && !b.isFinished()
 	switch state {
 	case builds.Succeeded:
@@ -141,6 +148,9 @@ type obstacle struct {
 func (b build) obstacle() *obstacle {
 	if b.Spec.Suspend != nil && *b.Spec.Suspend {
 		return &obstacle{builds.Cancelled, fmt.Sprintf("Job %s is suspended.", b.Name)}
+	}
+	if b.refused != "" {
+		return &obstacle{builds.NotRun, fmt.Sprintf("Job %s has no pod: %s", b.Name, b.refused)}
 	}
 	if b.pod == nil {
 		return nil

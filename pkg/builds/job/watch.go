@@ -94,7 +94,13 @@ func (b *Builder) runOf(job *batchv1.Job) (builds.Run, error) {
 			pod = other
 		}
 	}
-	return RunOf(job, pod), nil
+	refused := ""
+	if pod == nil {
+		if refused, err = b.refusal(job); err != nil {
+			return builds.Run{}, err
+		}
+	}
+	return build{Job: job, pod: pod, refused: refused}.run(), nil
 }
 
 // QueuedBuild returns the queue's view of a build that has not ended. It gives up its slot

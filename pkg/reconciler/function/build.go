@@ -107,7 +107,7 @@ func (r *Reconciler) act(ctx context.Context, fn *v1alpha1.Function, want plan, 
 		if err != nil {
 			return err
 		}
-		if isReported(fn, &run) && (run.Unfinished || historyLimit(ctx) == 0) {
+		if isReported(fn, &run) && (historyLimit(ctx) == 0 || isGivenUp(fn, &run)) {
 			return r.forgetBuild(ctx, fn, want, run)
 		}
 		return r.followBuild(ctx, fn, want, run)

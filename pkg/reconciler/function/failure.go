@@ -24,6 +24,7 @@ import (
 	"time"
 
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"knative.dev/pkg/controller"
 	"knative.dev/pkg/logging"
 
@@ -59,6 +60,9 @@ func (r *Reconciler) followFailure(ctx context.Context, fn *v1alpha1.Function, w
 	}
 	failure.Secrets, failure.DependencyFile = secretsOf(fn), fetchedDependencies(fn, want.runtime)
 	failure.OwnDockerfile = want.runtime.IsOwnDockerfile()
+	if run.Unfinished {
+		fn.Status.Build.CompletionTime = new(metav1.Now())
+	}
 	fn.Status.Build.Failure = failure.Describe(r.builders.of(&run.Ref).Reasons().Failed, want.runtime.ExplainBuildFailure)
 	return markBuildFailed(fn)
 }

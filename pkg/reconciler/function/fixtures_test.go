@@ -45,6 +45,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds"
+	"github.com/kiln-dev/kiln/pkg/builds/job"
 	"github.com/kiln-dev/kiln/pkg/builds/queue"
 	"github.com/kiln-dev/kiln/pkg/builds/tekton"
 	functionreconciler "github.com/kiln-dev/kiln/pkg/client/injection/reconciler/serverless/v1alpha1/function"
@@ -84,6 +85,8 @@ const (
 	queueKey = "queue"
 	// followKey holds what was found of the branch, or nothing.
 	followKey = "follow"
+	// withoutTekton is set if the cluster lacks the API of TaskRuns.
+	withoutTekton = "without-tekton"
 )
 
 // openedQueue returns a queue that wakes nobody.
@@ -270,13 +273,20 @@ func factory() rtesting.Factory {
 			turns = openedQueue(queue.Limits{})
 		}
 		podLister := ktesting.TransformedPods{PodLister: w.PodLister, Transform: pods.Slim(knative.RevisionLabelKey)}
+		var taskRuns Builder = &tekton.Builder{
+			Client: w.Tekton, TaskRuns: ktesting.TransformedTaskRuns{TaskRunLister: w.TaskRunLister, Transform: tekton.Slim},
+			Pods: podLister, MountEvents: w.EventLister, Logs: fakeLogs(log),
+		}
+		if w.Row.OtherTestData[withoutTekton] != nil {
+			taskRuns = Absent(taskRuns)
+		}
 		r := &Reconciler{
 			queue: turns,
 			kiln:  w.Kiln, kube: w.Kube,
 			configMapLister: ktesting.TransformedConfigMaps{ConfigMapLister: w.ConfigMapLister, Transform: slim.ConfigMap},
-			builders: Builders{&tekton.Builder{
-				Client: w.Tekton, TaskRuns: ktesting.TransformedTaskRuns{TaskRunLister: w.TaskRunLister, Transform: tekton.Slim},
-				Pods: podLister, MountEvents: w.EventLister, Logs: fakeLogs(log),
+			builders: Builders{taskRuns, &job.Builder{
+				Client: w.Kube, Jobs: ktesting.TransformedJobs{JobLister: w.JobLister, Transform: job.Slim},
+				Pods: podLister, MountEvents: w.EventLister, CreateEvents: w.EventLister, Logs: fakeLogs(log),
 			}},
 			secrets:  fakeSecrets{w.Row.OtherTestData[secretKey]},
 			lookups:  newFakeLookups(registry),

@@ -168,6 +168,10 @@ func statusOf(fn *v1alpha1.Function, run *builds.Run) *v1alpha1.BuildStatus {
 	if isRemembered(fn, run) {
 		last := fn.Status.Build
 		status.Failure, status.Log = last.Failure, last.Log
+		if last.Failure != nil {
+			// An object that could still run has no time of its end.
+			status.CompletionTime = last.CompletionTime
+		}
 		status.ImageTag = cmp.Or(status.ImageTag, last.ImageTag)
 		status.Inputs = cmp.Or(status.Inputs, last.Inputs)
 		status.CredentialsVersion = cmp.Or(status.CredentialsVersion, last.CredentialsVersion)
@@ -220,6 +224,12 @@ func isRemembered(fn *v1alpha1.Function, run *builds.Run) bool {
 // isReported reports whether the status tells how the build ended.
 func isReported(fn *v1alpha1.Function, run *builds.Run) bool {
 	return isRemembered(fn, run) && rememberedState(fn.Status.Build).Ended()
+}
+
+// isGivenUp reports whether the status reports the failure of a build that could still run,
+// or has run since.
+func isGivenUp(fn *v1alpha1.Function, run *builds.Run) bool {
+	return isRemembered(fn, run) && fn.Status.Build.Failure != nil && (run.Unfinished || run.State != builds.Failed)
 }
 
 // generationOf returns the newest generation of the Function that the build serves.

@@ -28,12 +28,14 @@ import (
 	pipelinelisters "github.com/tektoncd/pipeline/pkg/client/listers/pipeline/v1"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	fakekubeclientset "k8s.io/client-go/kubernetes/fake"
+	batchv1listers "k8s.io/client-go/listers/batch/v1"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	clientgotesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
@@ -74,6 +76,7 @@ type World struct {
 	FunctionLister  listers.FunctionLister
 	ConfigMapLister corev1listers.ConfigMapLister
 	TaskRunLister   pipelinelisters.TaskRunLister
+	JobLister       batchv1listers.JobLister
 	ServiceLister   servinglisters.ServiceLister
 	PodLister       corev1listers.PodLister
 	EventLister     corev1listers.EventLister
@@ -94,12 +97,7 @@ type Make func(context.Context, *World) controller.Reconciler
 // exceed the roles.
 func Factory(roles *Roles, create Make) rtesting.Factory {
 	return func(t *testing.T, row *rtesting.TableRow) (controller.Reconciler, rtesting.ActionRecorderList, rtesting.EventList) {
-		scheme := runtime.NewScheme()
-		for _, add := range addToSchemes {
-			if err := add(scheme); err != nil {
-				t.Fatal("Failed to add to the scheme:", err)
-			}
-		}
+		scheme := newScheme(t)
 		listed := rtesting.NewObjectSorter(scheme)
 		listed.AddObjects(row.Objects...)
 		stored := rtesting.NewObjectSorter(scheme)
@@ -126,6 +124,7 @@ func Factory(roles *Roles, create Make) rtesting.Factory {
 			FunctionLister:  listers.NewFunctionLister(listed.IndexerForObjectType(&v1alpha1.Function{})),
 			ConfigMapLister: corev1listers.NewConfigMapLister(listed.IndexerForObjectType(&corev1.ConfigMap{})),
 			TaskRunLister:   pipelinelisters.NewTaskRunLister(listed.IndexerForObjectType(&pipelinev1.TaskRun{})),
+			JobLister:       batchv1listers.NewJobLister(listed.IndexerForObjectType(&batchv1.Job{})),
 			ServiceLister:   servinglisters.NewServiceLister(listed.IndexerForObjectType(&servingv1.Service{})),
 			PodLister:       corev1listers.NewPodLister(listed.IndexerForObjectType(&corev1.Pod{})),
 			EventLister:     corev1listers.NewEventLister(listed.IndexerForObjectType(&corev1.Event{})),
@@ -153,6 +152,16 @@ func Factory(roles *Roles, create Make) rtesting.Factory {
 		}
 		return r, rtesting.ActionRecorderList{kube, kiln, tekton, serving}, rtesting.EventList{Recorder: recorder}
 	}
+}
+
+func newScheme(t *testing.T) *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	for _, add := range addToSchemes {
+		if err := add(scheme); err != nil {
+			t.Fatal("Failed to add to the scheme:", err)
+		}
+	}
+	return scheme
 }
 
 // authorize fails the test for a request that the API server would forbid.

@@ -20,9 +20,11 @@ import (
 	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 	pipelinelisters "github.com/tektoncd/pipeline/pkg/client/listers/pipeline/v1"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	batchv1listers "k8s.io/client-go/listers/batch/v1"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
@@ -52,6 +54,17 @@ type TransformedConfigMaps struct {
 // ConfigMaps implements corev1listers.ConfigMapLister.
 func (l TransformedConfigMaps) ConfigMaps(namespace string) corev1listers.ConfigMapNamespaceLister {
 	return transformedNamespace[*corev1.ConfigMap]{l.ConfigMapLister.ConfigMaps(namespace), l.Transform}
+}
+
+// TransformedJobs lists Jobs after the transform.
+type TransformedJobs struct {
+	batchv1listers.JobLister
+	Transform cache.TransformFunc
+}
+
+// Jobs implements batchv1listers.JobLister.
+func (l TransformedJobs) Jobs(namespace string) batchv1listers.JobNamespaceLister {
+	return transformedNamespace[*batchv1.Job]{l.JobLister.Jobs(namespace), l.Transform}
 }
 
 // TransformedTaskRuns lists TaskRuns after the transform.
