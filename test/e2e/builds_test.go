@@ -242,10 +242,10 @@ func (e *env) wantApart(all []*build) {
 	}
 }
 
-// liveBuilds returns the builds of the chosen builder that exist now.
-func (e *env) liveBuilds(opts metav1.ListOptions) (all []*build) {
+// liveBuilds returns the builds of that kind that exist now.
+func (e *env) liveBuilds(k *kind, opts metav1.ListOptions) (all []*build) {
 	e.Helper()
-	if builder == taskRunKind {
+	if k == taskRunKind {
 		list, err := clients.Pipeline.TektonV1().TaskRuns(e.namespace).List(e.ctx, opts)
 		if err != nil {
 			e.Fatal(err)
@@ -268,7 +268,7 @@ func (e *env) liveBuilds(opts metav1.ListOptions) (all []*build) {
 // onlyBuild returns the only build that exists now.
 func (e *env) onlyBuild() *build {
 	e.Helper()
-	live := e.liveBuilds(metav1.ListOptions{})
+	live := e.liveBuilds(builder, metav1.ListOptions{})
 	if len(live) != 1 {
 		e.Fatalf("there are %d builds with the kind %s, want 1", len(live), builder.name)
 	}
@@ -278,7 +278,7 @@ func (e *env) onlyBuild() *build {
 // buildOf returns the last build of a Function.
 func (e *env) buildOf(fn *v1alpha1.Function) *build {
 	e.Helper()
-	live := e.liveBuilds(metav1.ListOptions{})
+	live := e.liveBuilds(builder, metav1.ListOptions{})
 	i := slices.IndexFunc(live, func(b *build) bool { return b.Name == fn.Status.Build.BuildName() })
 	if i < 0 {
 		e.Fatalf("there is no %s %s", builder.name, fn.Status.Build.BuildName())

@@ -478,7 +478,7 @@ func (e *env) untilUnscheduled(fn *v1alpha1.Function) {
 // deleteBuildOf deletes the builds of a ready Function.
 func (e *env) deleteBuildOf(fn *v1alpha1.Function) {
 	e.Helper()
-	for _, b := range e.liveBuilds(ofFunction(fn)) {
+	for _, b := range e.liveBuilds(builder, ofFunction(fn)) {
 		e.deleteBuild(b)
 	}
 	e.untilBuilds(func(found []*build) error {
