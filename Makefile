@@ -105,7 +105,7 @@ uninstall: ## Remove Kiln and all Functions.
 ##@ Checks
 
 .PHONY: test
-test: verify test-unit test-weather test-scale test-e2e $(if $(filter kind,$(CLUSTER)),test-kills) ## Run all checks and tests.
+test: verify test-unit test-weather test-scale test-e2e test-e2e-job $(if $(filter kind,$(CLUSTER)),test-kills test-no-tekton) ## Run all checks and tests.
 
 .PHONY: verify
 verify: ## Check headers, formatting, vet, lint, shell scripts and generated files.
@@ -154,9 +154,28 @@ test-neighbours: install ## Let hostile tenants act beside a good one, on the cl
 # How long each fuzz target looks for new inputs. One that breaks it is written to testdata/fuzz beside it.
 FUZZTIME := 2m
 
+# What runs the builds of the end-to-end tests: tekton or job.
+BUILDER := tekton
+# The end-to-end tests of what a Job does otherwise than a TaskRun.
+JOB_TESTS := ^(TestAppliedAgain|TestArchive|TestArchiveCredentials|TestArchiveServerFails|TestArtifactCredentials|TestBaseImageMissing|TestBuildCancelled|TestBuildDeleted|TestBuildOutOfDisk|TestBuildOutOfMemory|TestBuildPodForcedAway|TestBuildPodGone|TestBuildScriptFails|TestBuildStripped|TestBuildTimeout|TestChildrenOfRunningFunction|TestConfigMapDeletedWhileBuilding|TestDeletedWhileBuilding|TestDependenciesInstalledOnce|TestDependencyMissing|TestDockerfile|TestForgedResults|TestForgedTags|TestFunctionWithDependency|TestGit|TestGitRefused|TestInstallationSeesNoCredentials|TestKubectl|TestKubectlFn|TestKubectlFnWords|TestOwnDockerfile|TestPackageRegistry|TestPackageRegistryDown|TestQueue|TestQuota|TestRebuild|TestRegistryCredentials|TestRegistryDownThenFull|TestSameInputsSameImage|TestServiceWhileForbidden|TestSourceEditedBack|TestStuckBuilds|TestTakeover|TestTenEdits)$$
+# The tests to run. Without -run, go test runs all.
+e2e_tests = $(or $(TEST),$(if $(filter job,$(BUILDER)),$(JOB_TESTS)))
+# $(call e2e,FLAGS) runs end-to-end tests with these flags.
+e2e = go test -tags=e2e -count=1 -v -timeout=75m -parallel=$(E2E_PARALLEL) ./test/e2e/... -builder=$(BUILDER) -relay-image="$$relay" -registries-image="$$registries" -htpasswd-image="$$htpasswd" -sources-image="$$sources" -versitygw-image="$$versitygw" -git-image="$$git" $(1)
+
 .PHONY: test-e2e
-test-e2e: install kubectl-fn ## Run the end-to-end tests on the cluster. TEST=Name runs one.
-	@$(on_cluster) $(build_relay) $(build_registries) $(build_sources) $(build_versitygw) $(build_git) go test -tags=e2e -count=1 -v -timeout=75m -parallel=$(E2E_PARALLEL) $(if $(TEST),-run='$(TEST)') ./test/e2e/... -relay-image="$$relay" -registries-image="$$registries" -htpasswd-image="$$htpasswd" -sources-image="$$sources" -versitygw-image="$$versitygw" -git-image="$$git"
+test-e2e: install kubectl-fn ## Run the end-to-end tests on the cluster. TEST=Name runs one. BUILDER=job builds with Jobs.
+	@$(on_cluster) $(build_relay) $(build_registries) $(build_sources) $(build_versitygw) $(build_git) $(call e2e,$(if $(e2e_tests),-run='$(e2e_tests)'))
+
+.PHONY: test-e2e-job
+test-e2e-job: ## Run the end-to-end tests of builds again, with Jobs.
+	@$(MAKE) --no-print-directory test-e2e BUILDER=job
+
+# TestWithoutTekton deletes all TaskRuns of the cluster, so it runs after all other tests.
+.PHONY: test-no-tekton
+test-no-tekton: install ## Delete Tekton's TaskRuns from the local cluster; check that Kiln builds with Jobs, and with TaskRuns again.
+	$(if $(filter kind,$(CLUSTER)),,$(error test-no-tekton needs CLUSTER=kind: it deletes all TaskRuns of the cluster))
+	@$(on_cluster) $(build_relay) $(call e2e,-run='^TestWithoutTekton$$' -delete-tekton)
 
 # Builds share the node's cores: more at once only wait for each other.
 E2E_PARALLEL := 4

@@ -23,6 +23,7 @@ import (
 
 	pipelineclient "github.com/tektoncd/pipeline/pkg/client/clientset/versioned"
 
+	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -39,12 +40,14 @@ const SystemNamespace = "kiln-system"
 
 // Clients are the clients for one cluster.
 type Clients struct {
-	Kube     kubernetes.Interface
-	Kiln     kilnclient.Interface
-	Pipeline pipelineclient.Interface
-	Serving  servingclient.Interface
-	Ingress  ingressclient.Interface
-	Metadata metadata.Interface
+	Kube kubernetes.Interface
+	// Definitions reads and writes CustomResourceDefinitions.
+	Definitions apiextensionsclient.Interface
+	Kiln        kilnclient.Interface
+	Pipeline    pipelineclient.Interface
+	Serving     servingclient.Interface
+	Ingress     ingressclient.Interface
+	Metadata    metadata.Interface
 
 	// Namespace is the namespace of the kubeconfig's context.
 	Namespace string
@@ -98,6 +101,9 @@ func (c *Clients) As(user string) (*Clients, error) {
 
 func (c *Clients) connect(config *rest.Config) (err error) {
 	if c.Kube, err = kubernetes.NewForConfig(config); err != nil {
+		return err
+	}
+	if c.Definitions, err = apiextensionsclient.NewForConfig(config); err != nil {
 		return err
 	}
 	if c.Kiln, err = kilnclient.NewForConfig(config); err != nil {

@@ -58,6 +58,14 @@ func dumpConditions(ctx context.Context, c *Clients, namespace string, w io.Writ
 			dumpStatus(w, tr.Status.Conditions)
 		}
 	}
+	if list, err := c.Kube.BatchV1().Jobs(namespace).List(ctx, metav1.ListOptions{}); err == nil {
+		for _, job := range list.Items {
+			fmt.Fprintf(w, "Job %s: annotations %v\n", job.Name, job.Annotations)
+			for _, condition := range job.Status.Conditions {
+				fmt.Fprintf(w, "\t%s\t%s\t%s\t%s\n", condition.Type, condition.Status, condition.Reason, condition.Message)
+			}
+		}
+	}
 	if list, err := c.Serving.ServingV1().Services(namespace).List(ctx, metav1.ListOptions{}); err == nil {
 		for _, svc := range list.Items {
 			fmt.Fprintf(w, "Service %s: generation %d, observed %d, latest created %s, latest ready %s\n", svc.Name, svc.Generation,

@@ -24,8 +24,6 @@ import (
 	"strings"
 	"testing"
 
-	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
-
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -58,7 +56,7 @@ type killMoment struct {
 	name string
 	// reach creates a Function and waits for the moment.
 	reach func(*env) *v1alpha1.Function
-	// builds is the total number of TaskRuns at the end.
+	// builds is the total number of builds at the end.
 	builds int
 }
 
@@ -69,8 +67,8 @@ var killMoments = []killMoment{
 	{"Created", after(func(*env, *v1alpha1.Function) {}), 1},
 	{"Configured", after(untilConfigMap), 1},
 	{"BuildCreated", after(func(e *env, fn *v1alpha1.Function) { e.untilBuild(fn, nil) }), 1},
-	{"Building", after(func(e *env, fn *v1alpha1.Function) { e.untilBuild(fn, (*pipelinev1.TaskRun).HasStarted) }), 1},
-	{"Built", after(func(e *env, fn *v1alpha1.Function) { e.untilBuild(fn, (*pipelinev1.TaskRun).IsDone) }), 1},
+	{"Building", after(func(e *env, fn *v1alpha1.Function) { e.untilBuild(fn, hasStarted) }), 1},
+	{"Built", after(func(e *env, fn *v1alpha1.Function) { e.untilBuild(fn, hasEnded) }), 1},
 	{"Deploying", after(untilService), 1},
 	{"Running", after(func(e *env, fn *v1alpha1.Function) { e.until(fn, test.Ready) }), 1},
 	{"Failed", afterFailure, 2},
@@ -91,20 +89,20 @@ func after(await func(*env, *v1alpha1.Function)) func(*env) *v1alpha1.Function {
 func afterFailure(e *env) *v1alpha1.Function {
 	broken := function(answering(alive))
 	broken.Spec.Deps = missingDependency
-	fn, _ := e.untilCondition(e.create(broken), buildFailed)
+	fn, _ := e.untilCondition(e.create(broken), buildFailed())
 	return fn
 }
 
-// afterDeletionOfBuild reaches the moment between the deletion of the old TaskRun and the
+// afterDeletionOfBuild reaches the moment between the deletion of the old build and the
 // creation of the next.
 func afterDeletionOfBuild(e *env) *v1alpha1.Function {
 	fn := e.until(e.create(function(answering("before"))), test.Ready)
 	first := e.onlyBuild()
 	fn = e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Source = answering(alive) })
-	untilObjects(e, clients.Pipeline.TektonV1().TaskRuns(e.namespace), func(found []*pipelinev1.TaskRun) error {
+	e.untilBuilds(func(found []*build) error {
 		for _, build := range found {
 			if build.UID == first.UID && build.DeletionTimestamp == nil {
-				return errors.New("the TaskRun of the earlier source still exists")
+				return errors.New("the build of the earlier source still exists")
 			}
 		}
 		return nil

@@ -33,7 +33,7 @@ func TestDeletedWhileBuilding(t *testing.T) {
 	e := newEnv(t)
 	fn := e.create(function(answering("never")))
 	e.untilBuild(fn, nil)
-	e.deleteAndWantNothing(fn, "configmaps/", "taskruns/")
+	e.deleteAndWantNothing(fn, "configmaps/", builder.resource+"/")
 }
 
 func TestDeletedWhileRunning(t *testing.T) {
@@ -41,7 +41,7 @@ func TestDeletedWhileRunning(t *testing.T) {
 	e := newEnv(t)
 	fn := e.until(e.create(function(answering("goodbye"))), test.Ready)
 	e.wantAnswer(fn, "{}", "goodbye")
-	e.deleteAndWantNothing(fn, "configmaps/", "taskruns/", "services/", "deployments/")
+	e.deleteAndWantNothing(fn, "configmaps/", builder.resource+"/", "services/", "deployments/")
 }
 
 // TestDeletedAndCreatedAgain checks that a Function can have the name of one that is being

@@ -147,8 +147,8 @@ func (b *badDockerfiles) refused(fn *v1alpha1.Function, reason string, words ...
 func (b *badDockerfiles) want() {
 	b.Helper()
 	b.refused(b.missing, v1alpha1.ReasonSourceUpdateFailed, `it must have the file Dockerfile at its top, which has: "handler.py"`)
-	b.refused(b.failing, v1alpha1.ReasonTaskRunFailed, "there is no such compiler")
-	b.refused(b.root, v1alpha1.ReasonTaskRunFailed, "the image runs as root", "USER 1000:1000")
+	b.refused(b.failing, builder.reasons.Failed, "there is no such compiler")
+	b.refused(b.root, builder.reasons.Failed, "the image runs as root", "USER 1000:1000")
 	b.refused(b.absent, v1alpha1.ReasonImagePullFailed, "Correct its FROM", "no-such-tag")
 	b.until(b.silent, func(fn *v1alpha1.Function) error {
 		running := fn.Status.GetCondition(v1alpha1.FunctionConditionRunning)

@@ -83,7 +83,7 @@ func TestRollout(t *testing.T) {
 			}
 
 			if second := e.onlyBuild(); second.UID == first.UID {
-				e.Errorf("TaskRun %s is still that of the old source", first.Name)
+				e.Errorf("%s %s is still that of the old source", builder.name, first.Name)
 			}
 			e.wantBuilds(2)
 			e.wantRevisions(2)
@@ -232,18 +232,10 @@ func TestDependenciesInstalledOnce(t *testing.T) {
 	e.wantSteps(fn, "install", "push")
 }
 
-// wantSteps checks that the last build of the Function had these sidecars and steps.
+// wantSteps checks that the last build of the Function had these steps.
 func (e *env) wantSteps(fn *v1alpha1.Function, want ...string) {
 	e.Helper()
-	var got []string
-	spec := e.onlyBuild().Spec.TaskSpec
-	for _, sidecar := range spec.Sidecars {
-		got = append(got, sidecar.Name)
-	}
-	for _, step := range spec.Steps {
-		got = append(got, step.Name)
-	}
-	if !slices.Equal(got, want) {
+	if got := e.onlyBuild().steps; !slices.Equal(got, want) {
 		e.Errorf("the build of generation %d had the steps %v, want %v", fn.Generation, got, want)
 	}
 }

@@ -32,6 +32,7 @@ import (
 
 	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,12 +50,13 @@ import (
 	"github.com/kiln-dev/kiln/test/images/relay/api"
 )
 
-// env is the environment of one test: its namespace and the history of its builds.
+// env is the environment of one test: its namespace and the history of its objects.
 type env struct {
 	*testing.T
 	ctx       context.Context
 	namespace string
-	builds    *test.History[*pipelinev1.TaskRun]
+	taskRuns  *test.History[*pipelinev1.TaskRun]
+	jobs      *test.History[*batchv1.Job]
 	revisions *test.History[*servingv1.Revision]
 
 	errors *errorTexts
@@ -95,7 +97,8 @@ func newEnv(t *testing.T) *env {
 		T:         t,
 		ctx:       ctx,
 		namespace: namespace,
-		builds:    test.Record[*pipelinev1.TaskRun](ctx, clients.Pipeline.TektonV1().TaskRuns(namespace), metav1.ListOptions{}),
+		taskRuns:  test.Record[*pipelinev1.TaskRun](ctx, clients.Pipeline.TektonV1().TaskRuns(namespace), metav1.ListOptions{}),
+		jobs:      test.Record[*batchv1.Job](ctx, clients.Kube.BatchV1().Jobs(namespace), metav1.ListOptions{}),
 		revisions: test.Record[*servingv1.Revision](ctx, clients.Serving.ServingV1().Revisions(namespace), metav1.ListOptions{}),
 		errors:    &errorTexts{},
 	}
@@ -336,46 +339,22 @@ func (e *env) wantAnswers(prober *test.Prober, want ...string) api.Report {
 	return report
 }
 
-// wantBuilds checks the exact number of TaskRuns that were ever created, and returns them.
-func (e *env) wantBuilds(want int) []*pipelinev1.TaskRun {
-	e.Helper()
-	return wantSeen(e, e.builds, want)
-}
-
 // wantRevisions checks the exact number of revisions that were ever created, and returns
 // them.
 func (e *env) wantRevisions(want int) []*servingv1.Revision {
 	e.Helper()
-	return wantSeen(e, e.revisions, want)
-}
-
-func wantSeen[T metav1.Object](e *env, history *test.History[T], want int) []T {
-	e.Helper()
-	seen, err := history.Seen()
+	seen, err := e.revisions.Seen()
 	if err != nil {
 		e.Fatal(err)
 	}
 	if len(seen) != want {
 		var names []string
-		for _, object := range seen {
-			names = append(names, object.GetName())
+		for _, revision := range seen {
+			names = append(names, revision.Name)
 		}
-		e.Fatalf("%d %Ts were created, %v; want %d", len(seen), *new(T), names, want)
+		e.Fatalf("%d revisions were created, %v; want %d", len(seen), names, want)
 	}
 	return seen
-}
-
-// onlyBuild returns the only TaskRun that exists now.
-func (e *env) onlyBuild() *pipelinev1.TaskRun {
-	e.Helper()
-	list, err := clients.Pipeline.TektonV1().TaskRuns(e.namespace).List(e.ctx, metav1.ListOptions{})
-	if err != nil {
-		e.Fatal(err)
-	}
-	if len(list.Items) != 1 {
-		e.Fatalf("there are %d TaskRuns, want 1", len(list.Items))
-	}
-	return &list.Items[0]
 }
 
 // podOf calls a Function, which prevents the scale to zero, and returns one of its pods.

@@ -36,11 +36,13 @@ import (
 	"github.com/kiln-dev/kiln/test"
 )
 
-// buildFailed is the condition of a failed build that only an edit can correct.
-var buildFailed = apis.Condition{
-	Type:   v1alpha1.FunctionConditionBuildReady,
-	Status: corev1.ConditionFalse,
-	Reason: v1alpha1.ReasonTaskRunFailed,
+// buildFailed returns the condition of a failed build that only an edit can correct.
+func buildFailed() apis.Condition {
+	return apis.Condition{
+		Type:   v1alpha1.FunctionConditionBuildReady,
+		Status: corev1.ConditionFalse,
+		Reason: builder.reasons.Failed,
+	}
 }
 
 // missingDependency names a version that does not exist.
@@ -58,7 +60,7 @@ func TestDependencyMissing(t *testing.T) {
 		fn.Spec.Source = "module.exports = { main: () => require('ms')('2h').toString() };\n"
 		fn.Spec.Deps = missingDependency
 	})
-	fn, condition := e.untilCondition(fn, buildFailed)
+	fn, condition := e.untilCondition(fn, buildFailed())
 	wantWords(t, condition.Message, "No matching version found for ms@99.99.99")
 	e.wantPhase(fn, v1alpha1.FunctionFailed)
 	if failure := fn.Status.Build.Failure; failure == nil || !strings.Contains(failure.Log, "npm error") {
@@ -85,7 +87,7 @@ func TestDependencyUnknown(t *testing.T) {
 	e := newEnv(t)
 	fn := function(answering("never"))
 	fn.Spec.Deps = `{"dependencies": {"@kiln-e2e/no-such-package": "1.0.0"}}`
-	fn, condition := e.untilCondition(e.create(fn), buildFailed)
+	fn, condition := e.untilCondition(e.create(fn), buildFailed())
 	wantWords(t, condition.Message, "spec.deps", "@kiln-e2e/no-such-package", "404")
 	e.wantPhase(fn, v1alpha1.FunctionFailed)
 	e.wantBuilds(1)

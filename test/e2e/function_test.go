@@ -131,11 +131,11 @@ func wantStatus(e *env, fn *v1alpha1.Function) {
 		e.Errorf("image is %q, and %q is deployed; want both the same, by digest", status.Image, container.Image)
 	}
 	build := e.onlyBuild()
-	if status.Build == nil || status.Build.BuildName() != build.Name || status.Build.CompletionTime == nil || status.Build.Failure != nil {
-		e.Errorf("build is %+v, want that of TaskRun %s", status.Build, build.Name)
+	if status.Build == nil || status.Build.BuildName() != build.Name || status.Build.Ref.Kind != builder.name || status.Build.CompletionTime == nil || status.Build.Failure != nil {
+		e.Errorf("build is %+v, want that of %s %s", status.Build, builder.name, build.Name)
 	}
 	if status.ImageTag == "" || build.Labels[serverless.ImageTagLabelKey] != status.ImageTag {
-		e.Errorf("imageTag is %q, want that of TaskRun %s, %q", status.ImageTag, build.Name, build.Labels[serverless.ImageTagLabelKey])
+		e.Errorf("imageTag is %q, want that of %s %s, %q", status.ImageTag, builder.name, build.Name, build.Labels[serverless.ImageTagLabelKey])
 	}
 }
 

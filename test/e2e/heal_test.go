@@ -26,7 +26,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
@@ -65,8 +64,8 @@ func TestChildrenOfRunningFunction(t *testing.T) {
 		{"Service made public", publishService},
 		{"Service deleted", deleteService},
 		{"status lost", loseStatus},
-		{"TaskRun stripped", stripTaskRun},
-		{"TaskRun deleted", deleteTaskRun},
+		{"build stripped", stripBuild},
+		{"build deleted", deleteOnlyBuild},
 	} {
 		// A later edit proves that the controller has processed the manual change.
 		t.Log(step.name)
@@ -170,11 +169,7 @@ func strip[T metav1.Object, L runtime.Object](e *env, objects interface {
 	test.Watcher[L]
 }, name string, fn *v1alpha1.Function) {
 	e.Helper()
-	edit(e, objects, name, func(object T) {
-		labels := object.GetLabels()
-		delete(labels, serverless.FunctionUIDLabelKey)
-		object.SetLabels(labels)
-	})
+	edit(e, objects, name, func(object T) { stripLabel(object) })
 	untilObjects(e, objects, func(found []T) error {
 		for _, object := range found {
 			if object.GetName() == name && object.GetLabels()[serverless.FunctionUIDLabelKey] == string(fn.UID) {
@@ -230,19 +225,21 @@ func deleteService(e *env, fn *v1alpha1.Function) {
 	})
 }
 
-func stripTaskRun(e *env, _ *v1alpha1.Function) {
+func stripBuild(e *env, _ *v1alpha1.Function) {
 	e.Helper()
-	edit(e, clients.Pipeline.TektonV1().TaskRuns(e.namespace), e.onlyBuild().Name, func(tr *pipelinev1.TaskRun) {
-		delete(tr.Labels, serverless.FunctionUIDLabelKey)
-	})
+	e.editBuild(e.onlyBuild(), stripLabel)
 }
 
-func deleteTaskRun(e *env, _ *v1alpha1.Function) {
+// stripLabel removes the label that Kiln's informers select by.
+func stripLabel(object metav1.Object) {
+	labels := object.GetLabels()
+	delete(labels, serverless.FunctionUIDLabelKey)
+	object.SetLabels(labels)
+}
+
+func deleteOnlyBuild(e *env, _ *v1alpha1.Function) {
 	e.Helper()
-	err := clients.Pipeline.TektonV1().TaskRuns(e.namespace).Delete(e.ctx, e.onlyBuild().Name, metav1.DeleteOptions{})
-	if err != nil {
-		e.Fatal(err)
-	}
+	e.deleteBuild(e.onlyBuild())
 }
 
 func loseStatus(e *env, fn *v1alpha1.Function) {
@@ -263,35 +260,30 @@ func ownedBy(object metav1.Object, fn *v1alpha1.Function) bool {
 	return owner != nil && owner.UID == fn.UID
 }
 
-// TestBuildDeleted checks that Kiln creates a TaskRun again that was deleted while it ran.
+// TestBuildDeleted checks that Kiln creates a build again that was deleted while it ran.
 func TestBuildDeleted(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	fn := e.create(function(answering("rebuilt")))
-	first := e.untilBuild(fn, nil)
-	err := clients.Pipeline.TektonV1().TaskRuns(e.namespace).Delete(e.ctx, first.Name, metav1.DeleteOptions{})
-	if err != nil {
-		e.Fatal(err)
-	}
+	e.deleteBuild(e.untilBuild(fn, nil))
 	fn = e.until(fn, test.Healed)
 	e.wantAnswer(fn, "{}", "rebuilt")
 	e.wantBuilds(2)
 }
 
-// TestBuildStripped checks that Kiln adopts a running TaskRun that has lost its label and
+// TestBuildStripped checks that Kiln adopts a running build that has lost its label and
 // its owner.
 func TestBuildStripped(t *testing.T) {
 	t.Parallel()
-	for name, stripTaskRun := range map[string]func(*pipelinev1.TaskRun){
-		"Label": func(tr *pipelinev1.TaskRun) { delete(tr.Labels, serverless.FunctionUIDLabelKey) },
-		"Owner": func(tr *pipelinev1.TaskRun) { tr.OwnerReferences = nil },
+	for name, strip := range map[string]func(metav1.Object){
+		"Label": stripLabel,
+		"Owner": func(object metav1.Object) { object.SetOwnerReferences(nil) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := newEnv(t)
 			fn := e.create(function(answering("found")))
-			build := e.untilBuild(fn, (*pipelinev1.TaskRun).HasStarted)
-			edit(e, clients.Pipeline.TektonV1().TaskRuns(e.namespace), build.Name, stripTaskRun)
+			e.editBuild(e.untilBuild(fn, hasStarted), strip)
 			fn = e.until(fn, test.Healed)
 			e.wantAnswer(fn, "{}", "found")
 			e.wantBuilds(1)
@@ -306,7 +298,7 @@ func TestServiceWhileFailed(t *testing.T) {
 	e := newEnv(t)
 	fn := e.until(e.create(function(answering("old"))), test.Ready)
 	fn = e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Deps = missingDependency })
-	fn, _ = e.untilCondition(fn, buildFailed)
+	fn, _ = e.untilCondition(fn, buildFailed())
 
 	deleteService(e, fn)
 	e.wantAnswerSoon(fn, "old")
@@ -317,7 +309,7 @@ func TestServiceWhileFailed(t *testing.T) {
 	fn = e.edit(fn, func(fn *v1alpha1.Function) {
 		fn.Spec.Source, fn.Spec.Deps = answering("new"), ""
 	})
-	e.untilBuild(fn, func(tr *pipelinev1.TaskRun) bool { return !tr.IsDone() })
+	e.untilBuild(fn, isUnended)
 	publishService(e, fn)
 	editService(e, fn)
 	fn = e.until(fn, test.Healed)
@@ -329,7 +321,7 @@ func TestServiceWhileFailed(t *testing.T) {
 }
 
 // TestServiceWhileForbidden checks that Kiln restores the Service while a quota forbids the
-// next TaskRun. The build starts when the quota is deleted.
+// next build. It starts when the quota is deleted.
 func TestServiceWhileForbidden(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -337,12 +329,12 @@ func TestServiceWhileForbidden(t *testing.T) {
 	quotas := clients.Kube.CoreV1().ResourceQuotas(e.namespace)
 	if _, err := quotas.Create(e.ctx, &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Name: "no-builds"},
-		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"count/taskruns.tekton.dev": resource.MustParse("0")}},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{builder.quota: resource.MustParse("0")}},
 	}, metav1.CreateOptions{}); err != nil {
 		e.Fatal(err)
 	}
 	fn = e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Source = answering("new") })
-	fn, condition := e.untilCondition(fn, buildFailed)
+	fn, condition := e.untilCondition(fn, buildFailed())
 	wantWords(t, condition.Message, "exceeded quota", "no-builds")
 
 	deleteService(e, fn)
@@ -370,21 +362,6 @@ func TestConfigMapDeletedWhileBuilding(t *testing.T) {
 	fn = e.until(fn, test.Healed)
 	e.wantAnswer(fn, "{}", "healed")
 	e.wantBuilds(1)
-}
-
-// untilBuild waits for a TaskRun of the Function for which check returns true. A nil check
-// accepts any.
-func (e *env) untilBuild(fn *v1alpha1.Function, check func(*pipelinev1.TaskRun) bool) (build *pipelinev1.TaskRun) {
-	e.Helper()
-	untilObjects(e, clients.Pipeline.TektonV1().TaskRuns(e.namespace), func(found []*pipelinev1.TaskRun) error {
-		for _, build = range found {
-			if ownedBy(build, fn) && (check == nil || check(build)) {
-				return nil
-			}
-		}
-		return fmt.Errorf("none of %d TaskRuns is the expected build of Function %s", len(found), fn.Name)
-	})
-	return build
 }
 
 // TestServiceOfSomebodyElse checks that Kiln does not change a Service that has the

@@ -113,9 +113,9 @@ func TestForgedTags(t *testing.T) {
 		if reason := build.Annotations[serverless.BuildReasonAnnotationKey]; reason == builds.ReasonFirstBuild {
 			continue
 		}
-		args := strings.Join(build.Spec.TaskSpec.Steps[0].Args, " ")
+		args := strings.Join(build.pushArgs, " ")
 		if !strings.Contains(args, "--dependencies=") || !strings.Contains(args, "@"+installed.Digest) {
-			e.Errorf("TaskRun %s does not build on the dependencies that the first build pushed: %s", build.Name, args)
+			e.Errorf("%s %s does not build on the dependencies that the first build pushed: %s", builder.name, build.Name, args)
 		}
 	}
 }
@@ -217,7 +217,7 @@ func answered(value string) func(*v1alpha1.Function) error {
 	}
 }
 
-// wantRebuilds checks the total number of TaskRuns and how many of them were requested.
+// wantRebuilds checks the total number of builds and how many of them were requested.
 func (e *env) wantRebuilds(all, requested int) {
 	e.Helper()
 	got := 0

@@ -37,7 +37,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -225,10 +224,7 @@ func (t *terminal) deployAnother() {
 // rebuild requests a rebuild and follows its log.
 func (t *terminal) rebuild(fn *v1alpha1.Function) {
 	t.Helper()
-	before, err := t.builds.Seen()
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := t.seenBuilds()
 	t.run([]string{"fn"}, "rebuild", "fn")
 	// The Function stays Ready until the controller notices the annotation.
 	live, err := clients.Kiln.ServerlessV1alpha1().Functions(t.namespace).Get(t.ctx, fn.Name, metav1.GetOptions{})
@@ -418,7 +414,7 @@ func TestKubectlFnWords(t *testing.T) {
 
 	e.until(serves, test.Ready)
 	term.wantStatusWords("serves", "completed", "running", "running")
-	e.untilCondition(fails, apis.Condition{Type: v1alpha1.FunctionConditionBuildReady, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonTaskRunFailed})
+	e.untilCondition(fails, apis.Condition{Type: v1alpha1.FunctionConditionBuildReady, Status: corev1.ConditionFalse, Reason: builder.reasons.Failed})
 	term.wantStatusWords("fails", "error", "not_found")
 	e.untilUnscheduled(homeless)
 	term.wantStatusWords("homeless", "completed", "pending", "pending")
@@ -479,14 +475,13 @@ func (e *env) untilUnscheduled(fn *v1alpha1.Function) {
 	}
 }
 
-// deleteBuildOf deletes the TaskRuns of a ready Function.
+// deleteBuildOf deletes the builds of a ready Function.
 func (e *env) deleteBuildOf(fn *v1alpha1.Function) {
 	e.Helper()
-	taskRuns := clients.Pipeline.TektonV1().TaskRuns(e.namespace)
-	if err := taskRuns.DeleteCollection(e.ctx, metav1.DeleteOptions{}, ofFunction(fn)); err != nil {
-		e.Fatal(err)
+	for _, b := range e.liveBuilds(builder, ofFunction(fn)) {
+		e.deleteBuild(b)
 	}
-	if err := test.Until(e.ctx, taskRuns, ofFunction(fn), gone[*pipelinev1.TaskRun]); err != nil {
-		e.Fatal(err)
-	}
+	e.untilBuilds(func(found []*build) error {
+		return gone(slices.DeleteFunc(found, func(b *build) bool { return !ownedBy(b, fn) }))
+	})
 }

@@ -101,11 +101,11 @@ func TestKubectl(t *testing.T) {
 	fn = e.until(fn, test.Ready)
 	e.wantAnswerSoon(fn, "said")
 	wantStory(e, fn,
-		"Normal ConfigMapCreated", "Normal TaskRunCreated", "Normal TaskRunRunning", "Normal TaskRunSucceeded",
+		"Normal ConfigMapCreated", "Normal "+builder.reasons.Created, "Normal "+builder.reasons.Running, "Normal "+builder.reasons.Succeeded,
 		"Normal ServiceCreated", "Normal ServiceReady", "Normal ServiceUpdated", "Normal ServiceReady")
 
 	described := e.kubectl("describe", "fn/fn")
-	for _, words := range []string{"Events:", "TaskRunSucceeded", "ServiceUpdated", "Observed Generation:", "Latest Ready Revision Name:"} {
+	for _, words := range []string{"Events:", builder.reasons.Succeeded, "ServiceUpdated", "Observed Generation:", "Latest Ready Revision Name:"} {
 		if !strings.Contains(described, words) {
 			e.Errorf("kubectl describe does not print %q:\n%s", words, described)
 		}

@@ -21,16 +21,20 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/test"
 )
 
@@ -52,6 +56,10 @@ var (
 	// toolNamespace is the namespace of the relay and other tools. It admits privileged
 	// pods.
 	toolNamespace string
+	// builder is the kind of the objects that run the builds of the tests.
+	builder *kind
+	// deleteTekton lets TestWithoutTekton delete all TaskRuns of the cluster.
+	deleteTekton bool
 )
 
 func TestMain(m *testing.M) {
@@ -61,10 +69,12 @@ func TestMain(m *testing.M) {
 	flag.StringVar(&sourcesImage, "sources-image", "", "the image of test/images/sources, as ko build prints it")
 	flag.StringVar(&gitImage, "git-image", "", "the image of test/images/git, as ko build prints it on a base with Git and OpenSSH")
 	flag.StringVar(&versitygwImage, "versitygw-image", "", "the image of third_party/versitygw, as ko build prints it")
+	flag.BoolVar(&deleteTekton, "delete-tekton", false, "let TestWithoutTekton delete Tekton's definition of TaskRuns, and with it all TaskRuns of the cluster")
+	chosen := flag.String("builder", string(config.TektonBuilder), "what runs the builds of the tests: tekton or job")
 	flag.Parse()
 
 	ctx := context.Background()
-	teardown, err := setUp(ctx)
+	teardown, err := setUp(ctx, config.Builder(*chosen))
 	code := 1
 	if err == nil {
 		code = m.Run()
@@ -79,22 +89,67 @@ func TestMain(m *testing.M) {
 }
 
 // setUp starts what all tests share, and returns a function that deletes it.
-func setUp(ctx context.Context) (teardown func(context.Context) error, err error) {
-	teardown = func(context.Context) error { return nil }
+func setUp(ctx context.Context, chosen config.Builder) (teardown func(context.Context) error, err error) {
+	var undo []func(context.Context) error
+	teardown = func(ctx context.Context) (err error) {
+		for _, step := range slices.Backward(undo) {
+			err = errors.Join(err, step(ctx))
+		}
+		return err
+	}
 	if relayImage == "" {
 		return teardown, errors.New("-relay-image is not set; make test-e2e sets it")
+	}
+	if builder = kinds[chosen]; builder == nil {
+		return teardown, fmt.Errorf("-builder is %q, and must be %s or %s", chosen, config.TektonBuilder, config.JobBuilder)
 	}
 	if clients, err = test.NewClients(); err != nil {
 		return teardown, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, testTimeout)
 	defer cancel()
+	restore, err := chooseBuilder(ctx, chosen)
+	if err != nil {
+		return teardown, err
+	}
+	undo = append(undo, restore)
 	if toolNamespace, err = createNamespace(ctx, "kiln-e2e-tools-", "privileged"); err != nil {
 		return teardown, err
 	}
-	teardown = func(ctx context.Context) error { return deleteNamespace(ctx, toolNamespace) }
+	undo = append(undo, func(ctx context.Context) error { return deleteNamespace(ctx, toolNamespace) })
 	relay, err = test.StartRelay(ctx, clients, toolNamespace, relayImage)
 	return teardown, err
+}
+
+// builderKey is the key of the builder in config-build.
+const builderKey = "builder"
+
+// chooseBuilder sets the builder in config-build until restore is called. It tests the
+// default, which means Tekton, and not the value tekton.
+func chooseBuilder(ctx context.Context, chosen config.Builder) (restore func(context.Context) error, err error) {
+	configMaps := clients.Kube.CoreV1().ConfigMaps(test.SystemNamespace)
+	set := func(ctx context.Context, value *string) error {
+		patch, err := json.Marshal(map[string]any{"data": map[string]any{builderKey: value}})
+		if err == nil {
+			_, err = configMaps.Patch(ctx, config.BuildConfigName, types.MergePatchType, patch, metav1.PatchOptions{})
+		}
+		if err != nil {
+			return fmt.Errorf("failed to set the builder in %s: %w", config.BuildConfigName, err)
+		}
+		return nil
+	}
+	before, err := configMaps.Get(ctx, config.BuildConfigName, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("failed to get ConfigMap: %w", err)
+	}
+	var former, value *string
+	if text, ok := before.Data[builderKey]; ok {
+		former = &text
+	}
+	if chosen != config.TektonBuilder {
+		value = new(string(chosen))
+	}
+	return func(ctx context.Context) error { return set(ctx, former) }, set(ctx, value)
 }
 
 // createNamespace creates a namespace with that pod security level and returns its name.

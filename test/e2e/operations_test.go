@@ -30,8 +30,6 @@ import (
 	"testing"
 	"time"
 
-	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
-
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -65,7 +63,7 @@ func TestMetrics(t *testing.T) {
 	e.until(e.create(function(answering("measured"))), test.Ready)
 	broken := function(answering("never"))
 	broken.Name, broken.Spec.Deps = "broken", missingDependency
-	_, failed := e.untilCondition(e.create(broken), buildFailed)
+	_, failed := e.untilCondition(e.create(broken), buildFailed())
 	for _, want := range []string{
 		`kiln_functions{.*phase="Running".*runtime="nodejs24".*} [1-9]`,
 		`kiln_functions{.*phase="Failed".*runtime="nodejs24".*} [1-9]`,
@@ -141,8 +139,8 @@ func TestTakeover(t *testing.T) {
 
 	fn := e.create(function(answering(alive)))
 	edited := other.create(function(answering("before")))
-	e.untilBuild(fn, (*pipelinev1.TaskRun).HasStarted)
-	other.untilBuild(edited, (*pipelinev1.TaskRun).HasStarted)
+	e.untilBuild(fn, hasStarted)
+	other.untilBuild(edited, hasStarted)
 	kill()
 	edited = other.edit(edited, func(fn *v1alpha1.Function) { fn.Spec.Source = answering("after") })
 	next := untilLed(e, func(leader string) bool { return leader != first })

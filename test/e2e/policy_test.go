@@ -24,6 +24,7 @@ import (
 
 	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -75,6 +76,12 @@ func TestControllerIsHeld(t *testing.T) {
 		"create a TaskRun without an owner": func() error {
 			tr := &pipelinev1.TaskRun{ObjectMeta: loose, Spec: pipelinev1.TaskRunSpec{TaskRef: &pipelinev1.TaskRef{Name: "any"}}}
 			_, err := controller.Pipeline.TektonV1().TaskRuns(e.namespace).Create(e.ctx, tr, create)
+			return err
+		},
+		"create a Job without an owner": func() error {
+			job := &batchv1.Job{ObjectMeta: loose}
+			job.Spec.Template.Spec = corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "any", Image: "example.com/any"}}}
+			_, err := controller.Kube.BatchV1().Jobs(e.namespace).Create(e.ctx, job, create)
 			return err
 		},
 		"create a Service without an owner": func() error {

@@ -26,8 +26,6 @@ import (
 	"testing"
 	"time"
 
-	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -56,7 +54,7 @@ func TestQueue(t *testing.T) {
 		if len(fns) == 0 {
 			// Registry lookups end in any order. Wait, so that the first Function is the
 			// first in the queue.
-			many.untilCondition(fn, apis.Condition{Type: v1alpha1.FunctionConditionBuildReady, Status: corev1.ConditionUnknown, Reason: v1alpha1.ReasonTaskRunCreated})
+			many.untilCondition(fn, apis.Condition{Type: v1alpha1.FunctionConditionBuildReady, Status: corev1.ConditionUnknown, Reason: builder.reasons.Created})
 		}
 		fns = append(fns, fn)
 	}
@@ -71,14 +69,7 @@ func TestQueue(t *testing.T) {
 
 	// On a slow cluster, the build of the other namespace may start beyond the limit.
 	runs := many.wantBuilds(3)
-	for i, a := range runs {
-		for _, b := range runs[i+1:] {
-			// Timestamps in Kubernetes have whole seconds.
-			if a.CreationTimestamp.Before(b.Status.CompletionTime) && b.CreationTimestamp.Before(a.Status.CompletionTime) {
-				t.Errorf("TaskRuns %s and %s ran at the same time", a.Name, b.Name)
-			}
-		}
-	}
+	many.wantApart(runs)
 	if late := few.onlyBuild(); runs[2].CreationTimestamp.Before(&late.CreationTimestamp) {
 		t.Errorf("the Function of namespace %s was built after all those of %s", few.namespace, many.namespace)
 	}
@@ -101,9 +92,9 @@ func TestStuckBuilds(t *testing.T) {
 		stuck[i%len(stuck)].create(fn)
 	}
 	for _, e := range stuck {
-		untilObjects(e, clients.Pipeline.TektonV1().TaskRuns(e.namespace), func(found []*pipelinev1.TaskRun) error {
+		e.untilBuilds(func(found []*build) error {
 			if len(found) < each {
-				return fmt.Errorf("there are %d TaskRuns, want %d", len(found), each)
+				return fmt.Errorf("there are %d builds, want %d", len(found), each)
 			}
 			return nil
 		})
@@ -118,8 +109,8 @@ func TestStuckBuilds(t *testing.T) {
 	own := stuck[0].until(stuck[0].create(function(answering("own"))), test.Ready)
 	stuck[0].wantAnswerSoon(own, "own")
 	for _, build := range stuck[1].wantBuilds(each) {
-		if build.IsDone() {
-			stuck[1].Errorf("TaskRun %s is not stuck: %+v", build.Name, build.Status.Conditions)
+		if build.ended {
+			stuck[1].Errorf("%s %s is not stuck: %+v", builder.name, build.Name, build.status)
 		}
 	}
 }
@@ -163,20 +154,17 @@ func TestTenEdits(t *testing.T) {
 	}
 	fn = e.until(fn, test.Ready)
 	e.wantAnswerSoon(fn, "edit 10")
-	if build := e.onlyBuild(); !build.IsSuccessful() {
-		e.Errorf("the last TaskRun is %+v", build.Status.Conditions)
+	if build := e.onlyBuild(); !build.succeeded {
+		e.Errorf("the last %s is %+v", builder.name, build.status)
 	}
-	seen, err := e.builds.Seen()
-	if err != nil {
-		e.Fatal(err)
-	}
+	seen := e.seenBuilds()
 	done := 0
 	for _, build := range seen {
-		if build.IsSuccessful() {
+		if build.succeeded {
 			done++
 		}
 	}
-	t.Logf("%d TaskRuns, of which %d succeeded", len(seen), done)
+	t.Logf("%d builds, of which %d succeeded", len(seen), done)
 	e.wantRevisions(1)
 }
 

@@ -35,7 +35,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-containerregistry/pkg/name"
 	containerregistry "github.com/google/go-containerregistry/pkg/v1"
-	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 	"sigs.k8s.io/yaml"
 
 	corev1 "k8s.io/api/core/v1"
@@ -72,25 +71,39 @@ func TestSameInputsSameImage(t *testing.T) {
 	}
 }
 
-// wantTypeHints checks that the Function's last build has the results that Tekton Chains
-// documents for built images and their inputs. It returns the digest of the base image.
+// wantTypeHints checks that the Function's last build reports its image and its inputs. A
+// TaskRun does so as Tekton Chains documents it. It returns the digest of the base image.
 func (e *env) wantTypeHints(fn *v1alpha1.Function) string {
 	e.Helper()
-	results := map[string]pipelinev1.ResultValue{}
-	for _, result := range e.onlyBuild().Status.Results {
-		results[result.Name] = result.Value
+	results := e.onlyBuild().results
+	var repository, digest string
+	e.parse(results["IMAGE_DIGEST"], &digest)
+	if builder == taskRunKind {
+		e.parse(results["IMAGE_URL"], &repository)
+	} else {
+		// Chains does not read Jobs, so they do not repeat the repository.
+		repository, _, _ = strings.Cut(fn.Status.Image, "@")
 	}
-	built, err := name.NewDigest(results["IMAGE_URL"].StringVal + "@" + results["IMAGE_DIGEST"].StringVal)
+	built, err := name.NewDigest(repository + "@" + digest)
 	if err != nil {
-		e.Errorf("IMAGE_URL and IMAGE_DIGEST name no image: %v", err)
+		e.Errorf("the results name no image: %v", err)
 	} else if !strings.HasSuffix(fn.Status.Image, "@"+built.DigestStr()) {
 		e.Errorf("the results name %s, and the image is %s", built, fn.Status.Image)
 	}
-	input := results["BASE_IMAGE_ARTIFACT_INPUTS"].ObjectVal
+	input := map[string]string{}
+	e.parse(results["BASE_IMAGE_ARTIFACT_INPUTS"], &input)
 	if _, err := containerregistry.NewHash(input["digest"]); err != nil || !strings.HasPrefix(input["uri"], "oci://") || len(input) != 2 {
 		e.Errorf("BASE_IMAGE_ARTIFACT_INPUTS is %v: %v", input, err)
 	}
 	return input["digest"]
+}
+
+// parse reads a result.
+func (e *env) parse(result json.RawMessage, into any) {
+	e.Helper()
+	if err := json.Unmarshal(result, into); err != nil {
+		e.Errorf("failed to parse result %q: %v", result, err)
+	}
 }
 
 // wantLabels checks the labels that name the source and the base image.
@@ -208,7 +221,7 @@ func (e *env) wantBuildPolicy() {
 	if err != nil {
 		e.Fatal(err)
 	}
-	if len(pods.Items) != 1 || pods.Items[0].Name != e.onlyBuild().Status.PodName {
+	if len(pods.Items) != 1 || pods.Items[0].Name != e.podOfBuild(e.onlyBuild()).Name {
 		e.Errorf("the policy selects %d pods, want only that of the build", len(pods.Items))
 	}
 }
@@ -286,7 +299,7 @@ func TestInstallationSeesNoCredentials(t *testing.T) {
 	if found := r.find(password); len(found) > 0 {
 		e.Errorf("the password is in the image: %v", found)
 	}
-	e.wantCredentialsOnlyIn("step-push")
+	e.wantCredentialsOnlyIn(builder.push)
 	e.wantCredentialsDenied(credentials)
 	e.wantNotLogged(password)
 	e.wantNoTokens()
@@ -295,16 +308,9 @@ func TestInstallationSeesNoCredentials(t *testing.T) {
 // wantNotLogged checks that no log of the build contains a text.
 func (e *env) wantNotLogged(text string) {
 	e.Helper()
-	build := e.onlyBuild()
-	var containers []string
-	for _, step := range build.Status.Steps {
-		containers = append(containers, step.Container)
-	}
-	for _, sidecar := range build.Status.Sidecars {
-		containers = append(containers, sidecar.Container)
-	}
-	for _, container := range containers {
-		log, err := clients.Kube.CoreV1().Pods(e.namespace).GetLogs(build.Status.PodName, &corev1.PodLogOptions{Container: container}).DoRaw(e.ctx)
+	pod := e.podOfBuild(e.onlyBuild())
+	for _, container := range []string{builder.install, builder.push} {
+		log, err := clients.Kube.CoreV1().Pods(e.namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: container}).DoRaw(e.ctx)
 		if err != nil {
 			e.Fatal(err)
 		}
@@ -318,10 +324,7 @@ func (e *env) wantNotLogged(text string) {
 // registry credentials.
 func (e *env) wantCredentialsOnlyIn(want string) {
 	e.Helper()
-	pod, err := clients.Kube.CoreV1().Pods(e.namespace).Get(e.ctx, e.onlyBuild().Status.PodName, metav1.GetOptions{})
-	if err != nil {
-		e.Fatal(err)
-	}
+	pod := e.podOfBuild(e.onlyBuild())
 	secrets := map[string]bool{}
 	for _, volume := range pod.Spec.Volumes {
 		secrets[volume.Name] = volume.Secret != nil && volume.Secret.SecretName == credentials
@@ -339,17 +342,31 @@ func (e *env) wantCredentialsOnlyIn(want string) {
 	}
 }
 
-// forger is a script that writes results of the build wherever it can, and a termination
-// message with results as Tekton encodes them.
-const forger = `
+// Each forged result has one of these values. The digest is a valid one.
+const (
+	forgedMark   = "forged-7c1f"
+	forgedDigest = "sha256:7c1f7c1f7c1f7c1f7c1f7c1f7c1f7c1f7c1f7c1f7c1f7c1f7c1f7c1f7c1f7c1f"
+)
+
+// forger returns a script that writes results of the build wherever it can. It also writes
+// a termination message with results, as the kind of build encodes them.
+func forger() string {
+	message := fmt.Sprintf(`[{"key":"X_IMAGE_URL","value":%q,"type":1},{"key":"IMAGE_DIGEST","value":%[1]q,"type":1}]`, forgedMark)
+	if builder == jobKind {
+		message = fmt.Sprintf(`{"IMAGE_DIGEST":%q,"DEPENDENCIES":{"digest":%[1]q,"tag":%q}}`, forgedDigest, forgedMark)
+	}
+	return "message='" + message + "'" + forgery
+}
+
+// forgery is the part of the forger that is the same for each kind of build.
+const forgery = `
 mkdir -p /tekton/results
 for name in X_IMAGE_URL X_IMAGE_DIGEST IMAGE_URL IMAGE_DIGEST BASE_IMAGE_ARTIFACT_INPUTS SOURCE_ARTIFACT_INPUTS DEPENDENCIES; do
   for folder in /tekton/results /tekton/steps/*/results /tekton/run/*/status/results; do
     echo forged-7c1f > "$folder/$name"
   done
 done
-message='[{"key":"X_IMAGE_URL","value":"forged-7c1f","type":1},{"key":"IMAGE_DIGEST","value":"forged-7c1f","type":1}]'
-for file in /tekton/termination /dev/termination-log; do echo "$message" > "$file"; done
+for file in /tekton/termination /dev/termination-log /proc/*/root/dev/termination-log; do echo "$message" > "$file"; done
 for file in /kiln-work/source.json /kiln-work/context/forged; do echo forged-7c1f > "$file"; done
 true`
 
@@ -358,7 +375,7 @@ true`
 func TestForgedResults(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
-	encoded := base64.StdEncoding.EncodeToString([]byte(forger))
+	encoded := base64.StdEncoding.EncodeToString([]byte(forger()))
 	script := "echo " + encoded + " | base64 -d | sh"
 	installs := function(answering("hi"))
 	installs.Name = "installs"
@@ -375,33 +392,46 @@ func TestForgedResults(t *testing.T) {
 	own := &v1alpha1.Function{ObjectMeta: metav1.ObjectMeta{Name: "own"}}
 	for _, fn := range []*v1alpha1.Function{installs, own} {
 		fn = e.until(fn, test.Ready)
-		build, err := clients.Pipeline.TektonV1().TaskRuns(e.namespace).Get(e.ctx, fn.Status.Build.BuildName(), metav1.GetOptions{})
-		if err != nil {
-			e.Fatal(err)
-		}
-		results := map[string]string{}
-		for _, result := range build.Status.Results {
-			text, err := json.Marshal(result.Value)
-			if err != nil {
-				e.Fatal(err)
-			}
-			results[result.Name] = string(text)
-		}
-		want := []string{"BASE_IMAGE_ARTIFACT_INPUTS", "DEPENDENCIES", "IMAGE_DIGEST", "IMAGE_URL"}
+		want := []string{"BASE_IMAGE_ARTIFACT_INPUTS", "DEPENDENCIES", "IMAGE_DIGEST"}
 		if fn.Name == own.Name {
-			want = []string{"IMAGE_DIGEST", "IMAGE_URL", "SOURCE_ARTIFACT_INPUTS"}
+			want = []string{"IMAGE_DIGEST", "SOURCE_ARTIFACT_INPUTS"}
 		}
-		if diff := cmp.Diff(want, slices.Sorted(maps.Keys(results))); diff != "" {
-			e.Errorf("%s: results of the TaskRun (-want, +got):\n%s", fn.Name, diff)
+		e.wantNotForged(fn, want...)
+	}
+}
+
+// wantNotForged checks that the Function's last build has these results, and that no
+// forged value is among what Kiln reads of the build.
+func (e *env) wantNotForged(fn *v1alpha1.Function, want ...string) {
+	e.Helper()
+	build := e.buildOf(fn)
+	if builder == taskRunKind {
+		want = append(want, "IMAGE_URL")
+		slices.Sort(want)
+	}
+	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(build.results))); diff != "" {
+		e.Errorf("%s: results of the %s (-want, +got):\n%s", fn.Name, builder.name, diff)
+	}
+	pod := e.podOfBuild(build)
+	var messages []string
+	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		end := status.State.Terminated
+		switch {
+		case end == nil:
+			e.Errorf("%s: container %s has not ended", fn.Name, status.Name)
+		case status.Name != builder.install:
+			messages = append(messages, end.Message)
+		case !strings.Contains(end.Message, forgedMark):
+			e.Errorf("%s: the script has not forged the message of container %s: %q", fn.Name, status.Name, end.Message)
 		}
-		// Nothing reads the termination message of the sidecar itself.
-		build.Status.Sidecars = nil
-		status, err := json.Marshal([]any{build.Status, fn.Status})
-		if err != nil {
-			e.Fatal(err)
-		}
-		if bytes.Contains(status, []byte("forged-7c1f")) {
-			e.Errorf("%s: a forged value is in the status: %s", fn.Name, status)
+	}
+	text, err := json.Marshal([]any{build.status, build.Annotations, messages, fn.Status})
+	if err != nil {
+		e.Fatal(err)
+	}
+	for _, forged := range []string{forgedMark, forgedDigest} {
+		if bytes.Contains(text, []byte(forged)) {
+			e.Errorf("%s: the build or the status has the forged value %s: %s", fn.Name, forged, text)
 		}
 	}
 }

@@ -132,7 +132,7 @@ func TestTraffic(t *testing.T) {
 
 	// While the next image cannot be built, the traffic does not change.
 	fn = e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Deps = missingDependency })
-	fn, _ = e.untilCondition(fn, buildFailed)
+	fn, _ = e.untilCondition(fn, buildFailed())
 	fn = e.edit(fn, setTraffic(share(two, 100, "")))
 	e.untilAnswer(prober, "two")
 	fn = e.edit(fn, setTraffic())
