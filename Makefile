@@ -45,8 +45,6 @@ ko_flags := --sbom=none
 program = go build -C $(1) -o "$(CURDIR)/build/programs/$(2)" ./$(2) && build/programs/$(2)
 # Sets the shell's variable relay to the image of the pod that calls functions.
 build_relay = relay=$$(ko build $(ko_flags) ./test/images/relay 2>build/relay.log) || { cat build/relay.log; exit 1; };
-# Sets the shell's variable flood to the image of the pod that floods the webhook.
-build_flood = flood=$$(ko build $(ko_flags) ./test/images/flood 2>build/flood.log) || { cat build/flood.log; exit 1; };
 # Sets the shell's variables registries and htpasswd to the images of registries with credentials.
 build_registries = registries=$$(ko build $(ko_flags) ./test/images/registries 2>build/registries.log) || { cat build/registries.log; exit 1; }; \
 	htpasswd=$$(ko build $(ko_flags) github.com/kiln-dev/kiln/third_party/htpasswd 2>build/htpasswd.log) || { cat build/htpasswd.log; exit 1; };
@@ -149,7 +147,7 @@ test-kills: install ## Kill what Functions are built and served by, on the clust
 
 .PHONY: test-neighbours
 test-neighbours: install ## Let hostile tenants act beside a good one, on the cluster. LONG=1 writes docs/reliability.md. FILL=256 ONLY=storm
-	@$(on_cluster) $(build_relay) $(build_flood) go run ./test/reliability -relay-image="$$relay" -flood-image="$$flood" $(if $(LONG),-long) $(if $(FILL),-fill=$(FILL)) $(if $(ONLY),-only='$(ONLY)')
+	@$(on_cluster) $(build_relay) go run ./test/reliability -neighbours -relay-image="$$relay" $(if $(LONG),-long) $(if $(FILL),-fill=$(FILL)) $(if $(ONLY),-only='$(ONLY)')
 
 # How long each fuzz target looks for new inputs. One that breaks it is written to testdata/fuzz beside it.
 FUZZTIME := 2m

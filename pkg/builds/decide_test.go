@@ -111,6 +111,17 @@ func TestDecide(t *testing.T) {
 		b.Attempt = n
 		return &b
 	}
+	// rebuilt returns the next build, in that state, after the registry has lost the image of
+	// the first one.
+	rebuilt := func(name string, state State) Build {
+		b := build(name, state, want())
+		b.Reason, b.Attempt = ReasonImageLost, NextRound(1)
+		return b
+	}
+	lostBuild := build("a", Succeeded, want())
+	lostBuild.Attempt = 1
+	failedRebuild := rebuilt("b", Failed)
+	failedRebuild.Transient, failedRebuild.Ended = true, noon
 	replanned := build("", Planned, want())
 	replanned.Attempt = 1
 
@@ -119,6 +130,31 @@ func TestDecide(t *testing.T) {
 		known    Known
 		decision Decision
 	}{
+		"the image is lost: it is built again, although its build is still there": {
+			want:     want(),
+			known:    Known{ImageTag: tagA, Last: new(rebuilt("", Planned)), Existing: []Build{lostBuild}},
+			decision: again(unlessThere(ReasonImageLost)),
+		},
+		"the image is lost, and its build is gone": {
+			want:     want(),
+			known:    Known{ImageTag: tagA, Last: new(rebuilt("", Planned))},
+			decision: again(unlessThere(ReasonImageLost)),
+		},
+		"the image is lost, and the next build runs": {
+			want:     want(),
+			known:    Known{ImageTag: tagA, Last: new(rebuilt("b", Running)), Existing: []Build{lostBuild, rebuilt("b", Running)}},
+			decision: follow("b"),
+		},
+		"the image is lost, and the next build has failed for a while": {
+			want:     want(),
+			known:    Known{ImageTag: tagA, Last: &failedRebuild, Existing: []Build{lostBuild, failedRebuild}, Now: noon.Add(time.Hour)},
+			decision: again(unlessThere(ReasonImageLost)),
+		},
+		"the lost image is built again, and both builds are gone": {
+			want:     want(),
+			known:    Known{ImageTag: tagA, Last: new(rebuilt("b", Succeeded))},
+			decision: Decision{Action: Use, Reason: ReasonImageLost},
+		},
 		"the build of a new commit is planned": {
 			want:     want(commit("c2")),
 			known:    Known{ImageTag: tagA, Last: new(of("", Planned, "c2", "")), Existing: []Build{of("a", Succeeded, "", "c1")}},

@@ -22,6 +22,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
 )
 
 func podOf(statuses ...corev1.ContainerStatus) *corev1.Pod {
@@ -49,6 +50,32 @@ func TestRunningSince(t *testing.T) {
 	} {
 		if got := StateOf(tc.pods, nil).RunningSince; !got.Equal(tc.want) {
 			t.Errorf("%s: is running since %v, want %v", name, got, tc.want)
+		}
+	}
+}
+
+func TestCannotPull(t *testing.T) {
+	waits := func(container, reason string) corev1.ContainerStatus {
+		return corev1.ContainerStatus{Name: container, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}
+	}
+	leaving := podOf(waits("function", "ImagePullBackOff"))
+	leaving.DeletionTimestamp = new(metav1.Now())
+	for name, tc := range map[string]struct {
+		obj  any
+		want bool
+	}{
+		"the image cannot be pulled": {podOf(waits("queue-proxy", "PodInitializing"), waits("function", "ImagePullBackOff")), true},
+		"the first attempt failed":   {podOf(waits("function", "ErrImagePull")), false},
+		"the pod starts":             {podOf(waits("function", "ContainerCreating")), false},
+		"the image of Serving":       {podOf(waits("queue-proxy", "ImagePullBackOff"), waits("function", "ContainerCreating")), false},
+		"the function runs":          {podOf(corev1.ContainerStatus{Name: "function", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}), false},
+		"the pod of a build":         {podOf(waits("step-build", "ImagePullBackOff")), false},
+		"no container yet":           {podOf(), false},
+		"the pod is being deleted":   {leaving, false},
+		"a deleted pod":              {cache.DeletedFinalStateUnknown{Obj: podOf(waits("function", "ImagePullBackOff"))}, false},
+	} {
+		if got := CannotPull(tc.obj); got != tc.want {
+			t.Errorf("%s: CannotPull() = %v, want %v", name, got, tc.want)
 		}
 	}
 }

@@ -211,10 +211,7 @@ func deleteService(e *env, fn *v1alpha1.Function) {
 	e.Helper()
 	old := e.service(fn)
 	services := clients.Serving.ServingV1().Services(e.namespace)
-	// A Service that is created before the revisions of the last one are gone can fail for
-	// good: Serving gives them the same names.
-	foreground := metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationForeground)}
-	if err := services.Delete(e.ctx, old.Name, foreground); err != nil {
+	if err := services.Delete(e.ctx, old.Name, metav1.DeleteOptions{}); err != nil {
 		e.Fatal(err)
 	}
 	untilObjects(e, services, func(found []*servingv1.Service) error {

@@ -23,6 +23,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -33,11 +34,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"knative.dev/pkg/apis"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/test"
+	"github.com/kiln-dev/kiln/test/images/relay/api"
 )
 
 const (
@@ -63,8 +64,11 @@ const (
 	// stormFunctions are created all at once, and half of them are edited at once. An edit
 	// cancels a build, so the scripts must have the time to be busy for stormBusy.
 	stormFunctions, stormEvery, stormBusy = 10, 20 * time.Second, 30 * time.Second
-	// stalledRequests are held open at the webhook.
-	stalledRequests = 64
+	// stalledRequests are held open at the webhook. Each sends stalledBytes of its body.
+	stalledRequests, stalledBytes = 64, 3_000_000
+	// floodEffect is long enough to see that a flood has an effect, and floodEvery is how
+	// long each further flood lasts.
+	floodEffect, floodEvery = 5 * time.Second, 20 * time.Second
 )
 
 // neighbour is a kind of hostile tenant.
@@ -100,7 +104,7 @@ func allAtOnce(ctx context.Context, h *hostile) error {
 // hostile is a neighbour that acts.
 type hostile struct {
 	clients    *test.Clients
-	floodImage string
+	relayImage string
 	fillMiB    int
 	namespaces []string
 
@@ -108,13 +112,13 @@ type hostile struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	loops  sync.WaitGroup
-	// made and refused count the requests for Functions.
+	// made and refused count the requests for Functions, and those of floods.
 	made, refused atomic.Int64
 }
 
 // newHostile returns a neighbour that does not act yet.
-func newHostile(ctx context.Context, clients *test.Clients, floodImage string, fillMiB int) *hostile {
-	h := &hostile{clients: clients, floodImage: floodImage, fillMiB: fillMiB}
+func newHostile(ctx context.Context, clients *test.Clients, relayImage string, fillMiB int) *hostile {
+	h := &hostile{clients: clients, relayImage: relayImage, fillMiB: fillMiB}
 	h.ctx, h.cancel = context.WithTimeout(ctx, attackTime)
 	return h
 }
@@ -353,10 +357,8 @@ func stormers(namespace string, version int) (fns []*v1alpha1.Function) {
 	return fns
 }
 
-// floodName is the pod of a flood.
-const floodName = "flood"
-
-// webhookFlood starts a pod that holds requests to the webhook open.
+// webhookFlood holds requests to the webhook open. The counts of a flood arrive when it
+// ends, so it is renewed.
 func webhookFlood(ctx context.Context, h *hostile) error {
 	namespace, err := h.namespace(ctx)
 	if err != nil {
@@ -364,59 +366,37 @@ func webhookFlood(ctx context.Context, h *hostile) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, effectTimeout)
 	defer cancel()
-	pods := h.clients.Kube.CoreV1().Pods(namespace)
-	if _, err := pods.Create(ctx, newFlood(h.floodImage), metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("failed to create pod: %w", err)
+	relay, err := test.StartRelay(ctx, h.clients, namespace, h.relayImage)
+	if err != nil {
+		return err
 	}
-	h.made.Add(stalledRequests)
-	return test.Until(ctx, pods, test.Named(floodName), func(found []*corev1.Pod) error {
-		if len(found) == 0 {
-			return test.GiveUp(errors.New("the pod of the flood was deleted"))
-		}
-		for _, condition := range found[0].Status.Conditions {
-			if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
-				return nil
+	flooded, err := h.flood(ctx, relay, floodEffect)
+	if err != nil {
+		return err
+	}
+	if flooded.Sent == 0 {
+		return errors.New("the webhook took no request")
+	}
+	h.loops.Go(func() {
+		for h.ctx.Err() == nil {
+			if _, err := h.flood(h.ctx, relay, floodEvery); err != nil {
+				pause(h.ctx, time.Second)
 			}
 		}
-		return fmt.Errorf("the pod of the flood is %s", found[0].Status.Phase)
 	})
-}
-
-// newFlood returns the pod of a flood, which ends by itself.
-func newFlood(image string) *corev1.Pod {
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: floodName, Labels: map[string]string{"app.kubernetes.io/part-of": "kiln-test"}},
-		Spec: corev1.PodSpec{
-			AutomountServiceAccountToken:  new(false),
-			RestartPolicy:                 corev1.RestartPolicyNever,
-			ActiveDeadlineSeconds:         new(int64(attackTime.Seconds())),
-			TerminationGracePeriodSeconds: new(int64(1)),
-			Containers: []corev1.Container{{
-				Name: floodName, Image: image,
-				Args: []string{fmt.Sprintf("-requests=%d", stalledRequests), "-for=" + attackTime.String()},
-				ReadinessProbe: &corev1.Probe{
-					PeriodSeconds: 1,
-					ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/", Port: intstr.FromInt32(8080)}},
-				},
-				SecurityContext: &corev1.SecurityContext{
-					AllowPrivilegeEscalation: new(false),
-					ReadOnlyRootFilesystem:   new(true),
-					RunAsNonRoot:             new(true),
-					Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-					SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-				},
-			}},
-		},
-	}
-}
-
-// flooded returns the last counts of a flood, or nil without one.
-func (h *hostile) flooded(ctx context.Context) (counts map[string]int) {
-	for _, namespace := range h.namespaces {
-		log, err := h.clients.Kube.CoreV1().Pods(namespace).GetLogs(floodName, &corev1.PodLogOptions{TailLines: new(int64(1))}).DoRaw(ctx)
-		if err == nil && json.Unmarshal(log, &counts) == nil {
-			return counts
-		}
-	}
 	return nil
+}
+
+// flood holds requests to the webhook open for some time, and counts them.
+func (h *hostile) flood(ctx context.Context, relay *test.Relay, duration time.Duration) (api.Flooded, error) {
+	flooded, err := relay.Flood(ctx, api.Flood{
+		Address: net.JoinHostPort("webhook."+test.SystemNamespace+".svc", "443"), Path: "/defaulting",
+		Connections: stalledRequests, Bytes: stalledBytes, Time: duration,
+	})
+	if err != nil {
+		return flooded, fmt.Errorf("failed to flood the webhook: %w", err)
+	}
+	h.made.Add(int64(flooded.Sent))
+	h.refused.Add(int64(flooded.Refused))
+	return flooded, nil
 }

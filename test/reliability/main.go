@@ -43,8 +43,8 @@ func main() {
 	out := flag.String("out", "build/reliability", "where what was found is kept, with -long")
 	docs := flag.String("docs", "docs", "where reliability.md is written, with -long")
 	relay := flag.String("relay-image", "", "kill what Functions are built and served by, on the cluster that KUBECONFIG names, instead; the image of test/images/relay")
-	flood := flag.String("flood-image", "", "let hostile tenants act beside a good one, on that cluster, instead; the image of test/images/flood, with -relay-image")
-	fill := flag.Int("fill", 0, "how many MiB each build writes that fills the disk, up to 2048, with -flood-image (default 256, or 1024 with -long)")
+	beside := flag.Bool("neighbours", false, "let hostile tenants act beside a good one, on that cluster, instead, with -relay-image")
+	fill := flag.Int("fill", 0, "how many MiB each build writes that fills the disk, up to 2048, with -neighbours (default 256, or 1024 with -long)")
 	only := flag.String("only", "", "kill only what this regular expression matches, with -relay-image, or let only these tenants act; what was found of the others is kept")
 	local := flag.Bool("local", false, "the cluster is the local one, where all of that can be killed")
 	built := flag.Int("built", 0, "how many of the Functions get another source about each kill, with -relay-image; the others get another variable (default 1, or 8 with -long)")
@@ -54,8 +54,8 @@ func main() {
 	defer stop()
 	var err error
 	switch {
-	case *flood != "":
-		err = runBeside(ctx, plan{relayImage: *relay, floodImage: *flood, fillMiB: min(*fill, mostFillMiB)}, *only, *long, *out, *docs)
+	case *beside:
+		err = runBeside(ctx, plan{relayImage: *relay, fillMiB: min(*fill, mostFillMiB)}, *only, *long, *out, *docs)
 	case *relay != "":
 		err = runOnCluster(ctx, *relay, *only, *long, *local, *functions, *built, *out, *docs)
 	default:

@@ -50,7 +50,7 @@ const (
 
 // plan configures a run.
 type plan struct {
-	relayImage, floodImage string
+	relayImage string
 	// alone is the number of edits before and after each neighbour, and edits of those beside
 	// it.
 	alone, edits int
@@ -210,7 +210,7 @@ func (n *neighbours) untilReady(ctx context.Context, name string, patience time.
 // beside edits the tenant's Function while a neighbour acts.
 func (n *neighbours) beside(ctx context.Context, who neighbour) (r neighbourReport, err error) {
 	r.Neighbour = who.name
-	h := newHostile(ctx, n.clients, n.floodImage, n.fillMiB)
+	h := newHostile(ctx, n.clients, n.relayImage, n.fillMiB)
 	defer func() {
 		n.namespaces = append(n.namespaces, h.namespaces...)
 		if left := h.end(ctx); left != nil {
@@ -241,7 +241,7 @@ func (n *neighbours) beside(ctx context.Context, who neighbour) (r neighbourRepo
 	if err := n.editAll(ctx, edits, &r, h); err != nil {
 		return r, err
 	}
-	r.Made, r.Refused, r.Builds, r.Flood = int(h.made.Load()), int(h.refused.Load()), h.builds(ctx), h.flooded(ctx)
+	r.Made, r.Refused, r.Builds = int(h.made.Load()), int(h.refused.Load()), h.builds(ctx)
 	after, err := n.pods(ctx)
 	if err != nil {
 		return r, err

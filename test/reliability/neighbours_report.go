@@ -73,11 +73,10 @@ type neighbourReport struct {
 	RefusedEdits int     `json:"refused_edits"`
 	RefusedS     float64 `json:"refused_s"`
 	// Made and Refused count the requests of the neighbour. Builds are its TaskRuns in the
-	// end, and Flood the counts of its stalled requests.
-	Made    int            `json:"made"`
-	Refused int            `json:"refused"`
-	Builds  string         `json:"builds"`
-	Flood   map[string]int `json:"flood,omitempty"`
+	// end.
+	Made    int    `json:"made"`
+	Refused int    `json:"refused"`
+	Builds  string `json:"builds"`
 	// Ended lists the containers and pods of Kiln that ended.
 	Ended []string `json:"ended,omitempty"`
 	traffic
@@ -127,9 +126,6 @@ func (r *neighbourReport) String() string {
 	if r.Neighbour != nobody {
 		text += fmt.Sprintf("; the neighbour made %d requests, and %d were refused; its builds: %s", r.Made, r.Refused, r.Builds)
 	}
-	if r.Flood != nil {
-		text += fmt.Sprintf("; its requests to the webhook: %v", r.Flood)
-	}
 	return strings.Join(append([]string{text}, r.Ended...), "; ")
 }
 
@@ -164,7 +160,7 @@ func (r *neighbourReport) wrong(l limits) (wrong []error) {
 	if r.Neighbour != nobody {
 		add(median(r.EditsS) > l.median*alone, "an edit took %.1f s, more than %g times the %.1f s without a neighbour", median(r.EditsS), l.median, alone)
 		add(r.worst() > l.most(alone), "the slowest edit took %.1f s, more than %g times the %.1f s without a neighbour and %g s for a slot", r.worst(), l.worst, alone, slotWait.Seconds())
-		add(r.Made == 0 || r.Flood != nil && r.Flood["sent"] == 0, "the neighbour did nothing, and %d of its requests were refused", r.Refused)
+		add(r.Made == 0, "the neighbour did nothing, and %d of its requests were refused", r.Refused)
 	}
 	add(r.RefusedS > mostRefusedS, "edits were refused %d times, for %.1f s", r.RefusedEdits, r.RefusedS)
 	add(len(r.Ended) > 0, "%s", strings.Join(r.Ended, ", "))

@@ -51,8 +51,6 @@ func TestNeighboursVerdict(t *testing.T) {
 		{"one edit is very slow", neighbourReport{EditsS: []float64{61, 5, 5}, Made: 1}, "the slowest edit took 61.0 s, more than 6 times the 5.0 s without a neighbour and 30 s"},
 		{"starved", neighbourReport{EditsS: []float64{5, 5, 29}, Starved: "BuildQueued", Made: 1}, "an edit was not Ready after 29.0 s: BuildQueued"},
 		{"the neighbour did nothing", neighbourReport{EditsS: []float64{5}, Refused: 7}, "the neighbour did nothing, and 7 of its requests were refused"},
-		{"the flood reached nobody", neighbourReport{EditsS: []float64{5}, Made: 64, Flood: map[string]int{"failed": 64}}, "the neighbour did nothing"},
-		{"the flood reached the webhook", neighbourReport{EditsS: []float64{5}, Made: 64, Flood: map[string]int{"sent": 64}}, ""},
 		{"one edit was retried", neighbourReport{EditsS: []float64{5}, Made: 1, RefusedEdits: 1, RefusedS: 1.5}, ""},
 		{"edits were refused for long", neighbourReport{EditsS: []float64{5}, Made: 1, RefusedEdits: 3, RefusedS: 3.5}, "edits were refused 3 times, for 3.5 s"},
 		{"the webhook ended", neighbourReport{EditsS: []float64{5}, Made: 1, Ended: []string{"webhook ended"}}, "webhook ended"},

@@ -55,6 +55,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/slim"
 	_ "github.com/tektoncd/pipeline/pkg/client/injection/informers/factory/filtered/fake"
 	_ "github.com/tektoncd/pipeline/pkg/client/injection/informers/pipeline/v1/taskrun/filtered/fake"
+	_ "knative.dev/networking/pkg/client/injection/client/fake"
 	_ "knative.dev/pkg/client/injection/kube/informers/batch/v1/job/filtered/fake"
 	_ "knative.dev/pkg/client/injection/kube/informers/core/v1/configmap/filtered/fake"
 	_ "knative.dev/pkg/client/injection/kube/informers/core/v1/pod/filtered/fake"

@@ -295,7 +295,7 @@ func factory() rtesting.Factory {
 			checks:   fakeChecks{lost: registry.lost},
 		}
 		r.server = &knative.Server{
-			Client: w.Serving, Services: ktesting.TransformedServices{ServiceLister: w.ServiceLister, Transform: knative.Slim},
+			Client: w.Serving, Networking: w.Networking, Services: ktesting.TransformedServices{ServiceLister: w.ServiceLister, Transform: knative.Slim},
 			Pods: podLister, MountEvents: w.EventLister, CheckCurrent: r.checkCurrent,
 		}
 		return functionreconciler.NewReconciler(ctx, logging.FromContext(ctx), w.Kiln,

@@ -463,10 +463,6 @@ func TestReconcileKeepsServing(t *testing.T) {
 	remembered := nextBuilding()
 	remembered.Status.TemplateHash = knative.Remember(defaulted)
 	unremembered := service(edited(withEnv("A", "1")), serviceReady)
-	envNext := edited(withSource(sourceB), withEnv("A", "1"))
-	envNext = edited(withSource(sourceB), withEnv("A", "1"), observed(reconfigured, buildRunning(taskRun(envNext, builds.ReasonSourceChanged, taskRunRunning)), stillServing))
-	redeployed := knative.MakeService(envNext, running1.Status.Image)
-	redeployed.Spec.Template, redeployed.Annotations = svc1.Spec.Template, knative.MakeService(running1, running1.Status.Image).Annotations
 	unknown := edited(withRuntime("cobol"), observed(marked(func(fs *v1alpha1.FunctionStatus) {
 		fs.MarkConfigurationFailed(v1alpha1.ReasonRuntimeUnknown, `Runtime "cobol" is not in config-runtimes, which has: nodejs22, nodejs24.`)
 	})))
@@ -549,12 +545,6 @@ func TestReconcileKeepsServing(t *testing.T) {
 		Objects:      buildingObjects(drifted),
 		WithReactors: []clientgotesting.ReactionFunc{rtesting.InduceFailure("list", "revisions")},
 		WantErr:      true,
-	}, {
-		Name:          "Service deleted by hand, while its revisions are still there: it is as it was deployed last",
-		Key:           key,
-		Objects:       []runtime.Object{envNext, configMap(envNext), taskRun(envNext, builds.ReasonSourceChanged, taskRunRunning)},
-		OtherTestData: map[string]any{ktesting.Unlisted: []runtime.Object{revisionOf(svc1, "greeter-00001")}},
-		WantCreates:   []runtime.Object{redeployed},
 	}, {
 		Name:        "Service made public by hand after the build has failed",
 		Key:         key,

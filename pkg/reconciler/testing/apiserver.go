@@ -43,6 +43,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	fakekubeclientset "k8s.io/client-go/kubernetes/fake"
 	clientgotesting "k8s.io/client-go/testing"
+	networkingclientset "knative.dev/networking/pkg/client/clientset/versioned"
+	fakenetworkingclientset "knative.dev/networking/pkg/client/clientset/versioned/fake"
 	"knative.dev/pkg/apis"
 	servingclientset "knative.dev/serving/pkg/client/clientset/versioned"
 	fakeservingclientset "knative.dev/serving/pkg/client/clientset/versioned/fake"
@@ -131,10 +133,11 @@ func (s *APIServer) Clone() *APIServer {
 
 // Clients are the clients of one process.
 type Clients struct {
-	Kiln    clientset.Interface
-	Kube    kubernetes.Interface
-	Tekton  pipelineclientset.Interface
-	Serving servingclientset.Interface
+	Kiln       clientset.Interface
+	Kube       kubernetes.Interface
+	Tekton     pipelineclientset.Interface
+	Serving    servingclientset.Interface
+	Networking networkingclientset.Interface
 }
 
 // Call runs the request of a client.
@@ -145,13 +148,14 @@ type Call func() (runtime.Object, error)
 func (s *APIServer) Clients(intercept func(clientgotesting.Action, Call) (runtime.Object, error)) Clients {
 	kiln, kube := &fakeclientset.Clientset{}, &fakekubeclientset.Clientset{}
 	tekton, serving := &fakepipelineclientset.Clientset{}, &fakeservingclientset.Clientset{}
-	for _, fake := range []*clientgotesting.Fake{&kiln.Fake, &kube.Fake, &tekton.Fake, &serving.Fake} {
+	networking := &fakenetworkingclientset.Clientset{}
+	for _, fake := range []*clientgotesting.Fake{&kiln.Fake, &kube.Fake, &tekton.Fake, &serving.Fake, &networking.Fake} {
 		fake.AddReactor("*", "*", func(action clientgotesting.Action) (bool, runtime.Object, error) {
 			obj, err := intercept(action, func() (runtime.Object, error) { return s.do(action) })
 			return true, obj, err
 		})
 	}
-	return Clients{Kiln: kiln, Kube: kube, Tekton: tekton, Serving: serving}
+	return Clients{Kiln: kiln, Kube: kube, Tekton: tekton, Serving: serving, Networking: networking}
 }
 
 func (s *APIServer) do(action clientgotesting.Action) (runtime.Object, error) {

@@ -19,6 +19,7 @@ limitations under the License.
 package testing
 
 import (
+	"cmp"
 	"context"
 	"testing"
 
@@ -39,6 +40,8 @@ import (
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	clientgotesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
+	networkingclientset "knative.dev/networking/pkg/client/clientset/versioned"
+	fakenetworkingclientset "knative.dev/networking/pkg/client/clientset/versioned/fake"
 	"knative.dev/pkg/apis"
 	"knative.dev/pkg/controller"
 	"knative.dev/pkg/logging"
@@ -63,15 +66,17 @@ var addToSchemes = []func(*runtime.Scheme) error{
 	fakeclientset.AddToScheme,
 	fakepipelineclientset.AddToScheme,
 	fakeservingclientset.AddToScheme,
+	fakenetworkingclientset.AddToScheme,
 }
 
 // World is the environment of a reconciler: clients with the row's objects, and listers for
 // them.
 type World struct {
-	Kiln    clientset.Interface
-	Kube    kubernetes.Interface
-	Tekton  pipelineclientset.Interface
-	Serving servingclientset.Interface
+	Kiln       clientset.Interface
+	Kube       kubernetes.Interface
+	Tekton     pipelineclientset.Interface
+	Serving    servingclientset.Interface
+	Networking networkingclientset.Interface
 
 	FunctionLister  listers.FunctionLister
 	ConfigMapLister corev1listers.ConfigMapLister
@@ -110,17 +115,14 @@ func Factory(roles *Roles, create Make) rtesting.Factory {
 		kiln := fakeclientset.NewSimpleClientset(stored.ObjectsForSchemeFunc(fakeclientset.AddToScheme)...)
 		tekton := fakepipelineclientset.NewSimpleClientset(stored.ObjectsForSchemeFunc(fakepipelineclientset.AddToScheme)...)
 		serving := fakeservingclientset.NewSimpleClientset(stored.ObjectsForSchemeFunc(fakeservingclientset.AddToScheme)...)
+		networking := fakenetworkingclientset.NewSimpleClientset(stored.ObjectsForSchemeFunc(fakenetworkingclientset.AddToScheme)...)
 		recorder := record.NewFakeRecorder(maxEvents)
 
-		ctx := row.Ctx
-		if ctx == nil {
-			ctx = context.Background()
-		}
-		ctx = logging.WithLogger(ctx, logtesting.TestLogger(t))
+		ctx := logging.WithLogger(cmp.Or(row.Ctx, context.Background()), logtesting.TestLogger(t))
 		row.Ctx = controller.WithEventRecorder(ctx, recorder)
 
 		r := create(row.Ctx, &World{
-			Kiln: kiln, Kube: kube, Tekton: tekton, Serving: serving,
+			Kiln: kiln, Kube: kube, Tekton: tekton, Serving: serving, Networking: networking,
 			FunctionLister:  listers.NewFunctionLister(listed.IndexerForObjectType(&v1alpha1.Function{})),
 			ConfigMapLister: corev1listers.NewConfigMapLister(listed.IndexerForObjectType(&corev1.ConfigMap{})),
 			TaskRunLister:   pipelinelisters.NewTaskRunLister(listed.IndexerForObjectType(&pipelinev1.TaskRun{})),
@@ -141,7 +143,7 @@ func Factory(roles *Roles, create Make) rtesting.Factory {
 		for _, fake := range []struct {
 			*clientgotesting.Fake
 			tracker clientgotesting.ObjectTracker
-		}{{&kube.Fake, kube.Tracker()}, {&kiln.Fake, kiln.Tracker()}, {&tekton.Fake, tekton.Tracker()}, {&serving.Fake, serving.Tracker()}} {
+		}{{&kube.Fake, kube.Tracker()}, {&kiln.Fake, kiln.Tracker()}, {&tekton.Fake, tekton.Tracker()}, {&serving.Fake, serving.Tracker()}, {&networking.Fake, networking.Tracker()}} {
 			fake.PrependReactor("update", "functions", StatusOnly(fake.tracker))
 			for _, reactor := range row.WithReactors {
 				fake.PrependReactor("*", "*", reactor)
@@ -150,7 +152,7 @@ func Factory(roles *Roles, create Make) rtesting.Factory {
 			fake.PrependReactor("update", "*", admit(fake.tracker))
 			fake.PrependReactor("*", "*", authorize(t, roles))
 		}
-		return r, rtesting.ActionRecorderList{kube, kiln, tekton, serving}, rtesting.EventList{Recorder: recorder}
+		return r, rtesting.ActionRecorderList{kube, kiln, tekton, serving, networking}, rtesting.EventList{Recorder: recorder}
 	}
 }
 

@@ -103,7 +103,7 @@ func (s *Server) restoreTemplate(ctx context.Context, fn *v1alpha1.Function, svc
 	if err != nil {
 		return false, fmt.Errorf("failed to list Revisions: %w", err)
 	}
-	allowed := slices.DeleteFunc(list.Items, func(revision servingv1.Revision) bool {
+	allowed := slices.DeleteFunc(append(list.Items, s.keptTemplate(fn)...), func(revision servingv1.Revision) bool {
 		return reservedSecretOf(ctx, &revision) != "" || hasForbiddenMetadata(ctx, &revision)
 	})
 	return RestoreTemplate(svc, allowed, fn.Status.TemplateHash), nil

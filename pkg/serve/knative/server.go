@@ -27,6 +27,8 @@ import (
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1listers "k8s.io/client-go/listers/core/v1"
+	networkingclientset "knative.dev/networking/pkg/client/clientset/versioned"
+	networkingclient "knative.dev/networking/pkg/client/injection/client"
 	"knative.dev/pkg/controller"
 	servingconfig "knative.dev/serving/pkg/apis/config"
 	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
@@ -46,6 +48,9 @@ type Server struct {
 	// Client writes Services and reads Revisions.
 	Client servingclientset.Interface
 
+	// Networking reads ServerlessServices.
+	Networking networkingclientset.Interface
+
 	// Services lists the Services with Kiln's label, as Slim leaves them.
 	Services servinglisters.ServiceLister
 
@@ -58,6 +63,8 @@ type Server struct {
 	// CheckCurrent returns an error if the cached Function is stale. Server calls it
 	// before it updates a Service.
 	CheckCurrent func(ctx context.Context, fn *v1alpha1.Function) error
+
+	recent recent
 }
 
 // NewServer returns a Server. The context must carry an informer of Services that
@@ -65,16 +72,20 @@ type Server struct {
 func NewServer(ctx context.Context, pods corev1listers.PodLister, mountEvents corev1listers.EventLister, checkCurrent func(context.Context, *v1alpha1.Function) error) *Server {
 	return &Server{
 		Client:       servingclient.Get(ctx),
+		Networking:   networkingclient.Get(ctx),
 		Services:     serviceinformer.Get(ctx, children.LabelSelector).Lister(),
 		Pods:         pods,
 		MountEvents:  mountEvents,
 		CheckCurrent: checkCurrent,
+		recent:       newRecent(),
 	}
 }
 
 // Watch calls wake with each Service that changes.
-func (*Server) Watch(ctx context.Context, wake func(any)) {
-	slim.Watch(ctx, serviceinformer.Get(ctx, children.LabelSelector).Informer(), Slim, controller.HandleAll(wake))
+func (s *Server) Watch(ctx context.Context, wake func(any)) {
+	services := serviceinformer.Get(ctx, children.LabelSelector).Informer()
+	slim.Watch(ctx, services, Slim, s.recent.noteDeletions())
+	slim.Watch(ctx, services, Slim, controller.HandleAll(wake))
 }
 
 // Apply makes the Service run the Function's image as its spec says, and reports the
@@ -89,6 +100,12 @@ func (s *Server) Apply(ctx context.Context, fn *v1alpha1.Function) error {
 		return s.hold(ctx, fn, desired, missing)
 	}
 	svc, from, err := s.getOrCreate(ctx, fn, desired)
+	if left, ok := errors.AsType[*leftoverError](err); ok {
+		fn.Status.MarkRunningUnknown(v1alpha1.ReasonWaitingForDeletion,
+			"%s %s of the deleted Service %s still exists. The Service is created again when the garbage collector has deleted it.",
+			left.Kind, left.Name, desired.Name)
+		return err
+	}
 	if err != nil {
 		return markRejected(fn, err, "Service %s cannot be created", desired.Name)
 	}
@@ -241,10 +258,15 @@ func (s *Server) getLast(ctx context.Context, fn *v1alpha1.Function, desired *se
 		return nil, children.Listed, nil
 	}
 	// The garbage collector deletes the revisions some time after the Service.
-	if _, err := s.restoreTemplate(ctx, fn, desired); err != nil {
+	restored, err := s.restoreTemplate(ctx, fn, desired)
+	if err != nil {
 		return nil, children.Listed, err
 	}
-	return s.getOrCreate(ctx, fn, desired)
+	svc, from, err := s.getOrCreate(ctx, fn, desired)
+	if _, waits := errors.AsType[*leftoverError](err); waits && restored {
+		s.keepTemplate(fn, desired)
+	}
+	return svc, from, err
 }
 
 // getOrCreate returns the Service of the desired name. A Service that the lister does
@@ -256,6 +278,9 @@ func (s *Server) getOrCreate(ctx context.Context, fn *v1alpha1.Function, desired
 	}
 	if !apierrs.IsNotFound(err) {
 		return nil, children.Listed, fmt.Errorf("failed to get Service: %w", err)
+	}
+	if svc, err = s.checkLeftovers(ctx, fn, desired.Name); svc != nil || err != nil {
+		return svc, children.Unlisted, err
 	}
 	svc, from, err := children.CreateOrGet(ctx, s.Client.ServingV1().Services(fn.Namespace), "Service", desired)
 	switch {

@@ -305,7 +305,7 @@ func (s *simulation) connect(p *process) {
 		Builders:   builders,
 		NewServer: func(checkCurrent func(context.Context, *v1alpha1.Function) error) function.Server {
 			return &knative.Server{
-				Client:   clients.Serving,
+				Client: clients.Serving, Networking: clients.Networking,
 				Services: ktesting.TransformedServices{ServiceLister: p.caches.ServiceLister(), Transform: knative.Slim},
 				Pods:     p.caches.PodLister(), MountEvents: mountEvents, CheckCurrent: checkCurrent,
 			}
