@@ -323,7 +323,7 @@ func TestSlim(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := job.DeepCopy()
-	want.Spec, want.ManagedFields, want.Status.UncountedTerminatedPods = batchv1.JobSpec{}, nil, nil
+	want.Spec, want.ManagedFields, want.Status.UncountedTerminatedPods = batchv1.JobSpec{ActiveDeadlineSeconds: job.Spec.ActiveDeadlineSeconds}, nil, nil
 	delete(want.Annotations, "other")
 	delete(want.Annotations, serverless.BuildEnvAnnotationKey)
 	if diff := cmp.Diff(want, kept); diff != "" {

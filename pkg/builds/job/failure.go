@@ -20,6 +20,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -58,7 +59,7 @@ func (b *Builder) Failure(ctx context.Context, run builds.Run) (builds.Failure, 
 	}
 	failed := of.condition(batchv1.JobFailed)
 	if of.pod == nil && failed.Reason == batchv1.JobReasonDeadlineExceeded {
-		return b.heldUp(of, failed.Message)
+		return b.heldUp(of)
 	}
 	// StepFailed with an error: the cause may become known soon.
 	unknown := builds.Failure{Cause: builds.StepFailed}
@@ -99,13 +100,22 @@ func (b *Builder) livePod(ctx context.Context, of build) (*corev1.Pod, error) {
 }
 
 // heldUp returns the failure of a build that ran out of time before its pod did.
-func (b *Builder) heldUp(of build, message string) (builds.Failure, error) {
-	failure := builds.Failure{Cause: builds.TimedOut, Unscheduled: true, Message: message}
+func (b *Builder) heldUp(of build) (builds.Failure, error) {
+	failure := builds.Failure{Cause: builds.TimedOut, Unscheduled: true, Message: of.overdue()}
 	trouble, err := b.trouble(of)
 	if trouble != "" {
-		failure.Message += ". Job " + of.Name + " " + trouble
+		failure.Message += " Job " + of.Name + " " + trouble
 	}
 	return failure, err
+}
+
+// overdue returns the message of a build that took too long.
+func (b build) overdue() string {
+	if b.Spec.ActiveDeadlineSeconds == nil {
+		return fmt.Sprintf("Job %s took too long.", b.Name) // Somebody has removed it since.
+	}
+	timeout := time.Duration(*b.Spec.ActiveDeadlineSeconds-deadlineGrace) * time.Second
+	return fmt.Sprintf("Job %s did not finish within %s.", b.Name, timeout)
 }
 
 // podFailure returns the failure of a build whose pod has failed.
@@ -118,11 +128,11 @@ func (b *Builder) podFailure(ctx context.Context, of build, failed batchv1.JobCo
 	case disrupted.Status == corev1.ConditionTrue:
 		return builds.Failure{Cause: builds.Evicted, Message: disrupted.Message}, nil
 	case status.Reason == deadlineExceeded && of.hasStarted():
-		return builds.Failure{Cause: builds.TimedOut, Message: status.Message}, nil
+		return builds.Failure{Cause: builds.TimedOut, Message: of.overdue()}, nil
 	case status.Reason == deadlineExceeded:
-		return b.heldUp(of, status.Message)
+		return b.heldUp(of)
 	case failed.Reason == batchv1.JobReasonDeadlineExceeded:
-		return b.heldUp(of, failed.Message)
+		return b.heldUp(of)
 	}
 	return b.containerFailure(ctx, of, failed)
 }

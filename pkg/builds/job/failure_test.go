@@ -101,6 +101,7 @@ func TestFailure(t *testing.T) {
 	const limit = `Pod ephemeral local storage usage exceeds the total limit of containers 84Mi. `
 	podFailed := withPhase(corev1.PodFailed, "", "")
 	tooLong := withPhase(corev1.PodFailed, "DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
+	overdue := "Job " + newJob().Name + " did not finish within 10m0s."
 	deadline := withCondition(batchv1.JobFailed, batchv1.JobReasonDeadlineExceeded)
 	unknownEnds := func(pod *corev1.Pod) {
 		ends(steps.Install, 137, "ContainerStatusUnknown", "")(pod)
@@ -150,26 +151,26 @@ func TestFailure(t *testing.T) {
 		},
 		"too long": {
 			newJob(failed), newPod(tooLong, ends(steps.Install, 137, "Error", "")), nil,
-			builds.Failure{Cause: builds.TimedOut, Message: "Pod was active on the node longer than the specified deadline"},
+			builds.Failure{Cause: builds.TimedOut, Message: overdue},
 		},
 		"too long without a Secret": {
 			newJob(failed), newPod(tooLong, unknownEnds), newEvent("e", "FailedMount", `secret "late" not found`),
 			builds.Failure{
 				Cause: builds.TimedOut, Unscheduled: true,
-				Message: "Pod was active on the node longer than the specified deadline. Job " + newJob().Name + ` waits for its pod to start: FailedMount: secret "late" not found`,
+				Message: overdue + " Job " + newJob().Name + ` waits for its pod to start: FailedMount: secret "late" not found`,
 			},
 		},
 		"too long without a node": {
 			newJob(deadline), nil, nil,
-			builds.Failure{Cause: builds.TimedOut, Unscheduled: true, Message: "the Job controller's message"},
+			builds.Failure{Cause: builds.TimedOut, Unscheduled: true, Message: overdue},
 		},
 		"too long without a pod": {
 			newJob(deadline), nil, newEvent("e", "FailedCreate", "exceeded quota: small"),
-			builds.Failure{Cause: builds.TimedOut, Unscheduled: true, Message: "the Job controller's message. Job " + newJob().Name + " has no pod: exceeded quota: small"},
+			builds.Failure{Cause: builds.TimedOut, Unscheduled: true, Message: overdue + " Job " + newJob().Name + " has no pod: exceeded quota: small"},
 		},
 		"too long, and the pod is being deleted": {
 			newJob(deadline), newPod(deleted, withPodCondition(corev1.PodScheduled, corev1.ConditionFalse, "Unschedulable", "0/1 nodes")), nil,
-			builds.Failure{Cause: builds.TimedOut, Unscheduled: true, Message: "the Job controller's message. Job " + newJob().Name + " waits for a node: 0/1 nodes"},
+			builds.Failure{Cause: builds.TimedOut, Unscheduled: true, Message: overdue + " Job " + newJob().Name + " waits for a node: 0/1 nodes"},
 		},
 		"the pod is gone": {
 			newJob(failed), nil, nil,

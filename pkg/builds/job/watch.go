@@ -62,7 +62,7 @@ func Slim(obj any) (any, error) {
 	}
 	maps.DeleteFunc(job.Annotations, func(key, _ string) bool { return !steps.IsKept(key) })
 	slim.ShareMeta(&job.ObjectMeta)
-	job.Spec = batchv1.JobSpec{Suspend: job.Spec.Suspend}
+	job.Spec = batchv1.JobSpec{Suspend: job.Spec.Suspend, ActiveDeadlineSeconds: job.Spec.ActiveDeadlineSeconds}
 	if job.Spec.Suspend != nil && !*job.Spec.Suspend {
 		job.Spec.Suspend = nil
 	}
