@@ -19,6 +19,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"log"
 	"os"
 	"strconv"
@@ -44,7 +45,11 @@ func main() {
 	ctx, cancel := context.WithCancel(signals.NewContext())
 	defer cancel()
 	setThreads()
+	disableHA := flag.Bool("disable-ha", false, "Work without leader election. Tests start a second controller so.")
 	cfg := injection.ParseAndGetRESTConfigOrDie()
+	if *disableHA {
+		ctx = sharedmain.WithHADisabled(ctx)
+	}
 
 	cluster := discovery.NewDiscoveryClientForConfigOrDie(cfg)
 	apis, err := platform.Await(ctx, cluster, tekton.API)
@@ -65,8 +70,8 @@ func main() {
 	sharedmain.MainWithConfig(ctx, "controller", cfg, function.NewController, credentials.NewController)
 }
 
-// setThreads sets the number of workers of each controller, as
-// sharedmain.MainWithContext does.
+// setThreads sets the number of workers of each controller. It and the flag are as in
+// sharedmain.MainWithContext, which cannot be used: it parses the flags itself.
 func setThreads() {
 	value, ok := os.LookupEnv("K_THREADS_PER_CONTROLLER")
 	if !ok {
