@@ -155,7 +155,7 @@ FUZZTIME := 2m
 # What runs the builds of the end-to-end tests: tekton or job.
 BUILDER := tekton
 # The end-to-end tests of what a Job does otherwise than a TaskRun.
-JOB_TESTS := ^(TestAppliedAgain|TestArchive|TestArchiveCredentials|TestArchiveServerFails|TestArtifactCredentials|TestBaseImageMissing|TestBuildCancelled|TestBuildDeleted|TestBuildOutOfDisk|TestBuildOutOfMemory|TestBuildPodForcedAway|TestBuildPodGone|TestBuildScriptFails|TestBuildStripped|TestBuildTimeout|TestChildrenOfRunningFunction|TestConfigMapDeletedWhileBuilding|TestDeletedWhileBuilding|TestDependenciesInstalledOnce|TestDependencyMissing|TestDockerfile|TestForgedResults|TestForgedTags|TestFunctionWithDependency|TestGit|TestGitRefused|TestInstallationSeesNoCredentials|TestKubectl|TestKubectlFn|TestKubectlFnWords|TestOwnDockerfile|TestPackageRegistry|TestPackageRegistryDown|TestQueue|TestQuota|TestRebuild|TestRegistryCredentials|TestRegistryDownThenFull|TestSameInputsSameImage|TestServiceWhileForbidden|TestSourceEditedBack|TestStuckBuilds|TestTakeover|TestTenEdits)$$
+JOB_TESTS := ^(TestArchiveServerFails|TestBaseImageMissing|TestBuildCancelled|TestBuildDeleted|TestBuildOutOfDisk|TestBuildOutOfMemory|TestBuildPodForcedAway|TestBuildPodGone|TestBuildScriptFails|TestBuildStripped|TestBuildTimeout|TestChildrenOfRunningFunction|TestDependenciesInstalledOnce|TestDependencyMissing|TestForgedResults|TestFunctionWithDependency|TestGit|TestGitRefused|TestInstallationSeesNoCredentials|TestKubectlFn|TestOwnDockerfile|TestPackageRegistryDown|TestQuota|TestRegistryCredentials|TestRegistryDownThenFull)$$
 # The tests to run. Without -run, go test runs all.
 e2e_tests = $(or $(TEST),$(if $(filter job,$(BUILDER)),$(JOB_TESTS)))
 # $(call e2e,FLAGS) runs end-to-end tests with these flags.
