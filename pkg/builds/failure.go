@@ -18,11 +18,16 @@ package builds
 
 import (
 	"cmp"
+	"errors"
 	"regexp"
 	"strings"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 )
+
+// ErrBehind is the error of a builder whose cache does not show yet how a build ended. The
+// build may have succeeded.
+var ErrBehind = errors.New("the cache does not show yet how the build ended")
 
 // Cause is what ended a failed build, as far as its builder reports that.
 type Cause int

@@ -223,7 +223,7 @@ func TestWatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	woken, running := 0, 0
-	w := &watch{builder: b, queue: q, wake: func(any) { woken, running = woken+1, len(q.Running(fn, "uid")) }}
+	h := NewHandlers(b, q, func(any) { woken, running = woken+1, len(q.Running(fn, "uid")) })
 	set := func(indexer cache.Indexer, obj any) {
 		if err := indexer.Add(obj); err != nil {
 			t.Fatal(err)
@@ -237,29 +237,29 @@ func TestWatch(t *testing.T) {
 	}
 
 	set(jobs, job)
-	w.onJob(job)
+	h.OnJob(job)
 	check("created", 1, 1)
-	w.onEvent(newEvent("e", "FailedCreate", "x", func(e *corev1.Event) { e.InvolvedObject.Name = job.Name }))
+	h.OnEvent(newEvent("e", "FailedCreate", "x", func(e *corev1.Event) { e.InvolvedObject.Name = job.Name }))
 	check("no pod", 2, 1)
-	w.onEvent(newEvent("e", "FailedCreate", "x", func(e *corev1.Event) { e.InvolvedObject.Name, e.InvolvedObject.UID = job.Name, "other" }))
+	h.OnEvent(newEvent("e", "FailedCreate", "x", func(e *corev1.Event) { e.InvolvedObject.Name, e.InvolvedObject.UID = job.Name, "other" }))
 	check("no pod of another Job", 2, 1)
 	set(podCache, newPod(pushed))
-	w.onPod(newPod(pushed))
+	h.OnPod(newPod(pushed))
 	check("pushed", 3, 0)
-	w.onJob(job)
+	h.OnJob(job)
 	check("an older state of the Job", 4, 0)
-	w.onPod(newPod(func(pod *corev1.Pod) { pod.Labels[batchv1.ControllerUidLabel] = "other" }))
-	w.onPod(&corev1.Pod{})
+	h.OnPod(newPod(func(pod *corev1.Pod) { pod.Labels[batchv1.ControllerUidLabel] = "other" }))
+	h.OnPod(&corev1.Pod{})
 	check("other pods", 4, 0)
 	if err := podCache.Delete(newPod()); err != nil {
 		t.Fatal(err)
 	}
-	w.onPod(cache.DeletedFinalStateUnknown{Key: "default/x", Obj: newPod(pushed)})
+	h.OnPod(cache.DeletedFinalStateUnknown{Key: "default/x", Obj: newPod(pushed)})
 	check("the pod is deleted", 5, 1)
 	if err := jobs.Delete(job); err != nil {
 		t.Fatal(err)
 	}
-	w.onJob(cache.DeletedFinalStateUnknown{Key: "default/x", Obj: job})
+	h.OnJob(cache.DeletedFinalStateUnknown{Key: "default/x", Obj: job})
 	check("the Job is deleted", 6, 0)
 }
 

@@ -75,7 +75,7 @@ func (b *Builder) Failure(ctx context.Context, run builds.Run) (builds.Failure, 
 	}
 	if of.is(batchv1.JobComplete) {
 		if _, ok := of.record(); ok {
-			return unknown, fmt.Errorf("the cache does not show yet how pod %s ended", of.pod.Name)
+			return unknown, fmt.Errorf("failed to read pod %s: %w", of.pod.Name, builds.ErrBehind)
 		}
 		return builds.Failure{Message: fmt.Sprintf("Job %s is complete but does not report its image: %v", of.Name, of.missing())}, nil
 	}

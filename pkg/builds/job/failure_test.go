@@ -245,13 +245,14 @@ func TestFailureOfStaleCache(t *testing.T) {
 		cached, live *corev1.Pod
 		want         builds.Cause
 		wantError    bool
+		wantBehind   bool
 	}{
-		"the pod still runs":          {newJob(failed), newPod(runs(steps.Push)), nil, builds.StepFailed, true},
-		"the pod is not cached":       {newJob(failed), nil, newPod(podFailed, ends(steps.Push, 1, "Error", "")), builds.StepFailed, false},
-		"the pod runs, not cached":    {newJob(failed), nil, newPod(runs(steps.Push)), builds.StepFailed, true},
-		"the image is pushed":         {newJob(complete), nil, newPod(pushed), builds.StepFailed, true},
-		"another Job's pod is there":  {newJob(failed), nil, newPod(pushed, func(pod *corev1.Pod) { pod.Labels[batchv1.ControllerUidLabel] = "other" }), builds.Deleted, false},
-		"an eviction comes after all": {newJob(failed), newPod(withPhase(corev1.PodFailed, "Evicted", ""), ends(steps.Push, 1, "Error", "")), nil, builds.Evicted, false},
+		"the pod still runs":          {newJob(failed), newPod(runs(steps.Push)), nil, builds.StepFailed, true, false},
+		"the pod is not cached":       {newJob(failed), nil, newPod(podFailed, ends(steps.Push, 1, "Error", "")), builds.StepFailed, false, false},
+		"the pod runs, not cached":    {newJob(failed), nil, newPod(runs(steps.Push)), builds.StepFailed, true, false},
+		"the image is pushed":         {newJob(complete), nil, newPod(pushed), builds.StepFailed, true, true},
+		"another Job's pod is there":  {newJob(failed), nil, newPod(pushed, func(pod *corev1.Pod) { pod.Labels[batchv1.ControllerUidLabel] = "other" }), builds.Deleted, false, false},
+		"an eviction comes after all": {newJob(failed), newPod(withPhase(corev1.PodFailed, "Evicted", ""), ends(steps.Push, 1, "Error", "")), nil, builds.Evicted, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var live []runtime.Object
@@ -259,7 +260,7 @@ func TestFailureOfStaleCache(t *testing.T) {
 				live = append(live, tc.live)
 			}
 			got, err := newBuilder(t, nil, live...).Failure(t.Context(), RunOf(tc.job, tc.cached))
-			if got.Cause != tc.want || (err != nil) != tc.wantError {
+			if got.Cause != tc.want || (err != nil) != tc.wantError || errors.Is(err, builds.ErrBehind) != tc.wantBehind {
 				t.Errorf("Failure() = %+v, %v", got, err)
 			}
 		})

@@ -123,16 +123,16 @@ func QueuedBuild(run builds.Run) queue.Build {
 // Watch reports each Job to the queue, and then calls wake with it. It does so for each
 // change of a Job, of its pod, and of the events about its pod's creation.
 func (b *Builder) Watch(ctx context.Context, q *queue.Queue, wake func(any)) {
-	w := &watch{builder: b, queue: q, wake: wake}
-	slim.Watch(ctx, jobinformer.Get(ctx, children.LabelSelector).Informer(), Slim, controller.HandleAll(w.onJob))
-	slim.Watch(ctx, createEvents(ctx), pods.SlimEvent, controller.HandleAll(w.onEvent))
-	if _, err := podinformer.Get(ctx, children.LabelSelector).Informer().AddEventHandler(controller.HandleAll(w.onPod)); err != nil {
+	h := NewHandlers(b, q, wake)
+	slim.Watch(ctx, jobinformer.Get(ctx, children.LabelSelector).Informer(), Slim, controller.HandleAll(h.OnJob))
+	slim.Watch(ctx, createEvents(ctx), pods.SlimEvent, controller.HandleAll(h.OnEvent))
+	if _, err := podinformer.Get(ctx, children.LabelSelector).Informer().AddEventHandler(controller.HandleAll(h.OnPod)); err != nil {
 		logging.FromContext(ctx).Panicw("Failed to watch an informer", "error", err)
 	}
 }
 
-// watch handles the changes of builds.
-type watch struct {
+// Handlers handle the changes of builds.
+type Handlers struct {
 	builder *Builder
 	queue   *queue.Queue
 	wake    func(any)
@@ -142,50 +142,55 @@ type watch struct {
 	mu sync.Mutex
 }
 
-// onJob handles a change of a Job. The queue is first: a Function that wakes at the end of
+// NewHandlers returns Handlers that report to the queue, and then call wake with the Job.
+func NewHandlers(b *Builder, q *queue.Queue, wake func(any)) *Handlers {
+	return &Handlers{builder: b, queue: q, wake: wake}
+}
+
+// OnJob handles a change of a Job. The queue is first: a Function that wakes at the end of
 // a build must find its slot free.
-func (w *watch) onJob(obj any) {
+func (h *Handlers) OnJob(obj any) {
 	job, err := kmeta.DeletionHandlingAccessor(obj)
 	if err != nil {
 		return
 	}
-	w.report(types.NamespacedName{Namespace: job.GetNamespace(), Name: job.GetName()})
-	w.wake(obj)
+	h.report(types.NamespacedName{Namespace: job.GetNamespace(), Name: job.GetName()})
+	h.wake(obj)
 }
 
-// onPod handles a change of the pod of a Job.
-func (w *watch) onPod(obj any) {
+// OnPod handles a change of the pod of a Job.
+func (h *Handlers) OnPod(obj any) {
 	pod, err := kmeta.DeletionHandlingAccessor(obj)
 	if err != nil || pod.GetLabels()[batchv1.JobNameLabel] == "" {
 		return
 	}
-	w.onChild(pod.GetNamespace(), pod.GetLabels()[batchv1.JobNameLabel], types.UID(pod.GetLabels()[batchv1.ControllerUidLabel]))
+	h.onChild(pod.GetNamespace(), pod.GetLabels()[batchv1.JobNameLabel], types.UID(pod.GetLabels()[batchv1.ControllerUidLabel]))
 }
 
-// onEvent handles an event about a Job.
-func (w *watch) onEvent(obj any) {
+// OnEvent handles an event about a Job.
+func (h *Handlers) OnEvent(obj any) {
 	if event, ok := obj.(*corev1.Event); ok {
-		w.onChild(event.Namespace, event.InvolvedObject.Name, event.InvolvedObject.UID)
+		h.onChild(event.Namespace, event.InvolvedObject.Name, event.InvolvedObject.UID)
 	}
 }
 
 // onChild handles a change of an object that belongs to the Job. An earlier Job of that
 // name may have left it.
-func (w *watch) onChild(namespace, name string, uid types.UID) {
-	if job, err := w.builder.Jobs.Jobs(namespace).Get(name); err == nil && job.UID == uid {
-		w.onJob(job)
+func (h *Handlers) onChild(namespace, name string, uid types.UID) {
+	if job, err := h.builder.Jobs.Jobs(namespace).Get(name); err == nil && job.UID == uid {
+		h.OnJob(job)
 	}
 }
 
 // report reports to the queue whether the build of that name runs.
-func (w *watch) report(name types.NamespacedName) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if job, err := w.builder.Jobs.Jobs(name.Namespace).Get(name.Name); err == nil {
-		if run, err := w.builder.runOf(job); err == nil && !run.State.Ended() {
-			w.queue.See(QueuedBuild(run))
+func (h *Handlers) report(name types.NamespacedName) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if job, err := h.builder.Jobs.Jobs(name.Namespace).Get(name.Name); err == nil {
+		if run, err := h.builder.runOf(job); err == nil && !run.State.Ended() {
+			h.queue.See(QueuedBuild(run))
 			return
 		}
 	}
-	w.queue.End(name)
+	h.queue.End(name)
 }

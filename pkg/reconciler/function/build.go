@@ -24,6 +24,7 @@ import (
 	"slices"
 	"strings"
 
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"knative.dev/pkg/logging"
 
@@ -107,8 +108,11 @@ func (r *Reconciler) act(ctx context.Context, fn *v1alpha1.Function, want plan, 
 		if err != nil {
 			return err
 		}
-		if isReported(fn, &run) && (historyLimit(ctx) == 0 || isGivenUp(fn, &run)) {
+		if isReported(fn, &run) && historyLimit(ctx) == 0 {
 			return r.forgetBuild(ctx, fn, want, run)
+		}
+		if isGivenUp(fn, &run) {
+			return r.abandonBuild(ctx, fn, run)
 		}
 		return r.followBuild(ctx, fn, want, run)
 	case builds.Use:
@@ -315,6 +319,22 @@ func (r *Reconciler) useImage(ctx context.Context, fn *v1alpha1.Function, want p
 	}
 	remember(fn, builds.Spec{Request: want.request, Reason: builds.ReasonImageReused, Attempt: 1})
 	fn.Status.MarkBuildReady(v1alpha1.ReasonImageReused, "%s was built before.", fn.Status.Image)
+}
+
+// abandonBuild deletes a build that could still run although the status reports its failure.
+// A stale cache must not cause the deletion of one that has ended.
+func (r *Reconciler) abandonBuild(ctx context.Context, fn *v1alpha1.Function, run builds.Run) error {
+	live, err := r.builders.Get(ctx, fn.Namespace, run.Ref.Name)
+	switch {
+	case apierrs.IsNotFound(err):
+	case err != nil:
+		return fmt.Errorf("failed to get build %s: %w", run.Ref.Name, err)
+	case isGivenUp(fn, &live) && live.Object.GetDeletionTimestamp() == nil:
+		if err := r.builders.of(&live.Ref).Delete(ctx, live); err != nil {
+			return err
+		}
+	}
+	return markBuildFailed(fn)
 }
 
 // forgetBuild deletes a build that has ended and that the status describes in full.

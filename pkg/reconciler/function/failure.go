@@ -54,6 +54,8 @@ func (r *Reconciler) followFailure(ctx context.Context, fn *v1alpha1.Function, w
 		switch {
 		case errors.Is(err, pods.ErrReading):
 			return r.awaitLog(fn, run, "failed", logPoll)
+		case errors.Is(err, builds.ErrBehind):
+			return r.awaitLog(fn, run, "ended", logRetry)
 		case failure.Cause == builds.StepFailed && mayHaveLog(err, run):
 			return r.awaitLog(fn, run, "failed", logRetry)
 		}

@@ -34,6 +34,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/builds"
 	"github.com/kiln-dev/kiln/pkg/builds/job"
 	"github.com/kiln-dev/kiln/pkg/builds/steps"
+	ktesting "github.com/kiln-dev/kiln/pkg/reconciler/testing"
 	"github.com/kiln-dev/kiln/pkg/serve/knative"
 )
 
@@ -210,6 +211,25 @@ func TestReconcileJobs(t *testing.T) {
 		WantDeletes:   []clientgotesting.DeleteActionImpl{deletion("jobs", seen)},
 		WantErr:       true,
 	}, {
+		Name:          "the cache is behind a Job that has failed: it stays as history",
+		Key:           key,
+		Objects:       []runtime.Object{stuck, configMap(stuck), seen},
+		OtherTestData: withJobs,
+		WithReactors: []clientgotesting.ReactionFunc{func(action clientgotesting.Action) (bool, runtime.Object, error) {
+			return action.Matches("get", "jobs"), jobEnded(seen, batchv1.JobFailed), nil
+		}},
+		WantErr: true,
+	}, {
+		Name:          "the cache does not show the pod of a Job that is complete: nothing is decided",
+		Key:           key,
+		Objects:       []runtime.Object{building, configMap(building), jobEnded(seen, batchv1.JobComplete)},
+		OtherTestData: map[string]any{configKey: withJobs[configKey], ktesting.Unlisted: []runtime.Object{jobPod(seen, pushed)}},
+		WantStatusUpdates: statusUpdate(function(observed(configured, jobCreated(seen), marked(func(fs *v1alpha1.FunctionStatus) {
+			fs.MarkBuildUnknown(v1alpha1.ReasonJobRunning, "Job %s has ended. Its log cannot be read yet.", seen.Name)
+		})))),
+		WantEvents: []string{"Normal JobRunning Job " + seen.Name + " has ended. Its log cannot be read yet."},
+		WantErr:    true,
+	}, {
 		Name:          "the Job of a failed build is gone, and its next attempt is not due",
 		Key:           key,
 		Objects:       []runtime.Object{stuck, configMap(stuck)},
@@ -222,6 +242,13 @@ func TestReconcileJobs(t *testing.T) {
 		OtherTestData: withJobs,
 		WantDeletes:   []clientgotesting.DeleteActionImpl{deletion("jobs", stale(seen))},
 	}}.Test(t, factory())
+}
+
+// jobEnded returns the Job after its end.
+func jobEnded(j *batchv1.Job, how batchv1.JobConditionType) *batchv1.Job {
+	j = j.DeepCopy()
+	j.Status.Conditions = []batchv1.JobCondition{{Type: how, Status: corev1.ConditionTrue, LastTransitionTime: noon}}
+	return j
 }
 
 // stale returns a Job of another image of the Function.

@@ -19,6 +19,7 @@ package testing
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -32,6 +33,7 @@ import (
 	fakepipelineclientset "github.com/tektoncd/pipeline/pkg/client/clientset/versioned/fake"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
@@ -40,6 +42,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/client-go/kubernetes"
 	fakekubeclientset "k8s.io/client-go/kubernetes/fake"
 	clientgotesting "k8s.io/client-go/testing"
@@ -176,6 +179,9 @@ func (s *APIServer) do(action clientgotesting.Action) (runtime.Object, error) {
 			return result(s.UpdateStatus(action.Object.(Object)))
 		}
 		return result(s.Update(action.Object.(Object)))
+	case clientgotesting.PatchActionImpl:
+		ref.Name = action.Name
+		return result(s.Patch(ref, action.Patch))
 	case clientgotesting.DeleteActionImpl:
 		ref.Name = action.Name
 		return nil, s.Delete(ref, action.DeleteOptions)
@@ -280,6 +286,31 @@ func (s *APIServer) Update(obj Object) (Object, error) {
 	return s.replace(stored, obj), nil
 }
 
+// Patch applies a strategic merge patch to all of an object except its status, and returns
+// the stored object. A patch of another UID is invalid.
+func (s *APIServer) Patch(ref Ref, patch []byte) (Object, error) {
+	stored, ok := s.objects[ref]
+	if !ok {
+		return nil, apierrs.NewNotFound(ref.GroupResource, ref.Name)
+	}
+	before, err := json.Marshal(stored)
+	if err != nil {
+		return nil, err
+	}
+	obj := reflect.New(reflect.TypeOf(stored).Elem()).Interface().(Object)
+	after, err := strategicpatch.StrategicMergePatch(before, patch, obj)
+	if err != nil {
+		return nil, apierrs.NewBadRequest(err.Error())
+	}
+	if err := json.Unmarshal(after, obj); err != nil {
+		return nil, apierrs.NewBadRequest(err.Error())
+	}
+	if obj.GetUID() != stored.GetUID() {
+		return nil, apierrs.NewInvalid(schema.GroupKind{Group: ref.Group, Kind: ref.Resource}, ref.Name, nil)
+	}
+	return s.Update(obj)
+}
+
 // UpdateStatus changes only the status of an object, and returns the stored object.
 func (s *APIServer) UpdateStatus(obj Object) (Object, error) {
 	stored, err := s.existing(obj)
@@ -291,7 +322,8 @@ func (s *APIServer) UpdateStatus(obj Object) (Object, error) {
 	return s.replace(stored, updated), nil
 }
 
-// Delete deletes the object when it has no finalizers.
+// Delete deletes the object when it has no finalizers. CollectGarbage deletes its
+// dependents, unless the policy orphans them. Without a policy, Jobs orphan their pods.
 func (s *APIServer) Delete(ref Ref, options metav1.DeleteOptions) error {
 	obj, ok := s.objects[ref]
 	if !ok {
@@ -300,6 +332,14 @@ func (s *APIServer) Delete(ref Ref, options metav1.DeleteOptions) error {
 	if p := options.Preconditions; p != nil && (p.UID != nil && *p.UID != obj.GetUID() ||
 		p.ResourceVersion != nil && *p.ResourceVersion != obj.GetResourceVersion()) {
 		return conflict(ref)
+	}
+	if _, isJob := obj.(*batchv1.Job); isJob && options.PropagationPolicy == nil {
+		s.orphan(obj)
+	}
+	if policy := options.PropagationPolicy; policy != nil && *policy == metav1.DeletePropagationForeground && obj.GetDeletionTimestamp() == nil {
+		obj = obj.DeepCopyObject().(Object)
+		obj.SetFinalizers(append(obj.GetFinalizers(), metav1.FinalizerDeleteDependents))
+		s.objects[ref] = obj
 	}
 	if len(obj.GetFinalizers()) == 0 {
 		s.remove(ref)
@@ -313,21 +353,43 @@ func (s *APIServer) Delete(ref Ref, options metav1.DeleteOptions) error {
 	return nil
 }
 
-// CollectGarbage deletes one object without remaining owners, and reports whether there was
-// one.
+// orphan removes the owner references to the object.
+func (s *APIServer) orphan(owner Object) {
+	for _, obj := range s.Objects() {
+		owners := slices.DeleteFunc(slices.Clone(obj.GetOwnerReferences()), func(ref metav1.OwnerReference) bool { return ref.UID == owner.GetUID() })
+		if len(owners) != len(obj.GetOwnerReferences()) {
+			obj = obj.DeepCopyObject().(Object)
+			obj.SetOwnerReferences(owners)
+			s.store(s.RefOf(obj), obj)
+		}
+	}
+}
+
+// CollectGarbage deletes one object without remaining owners, or one that only waits for
+// its dependents. It reports whether there was one.
 func (s *APIServer) CollectGarbage() bool {
-	alive := map[types.UID]bool{}
+	alive, owning := map[types.UID]bool{}, map[types.UID]bool{}
 	for _, obj := range s.objects {
-		alive[obj.GetUID()] = true
+		foreground := slices.Contains(obj.GetFinalizers(), metav1.FinalizerDeleteDependents)
+		alive[obj.GetUID()] = !foreground
+		for _, owner := range obj.GetOwnerReferences() {
+			owning[owner.UID] = true
+		}
 	}
 	for _, obj := range s.Objects() {
+		if i := slices.Index(obj.GetFinalizers(), metav1.FinalizerDeleteDependents); i >= 0 && !owning[obj.GetUID()] {
+			obj = obj.DeepCopyObject().(Object)
+			obj.SetFinalizers(slices.Delete(obj.GetFinalizers(), i, i+1))
+			s.replace(s.objects[s.RefOf(obj)], obj)
+			return true
+		}
 		owners := obj.GetOwnerReferences()
 		if len(owners) == 0 || obj.GetDeletionTimestamp() != nil ||
 			slices.ContainsFunc(owners, func(owner metav1.OwnerReference) bool { return alive[owner.UID] }) {
 			continue
 		}
 		// The object was listed, so this cannot fail.
-		return s.Delete(s.RefOf(obj), metav1.DeleteOptions{}) == nil
+		return s.Delete(s.RefOf(obj), metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}) == nil
 	}
 	return false
 }

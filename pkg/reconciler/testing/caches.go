@@ -20,8 +20,10 @@ import (
 	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 	pipelinelisters "github.com/tektoncd/pipeline/pkg/client/listers/pipeline/v1"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	batchv1listers "k8s.io/client-go/listers/batch/v1"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
@@ -37,6 +39,7 @@ type Caches struct {
 	Functions  *Cache
 	ConfigMaps *Cache
 	TaskRuns   *Cache
+	Jobs       *Cache
 	Services   *Cache
 	Pods       *Cache
 	Events     *Cache
@@ -61,6 +64,7 @@ func NewCaches(server *APIServer, selector labels.Selector, changes int) *Caches
 		Functions:  newCache(&v1alpha1.Function{}, labels.Everything()),
 		ConfigMaps: newCache(&corev1.ConfigMap{}, selector),
 		TaskRuns:   newCache(&pipelinev1.TaskRun{}, selector),
+		Jobs:       newCache(&batchv1.Job{}, selector),
 		Services:   newCache(&servingv1.Service{}, selector),
 		Pods:       newCache(&corev1.Pod{}, selector),
 		Events:     newCache(&corev1.Event{}, labels.Everything()),
@@ -84,7 +88,7 @@ func (c *Caches) CloneFor(server *APIServer) *Caches {
 }
 
 func (c *Caches) pointers() []**Cache {
-	return []**Cache{&c.Functions, &c.ConfigMaps, &c.TaskRuns, &c.Services, &c.Pods, &c.Events, &c.Secrets}
+	return []**Cache{&c.Functions, &c.ConfigMaps, &c.TaskRuns, &c.Jobs, &c.Services, &c.Pods, &c.Events, &c.Secrets}
 }
 
 // All returns the caches, always in the same order.
@@ -109,6 +113,11 @@ func (c *Caches) ConfigMapLister() corev1listers.ConfigMapLister {
 // TaskRunLister lists the cached TaskRuns.
 func (c *Caches) TaskRunLister() pipelinelisters.TaskRunLister {
 	return pipelinelisters.NewTaskRunLister(c.TaskRuns)
+}
+
+// JobLister lists the cached Jobs.
+func (c *Caches) JobLister() batchv1listers.JobLister {
+	return batchv1listers.NewJobLister(c.Jobs)
 }
 
 // ServiceLister lists the cached Services.

@@ -22,12 +22,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
+	"testing/synctest"
 
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	ktesting "github.com/kiln-dev/kiln/pkg/reconciler/testing"
 )
@@ -53,6 +53,7 @@ var life = []chapter{
 	{name: "edit back: the image is there", does: func(s *simulation) { s.edit(withSource(sourceB)) }},
 	{name: "rebuild", does: func(s *simulation) { s.edit(withRebuild("1")) }},
 	{name: "break the source", does: func(s *simulation) { s.edit(withSource(brokenSource)) }},
+	{name: "an image of the build itself cannot be pulled", does: func(s *simulation) { s.edit(withSource(unpulledSource)) }, until: isRetrying},
 	{name: "fix it", does: func(s *simulation) { s.edit(withSource("module.exports = { main: () => 'E' }")) }},
 	{name: "crash as soon as it runs", does: func(s *simulation) { s.edit(withSource(crashingSource)) }},
 	{name: "fix that, and the environment", does: func(s *simulation) { s.edit(withSource(sourceA), withEnv("A", "1")) }},
@@ -80,9 +81,13 @@ var life = []chapter{
 }
 
 func isBuilding(s *simulation) bool {
-	return slices.ContainsFunc(objects[*pipelinev1.TaskRun](s), func(tr *pipelinev1.TaskRun) bool {
-		return !stateOf(tr).Ended() && tr.Status.PodName != ""
-	})
+	return slices.ContainsFunc(s.builds(), func(b build) bool { return b.isLive() && b.podName() != "" })
+}
+
+// isRetrying reports whether the last build has failed and another attempt is due.
+func isRetrying(s *simulation) bool {
+	fn := s.functionOf(greeter)
+	return fn != nil && fn.Status.GetCondition(v1alpha1.FunctionConditionBuildReady).GetReason() == v1alpha1.ReasonBuildRetrying
 }
 
 // disturbances are what can go wrong with a call of the controller's. All end in
@@ -145,26 +150,40 @@ var views = []struct {
 // Function, and checks that all goes on as if nothing had been. The short run
 // disturbs each call in one way, the long run each in all.
 func TestCrash(t *testing.T) {
-	story := tell(t)
 	ways := len(disturbances) * len(views)
-	for i := range disturbances {
-		for j := range views {
-			t.Run(disturbances[i].name+", "+views[j].name, func(t *testing.T) {
-				t.Parallel()
-				for k, chapter := range story {
-					for n := 1; n <= chapter.calls; n++ {
-						if !*long && (chapter.begins.calls+n)%ways != i*len(views)+j {
-							continue
-						}
-						s := chapter.begins.clone()
-						s.disturbCall(s.calls+n, i, j)
-						story.goOn(t, s, k)
-						if t.Failed() {
-							return
-						}
-					}
-				}
+	for _, builder := range []config.Builder{config.TektonBuilder, config.JobBuilder} {
+		story := tell(t, builder)
+		for i := range disturbances {
+			for j := range views {
+				t.Run(string(builder)+": "+disturbances[i].name+", "+views[j].name, func(t *testing.T) {
+					t.Parallel()
+					story.forEach(t, func(call int) bool { return call%ways == i*len(views)+j }, func(t *testing.T, s *simulation, n, chapter int) {
+						s.disturbCall(n, i, j)
+						story.goOn(t, s, chapter)
+					})
+				})
+			}
+		}
+	}
+}
+
+// forEach calls do for each call of the controller's in the story, or in the short run for
+// those that are chosen, until the test has failed. do gets the simulation at the beginning
+// of the chapter, and the number of the call.
+func (story story) forEach(t *testing.T, isChosen func(call int) bool, do func(t *testing.T, s *simulation, n, chapter int)) {
+	t.Helper()
+	for k, chapter := range story {
+		for n := 1; n <= chapter.calls; n++ {
+			if !*long && !isChosen(chapter.begins.calls+n) {
+				continue
+			}
+			synctest.Test(t, func(t *testing.T) {
+				s := chapter.begins.clone()
+				do(t, s, s.calls+n, k)
 			})
+			if t.Failed() {
+				return
+			}
 		}
 	}
 }
@@ -196,31 +215,40 @@ var interruptions = []struct {
 // the life of a Function: just before it the Function is edited, or deleted. There
 // is no undisturbed end to compare with, so the oracle judges, also after one more
 // edit, and after the Function is deleted. The short run does one thing before each
-// third call, the long run each thing before each call.
+// third call, the long run each thing before each call. In one mode, the builder changes
+// with each edit.
 func TestEditedMeanwhile(t *testing.T) {
-	story := tell(t)
 	ways := len(interruptions) * len(views)
-	for i := range interruptions {
-		for j := range views {
-			t.Run("the user "+interruptions[i].name+", "+views[j].name, func(t *testing.T) {
-				t.Parallel()
-				for k, chapter := range story {
-					for n := 1; n <= chapter.calls; n++ {
-						if call := chapter.begins.calls + n; !*long && (call%3 != 0 || call/3%ways != i*len(views)+j) {
-							continue
-						}
-						s := chapter.begins.clone()
-						s.interruptCall(s.calls+n, i, j)
-						s.play(life[k])
+	for _, mode := range modes {
+		story := tell(t, mode.builder)
+		for i := range interruptions {
+			for j := range views {
+				t.Run(mode.name+": the user "+interruptions[i].name+", "+views[j].name, func(t *testing.T) {
+					t.Parallel()
+					isChosen := func(call int) bool { return call%3 == 0 && call/3%ways == i*len(views)+j }
+					story.forEach(t, isChosen, func(t *testing.T, s *simulation, n, chapter int) {
+						s.mixed = mode.mixed
+						s.interruptCall(n, i, j)
+						s.play(life[chapter])
 						s.run(nil)
-						if s.goOnAfter(t, len(chapter.begins.trace)); t.Failed() {
-							return
-						}
-					}
-				}
-			})
+						s.goOnAfter(t, len(story[chapter].begins.trace))
+					})
+				})
+			}
 		}
 	}
+}
+
+// modes are which builders a search uses.
+var modes = []struct {
+	name    string
+	builder config.Builder
+	// mixed has the builder change while builds run.
+	mixed bool
+}{
+	{name: "tekton", builder: config.TektonBuilder},
+	{name: "job", builder: config.JobBuilder},
+	{name: "mixed", builder: config.JobBuilder, mixed: true},
 }
 
 // interruptCall has a user interrupt that call of the controller's, and its caches
@@ -231,6 +259,9 @@ func (s *simulation) interruptCall(n, interruption, view int) {
 		if s.calls == n && s.functionOf(greeter) != nil {
 			s.tracef("  %d: %s: before it the user %s", s.calls, what, interruptions[interruption].name)
 			s.process.late, s.process.slow = v.late, v.slow
+			if s.mixed {
+				s.changeBuilder()
+			}
 			interruptions[interruption].do(s)
 		}
 		return call()
@@ -249,6 +280,9 @@ func (s *simulation) goOnAfter(t *testing.T, begun int) {
 	}
 	judge("in the end")
 	if s.functionOf(greeter) != nil {
+		if s.mixed {
+			s.changeBuilder()
+		}
 		s.edit(withSource("module.exports = { main: () => 'Y' }"), withEnv("Y", "2"))
 		s.run(nil)
 		judge("after one more edit")
@@ -290,11 +324,11 @@ type told struct {
 	ends map[string]any
 }
 
-// tell plays the whole life and returns its story.
-func tell(t *testing.T) story {
+// tell plays the whole life with that builder and returns its story.
+func tell(t *testing.T, builder config.Builder) story {
 	t.Helper()
 	var story story
-	s := newSimulation()
+	s := newSimulation(builder)
 	for _, chapter := range life {
 		now := &told{begins: s.clone()}
 		s.play(chapter)

@@ -31,7 +31,6 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
-	"github.com/kiln-dev/kiln/pkg/builds"
 	"github.com/kiln-dev/kiln/pkg/builds/tekton"
 	"github.com/kiln-dev/kiln/pkg/images"
 	"github.com/kiln-dev/kiln/pkg/sources"
@@ -78,10 +77,11 @@ func testConfig(edits ...func(*config.Config)) *config.Config {
 	return cfg
 }
 
-type fixedStore struct{ *config.Config }
+// configStore has the config of a simulation as it is now.
+type configStore struct{ *simulation }
 
-func (s fixedStore) ToContext(ctx context.Context) context.Context {
-	return config.ToContext(ctx, s.Config)
+func (s configStore) ToContext(ctx context.Context) context.Context {
+	return config.ToContext(ctx, s.config)
 }
 
 // noChecks finds no image lost.
@@ -169,8 +169,6 @@ func withFailedStep(tr *pipelinev1.TaskRun) {
 		Container:      tekton.SidecarContainerPrefix + tekton.InstallName,
 	}}
 }
-
-func stateOf(tr *pipelinev1.TaskRun) builds.State { return tekton.RunOf(tr).State }
 
 // digestIn returns the digest of an image, or "".
 func digestIn(image string) string {

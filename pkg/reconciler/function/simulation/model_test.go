@@ -40,6 +40,7 @@ import (
 	pkgreconciler "knative.dev/pkg/reconciler"
 	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
 
+	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds/queue"
@@ -48,7 +49,7 @@ import (
 )
 
 // modelSources are what Functions of a model are made of.
-var modelSources = []string{sourceA, sourceB, brokenSource, crashingSource, slowSource, stuckSource}
+var modelSources = []string{sourceA, sourceB, brokenSource, crashingSource, slowSource, stuckSource, unpulledSource}
 
 // players are the Functions of a model that things happen to: two of a namespace
 // that may have one build at a time, and one of another.
@@ -75,7 +76,8 @@ type model struct {
 	rebuild int
 }
 
-// TestModel applies random actions of users, other clients and faults to three Functions.
+// TestModel applies random actions of users, other clients and faults to three Functions,
+// with each builder, and with both where the builder changes.
 // It checks the rules of the oracle, and that an unrelated Function does not change. A
 // failing story is shrunk and printed with its seed. The short run always has the same 25
 // stories, the long run 2,000 new ones.
@@ -87,16 +89,19 @@ func TestModel(t *testing.T) {
 	setUnset(t, "rapid.checks", checks)
 	setUnset(t, "rapid.seed", seed)
 	setUnset(t, "rapid.nofailfile", "true")
-	rapid.Check(t, func(t *rapid.T) {
-		rapid.SyncTest(t, func(t *rapid.T) {
-			ctx, cancel := context.WithCancel(context.Background())
-			defer cancel()
-			m := newModel(ctx)
-			m.judge(t)
-			t.Repeat(m.actions())
-			m.end(t)
-		})
-	})
+	for _, mode := range modes {
+		t.Run(mode.name, rapid.MakeCheck(func(t *rapid.T) {
+			rapid.SyncTest(t, func(t *rapid.T) {
+				ctx, cancel := context.WithCancel(context.Background())
+				defer cancel()
+				m := newModel(ctx, mode.builder)
+				m.mixed = mode.mixed
+				m.judge(t)
+				t.Repeat(m.actions())
+				m.end(t)
+			})
+		}))
+	}
 }
 
 // setUnset sets a flag that the command line does not set.
@@ -114,8 +119,8 @@ func setUnset(t *testing.T, name, value string) {
 	t.Cleanup(func() { _ = flag.Lookup(name).Value.Set(before) })
 }
 
-func newModel(ctx context.Context) *model {
-	s := newSimulation()
+func newModel(ctx context.Context, builder config.Builder) *model {
+	s := newSimulation(builder)
 	s.ctx, s.clocked = ctx, true
 	s.server.Now = time.Now()
 	s.limits = queue.Limits{Cluster: 1, Namespace: 1}
@@ -184,7 +189,7 @@ func (m *model) end(t *rapid.T) {
 
 // actions are all that can happen.
 func (m *model) actions() map[string]func(*rapid.T) {
-	return map[string]func(*rapid.T){
+	actions := map[string]func(*rapid.T){
 		"":          m.judge,
 		"edit":      m.user,
 		"delete":    m.deleteOrNot,
@@ -202,6 +207,13 @@ func (m *model) actions() map[string]func(*rapid.T) {
 		"takeChild": m.takeChild,
 		"editChild": m.editChild,
 	}
+	if m.mixed {
+		actions["builder"] = func(*rapid.T) { m.changeBuilder() }
+	}
+	if m.config.Build.Builder == config.JobBuilder {
+		actions["pull"] = m.pull
+	}
+	return actions
 }
 
 func (m *model) player(t *rapid.T) types.NamespacedName {
@@ -339,26 +351,67 @@ func (m *model) password(t *rapid.T) {
 	m.setPassword(m.player(t).Namespace, rapid.SampledFrom([]string{"right", "wrong"}).Draw(t, "password"))
 }
 
-// takeBuild deletes the TaskRun of a Function, or evicts its pod.
+// takeBuild deletes the object of a build, or takes its pod away.
 func (m *model) takeBuild(t *rapid.T) {
-	taskRuns := slices.DeleteFunc(objects[*pipelinev1.TaskRun](m.simulation), func(tr *pipelinev1.TaskRun) bool {
-		return tr.Namespace == bystander.Namespace || tr.DeletionTimestamp != nil
+	all := slices.DeleteFunc(m.builds(), func(b build) bool {
+		return b.GetNamespace() == bystander.Namespace || b.GetDeletionTimestamp() != nil
 	})
-	if len(taskRuns) == 0 || m.harmed == mostHarm {
+	if len(all) == 0 || m.harmed == mostHarm {
 		t.Skip("there is no build to take away")
 	}
-	tr := rapid.SampledFrom(taskRuns).Draw(t, "build")
+	b := rapid.SampledFrom(all).Draw(t, "build")
 	if rapid.Bool().Draw(t, "evict") {
-		if stateOf(tr).Ended() || tr.Status.PodName == "" {
-			t.Skip("it does not run")
-		}
+		m.takePod(t, b)
+		return
+	}
+	m.harmed++
+	policy := rapid.SampledFrom([]metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground}).Draw(t, "policy")
+	m.tracef("somebody deletes %s, %s", m.server.RefOf(b.Object), policy)
+	must(nil, m.server.Delete(m.server.RefOf(b.Object), metav1.DeleteOptions{PropagationPolicy: &policy}))
+}
+
+// takePod evicts the pod of a build, deletes it, or loses its node.
+func (m *model) takePod(t *rapid.T, b build) {
+	if !b.isLive() || b.podName() == "" {
+		t.Skip("it does not run")
+	}
+	if tr, ok := b.Object.(*pipelinev1.TaskRun); ok {
 		m.harmed++
 		m.updateTaskRun(tr, taskRunFailed(string(pipelinev1.TaskRunReasonPodEvicted), "the node was low on memory"))
 		return
 	}
+	if b.pod.DeletionTimestamp != nil || b.pod.Status.Phase == corev1.PodFailed {
+		t.Skip("its pod ends")
+	}
 	m.harmed++
-	m.tracef("somebody deletes TaskRun %s", tr.Name)
-	must(nil, m.server.Delete(m.server.RefOf(tr), metav1.DeleteOptions{}))
+	how := rapid.SampledFrom([]string{"evicts", "deletes", "loses the node of"}).Draw(t, "how")
+	m.tracef("somebody %s pod %s", how, b.podName())
+	pod := b.pod.DeepCopy()
+	switch how {
+	case "evicts":
+		pod.Status.Phase, pod.Status.Reason, pod.Status.Message = corev1.PodFailed, "Evicted", "the node was low on memory"
+		must(m.server.UpdateStatus(pod))
+		return
+	case "loses the node of":
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
+			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: lostNode, Message: "the node does not respond", LastTransitionTime: m.ended(),
+		})
+		must(m.server.UpdateStatus(pod))
+	}
+	must(nil, m.server.Delete(m.server.RefOf(pod), metav1.DeleteOptions{}))
+}
+
+// pull has an image be pulled after all, which could not be before.
+func (m *model) pull(t *rapid.T) {
+	unpulled := slices.DeleteFunc(m.builds(), func(b build) bool {
+		return m.verdicts[b.GetUID()] != isUnpulled || b.pod == nil || b.pod.DeletionTimestamp != nil || b.GetDeletionTimestamp() != nil
+	})
+	if len(unpulled) == 0 {
+		t.Skip("all images are there")
+	}
+	b := rapid.SampledFrom(unpulled).Draw(t, "build")
+	m.verdicts[b.GetUID()] = succeeds
+	m.updatePod(b.pod, corev1.PodRunning, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
 }
 
 // children returns the ConfigMaps and Services of Functions that may be touched.

@@ -24,6 +24,7 @@ import (
 
 	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,7 +35,6 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds/queue"
-	"github.com/kiln-dev/kiln/pkg/builds/tekton"
 	"github.com/kiln-dev/kiln/pkg/reconciler/function"
 	ktesting "github.com/kiln-dev/kiln/pkg/reconciler/testing"
 )
@@ -49,6 +49,9 @@ type memory struct {
 	tags map[version]string
 	// made maps the digest of each image to the tag that it was built for.
 	made map[string]string
+	// givenUp are the Jobs that the controller may have given up, although they could still
+	// run. They hold no slot of the queue any more.
+	givenUp map[types.UID]bool
 
 	// reconciling is true during a reconcile. began is the Function at its start.
 	reconciling bool
@@ -62,7 +65,7 @@ type version struct {
 }
 
 func (m *memory) clone() memory {
-	return memory{tags: maps.Clone(m.tags), made: maps.Clone(m.made)}
+	return memory{tags: maps.Clone(m.tags), made: maps.Clone(m.made), givenUp: maps.Clone(m.givenUp)}
 }
 
 // begin records the Function at the start of a reconcile.
@@ -75,10 +78,16 @@ func (s *simulation) check(change ktesting.Change) {
 	switch obj := change.New.(type) {
 	case *v1alpha1.Function:
 		s.checkFunction(obj)
-	case *pipelinev1.TaskRun:
+	case *pipelinev1.TaskRun, *batchv1.Job:
 		if change.Old == nil {
 			s.checkLive(obj)
 			s.checkBegan(obj)
+		}
+	case *corev1.Pod:
+		for _, b := range s.builds() {
+			if b.pod == obj && b.run().Unfinished {
+				s.memory.givenUp[b.GetUID()] = true
+			}
 		}
 	case *servingv1.Service:
 		if s.memory.reconciling {
@@ -88,40 +97,40 @@ func (s *simulation) check(change ktesting.Change) {
 }
 
 // checkLive wants no more builds at once than may be, where one starts.
-func (s *simulation) checkLive(started *pipelinev1.TaskRun) {
+func (s *simulation) checkLive(started metav1.Object) {
 	live := map[types.UID][]string{}
-	for _, tr := range objects[*pipelinev1.TaskRun](s) {
-		if owner := metav1.GetControllerOf(tr); owner != nil && !stateOf(tr).Ended() {
-			live[owner.UID] = append(live[owner.UID], tr.Name)
+	for _, b := range s.builds() {
+		if owner := metav1.GetControllerOf(b); owner != nil && b.mayRun() {
+			live[owner.UID] = append(live[owner.UID], s.server.RefOf(b.Object).String())
 		}
 	}
 	for uid, names := range live {
 		if len(names) > 1 {
-			s.wrongf("%s has %d TaskRuns that run: %v", uid, len(names), names)
+			s.wrongf("%s has %d builds that run: %v", uid, len(names), names)
 		}
 	}
-	all, running, total := s.countBuilds(started.Namespace)
+	all, running, total := s.countBuilds(started.GetNamespace())
 	if limit := s.limits.Cluster; limit != 0 && total > limit && running > 1 {
-		s.wrongf("%d builds run at once, of %d that may, and %d of them in namespace %s", total, limit, running, started.Namespace)
+		s.wrongf("%d builds run at once, of %d that may, and %d of them in namespace %s", total, limit, running, started.GetNamespace())
 	}
 	if limit := s.limits.Namespace; limit != 0 && (all > limit+1 || all > limit && running > 1) {
-		s.wrongf("%d builds are at once in namespace %s, of %d that may; %d of them run", all, started.Namespace, limit, running)
+		s.wrongf("%d builds are at once in namespace %s, of %d that may; %d of them run", all, started.GetNamespace(), limit, running)
 	}
 }
 
 // countBuilds counts all builds of a namespace, those of them that are not stalled, and
 // those of the cluster that are not.
 func (s *simulation) countBuilds(namespace string) (all, running, total int32) {
-	for _, tr := range objects[*pipelinev1.TaskRun](s) {
-		if stateOf(tr).Ended() {
+	for _, b := range s.builds() {
+		if !b.isLive() || s.memory.givenUp[b.GetUID()] {
 			continue
 		}
-		pending := tekton.QueuedBuild(tr).Pending
+		pending := b.queued().Pending
 		stalled := !pending.IsZero() && !s.server.Now.Before(pending.Add(queue.Grace))
 		if !stalled {
 			total++
 		}
-		if tr.Namespace == namespace {
+		if b.GetNamespace() == namespace {
 			all++
 			if !stalled {
 				running++
@@ -133,17 +142,17 @@ func (s *simulation) countBuilds(namespace string) (all, running, total int32) {
 
 // checkBegan checks that no build starts for a generation older than the Function at the
 // start of the reconcile. Later edits cannot be known.
-func (s *simulation) checkBegan(tr *pipelinev1.TaskRun) {
-	owner, fn := metav1.GetControllerOf(tr), s.memory.began
+func (s *simulation) checkBegan(started metav1.Object) {
+	owner, fn := metav1.GetControllerOf(started), s.memory.began
 	if !s.memory.reconciling || owner == nil {
 		return
 	}
 	if fn == nil || fn.UID != owner.UID || fn.DeletionTimestamp != nil {
-		s.wrongf("build %s is started for Function %s, which was gone before", tr.Name, owner.UID)
+		s.wrongf("build %s is started for Function %s, which was gone before", started.GetName(), owner.UID)
 		return
 	}
-	if generation, err := strconv.ParseInt(tr.Annotations[serverless.GenerationAnnotationKey], 10, 64); err != nil || generation < fn.Generation {
-		s.wrongf("build %s is started for generation %d, where there was %d before: %v", tr.Name, generation, fn.Generation, err)
+	if generation, err := strconv.ParseInt(started.GetAnnotations()[serverless.GenerationAnnotationKey], 10, 64); err != nil || generation < fn.Generation {
+		s.wrongf("build %s is started for generation %d, where there was %d before: %v", started.GetName(), generation, fn.Generation, err)
 	}
 }
 
@@ -219,7 +228,7 @@ func (s *simulation) checkFunction(fn *v1alpha1.Function) {
 func (s *simulation) wantedTag(fn *v1alpha1.Function) string {
 	fn = fn.DeepCopy()
 	fn.Status = v1alpha1.FunctionStatus{}
-	return function.DesiredTag(fixedStore{s.config}.ToContext(unlogged), fn)
+	return function.DesiredTag(configStore{s}.ToContext(unlogged), fn)
 }
 
 // wantEnd finds fault with what there is when nothing happens any more.
@@ -254,26 +263,21 @@ func (s *simulation) wantSettled(fn *v1alpha1.Function) {
 	if n := len(ownedBy[*corev1.ConfigMap](s, fn.UID)); n != 1 {
 		s.wrongf("Function %s has %d ConfigMaps", fn.Name, n)
 	}
-	var live []*pipelinev1.TaskRun
-	for _, tr := range ownedBy[*pipelinev1.TaskRun](s, fn.UID) {
-		if !stateOf(tr).Ended() {
-			live = append(live, tr)
-		}
-	}
-	build, want := fn.Status.GetCondition(v1alpha1.FunctionConditionBuildReady), s.memory.tags[version{fn.UID, fn.Generation}]
+	live := slices.DeleteFunc(s.builds(), func(b build) bool { return !b.mayRun() || !metav1.IsControlledBy(b, fn) })
+	ready, want := fn.Status.GetCondition(v1alpha1.FunctionConditionBuildReady), s.memory.tags[version{fn.UID, fn.Generation}]
 	refused := string(get[*corev1.Secret](s, fn.Namespace, credentialsName).Data["password"]) == "wrong"
 	switch {
-	case build.IsTrue():
+	case ready.IsTrue():
 		s.wantDeployed(fn)
-	case len(live) == 1 && s.verdicts[live[0].UID] == hangs && live[0].Labels[serverless.ImageTagLabelKey] == want && build.IsUnknown():
+	case len(live) == 1 && s.verdicts[live[0].GetUID()] == hangs && live[0].GetLabels()[serverless.ImageTagLabelKey] == want && ready.IsUnknown():
 		return
-	case build.IsFalse() && (strings.Contains(fn.Spec.Source, brokenSource) || refused):
-	case build.GetReason() == v1alpha1.ReasonBuildQueued && s.isFull(fn.Namespace):
+	case ready.IsFalse() && (strings.Contains(fn.Spec.Source, brokenSource) || refused):
+	case ready.GetReason() == v1alpha1.ReasonBuildQueued && s.isFull(fn.Namespace):
 	default:
-		s.wrongf("Function %s: nothing happens any more, and BuildReady is %s: %s: %s", fn.Name, build.Status, build.Reason, build.Message)
+		s.wrongf("Function %s: nothing happens any more, and BuildReady is %s: %s: %s", fn.Name, ready.Status, ready.Reason, ready.Message)
 	}
 	if len(live) != 0 {
-		s.wrongf("Function %s: BuildReady is %s, and TaskRun %s still runs", fn.Name, build.Status, live[0].Name)
+		s.wrongf("Function %s: BuildReady is %s, and build %s still runs", fn.Name, ready.Status, live[0].GetName())
 	}
 }
 

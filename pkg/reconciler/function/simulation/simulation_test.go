@@ -18,7 +18,6 @@ package simulation
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -32,6 +31,7 @@ import (
 	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 	"go.uber.org/zap"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
@@ -54,12 +54,15 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/builds/job"
 	"github.com/kiln-dev/kiln/pkg/builds/queue"
+	"github.com/kiln-dev/kiln/pkg/builds/steps"
 	"github.com/kiln-dev/kiln/pkg/builds/tekton"
 	"github.com/kiln-dev/kiln/pkg/children"
 	functionreconciler "github.com/kiln-dev/kiln/pkg/client/injection/reconciler/serverless/v1alpha1/function"
 	"github.com/kiln-dev/kiln/pkg/fairqueue"
 	"github.com/kiln-dev/kiln/pkg/images"
+	"github.com/kiln-dev/kiln/pkg/pods"
 	"github.com/kiln-dev/kiln/pkg/reconciler/function"
 	ktesting "github.com/kiln-dev/kiln/pkg/reconciler/testing"
 	"github.com/kiln-dev/kiln/pkg/serve/knative"
@@ -79,27 +82,31 @@ const (
 	stuckSource = "STUCK"
 	// crashingSource is built, and ends as soon as it is started.
 	crashingSource = "CRASHES"
+	// unpulledSource has a first build whose image cannot be pulled.
+	unpulledSource = "UNPULLED"
 )
 
 // simulation is a cluster in which nothing happens on its own, and everything in
 // the order that a test wants: Functions, their controller, and stand-ins for
-// users, Tekton, Serving, the registry and the collector of garbage.
+// users, the builders, Serving, the registry and the collector of garbage.
 type simulation struct {
 	server *ktesting.APIServer
 	config *config.Config
+	// mixed has the builder change while builds run.
+	mixed bool
 	// limits say how many builds may run at once.
 	limits queue.Limits
 	// ctx ends the passing of time for the queues.
 	ctx context.Context
 	// clocked reports that the test runs in a bubble of package synctest. Without it,
-	// every delayed action is due at once.
+	// every delayed action of a build that has ended is due at once.
 	clocked bool
 
 	// pushed is what the registry holds: digests by tag.
 	pushed map[string]string
 	// crashing are the digests of images that end as soon as they are started.
 	crashing map[string]bool
-	// verdicts are the ends of the TaskRuns that run.
+	// verdicts are the ends of the builds that run.
 	verdicts map[types.UID]verdict
 	// templates counts, by Service, how many revision templates there were.
 	templates map[types.UID]int
@@ -122,25 +129,15 @@ type simulation struct {
 	trace, wrong []string
 }
 
-// verdict is how a TaskRun will end.
-type verdict int
-
-const (
-	succeeds verdict = iota
-	breaks
-	hangs
-	isRefused
-	crashes
-)
-
-func newSimulation() *simulation {
+// newSimulation returns a simulation without Functions, with that builder of new builds.
+func newSimulation(builder config.Builder) *simulation {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	s := &simulation{
 		ctx:       ctx,
-		config:    testConfig(func(cfg *config.Config) { cfg.Registry.Credentials = credentialsName }),
+		config:    withBuilder(testConfig(func(cfg *config.Config) { cfg.Registry.Credentials = credentialsName }), builder),
 		limits:    queue.Limits{Cluster: 1},
-		memory:    memory{tags: map[version]string{}, made: map[string]string{}},
+		memory:    memory{tags: map[version]string{}, made: map[string]string{}, givenUp: map[types.UID]bool{}},
 		pushed:    map[string]string{},
 		crashing:  map[string]bool{},
 		verdicts:  map[types.UID]verdict{},
@@ -197,6 +194,7 @@ type process struct {
 	caches     *ktesting.Caches
 	reconciler controller.Reconciler
 	queue      *queue.Queue
+	jobs       *job.Handlers
 	lookups    *asked[images.Lookup, images.Found]
 	taggings   *asked[images.Tagging, struct{}]
 
@@ -294,11 +292,18 @@ func (s *simulation) connect(p *process) {
 	p.taggings = &asked[images.Tagging, struct{}]{do: s.tag, wake: p.wake}
 	p.queue = queue.New(s.ctx, s.limits, p.wake)
 	mountEvents := p.caches.EventLister()
+	podLister := ktesting.TransformedPods{PodLister: p.caches.PodLister(), Transform: pods.Slim(knative.RevisionLabelKey)}
+	jobs := &job.Builder{
+		Client: clients.Kube,
+		Jobs:   ktesting.TransformedJobs{JobLister: p.caches.JobLister(), Transform: job.Slim},
+		Pods:   podLister, MountEvents: mountEvents, CreateEvents: p.caches.EventLister(), Logs: simulatedLogs{s},
+	}
+	p.jobs = job.NewHandlers(jobs, p.queue, p.wakeOwner)
 	builders := function.Builders{&tekton.Builder{
 		Client:   clients.Tekton,
 		TaskRuns: ktesting.TransformedTaskRuns{TaskRunLister: p.caches.TaskRunLister(), Transform: tekton.Slim},
-		Pods:     p.caches.PodLister(), MountEvents: mountEvents, Logs: simulatedLogs{s},
-	}}
+		Pods:     podLister, MountEvents: mountEvents, Logs: simulatedLogs{s},
+	}, jobs}
 	r := function.New(function.Options{
 		Kiln: clients.Kiln, Kube: clients.Kube,
 		ConfigMaps: ktesting.TransformedConfigMaps{ConfigMapLister: p.caches.ConfigMapLister(), Transform: slim.ConfigMap},
@@ -307,7 +312,7 @@ func (s *simulation) connect(p *process) {
 			return &knative.Server{
 				Client: clients.Serving, Networking: clients.Networking,
 				Services: ktesting.TransformedServices{ServiceLister: p.caches.ServiceLister(), Transform: knative.Slim},
-				Pods:     p.caches.PodLister(), MountEvents: mountEvents, CheckCurrent: checkCurrent,
+				Pods:     podLister, MountEvents: mountEvents, CheckCurrent: checkCurrent,
 			}
 		},
 		Secrets:  simulatedSecrets{p.caches},
@@ -319,7 +324,7 @@ func (s *simulation) connect(p *process) {
 	})
 	generated := functionreconciler.NewReconciler(unlogged, zap.NewNop().Sugar(), clients.Kiln,
 		ktesting.TransformedFunctions{FunctionLister: p.caches.FunctionLister(), Transform: slim.Function},
-		&record.FakeRecorder{}, r, controller.Options{ConfigStore: fixedStore{s.config}, SkipStatusUpdates: true, DemoteFunc: r.Demote})
+		&record.FakeRecorder{}, r, controller.Options{ConfigStore: configStore{s}, SkipStatusUpdates: true, DemoteFunc: r.Demote})
 	leader := function.NewLeader(unlogged, generated.(fairqueue.Leader), p.queue, p.caches.FunctionLister(), builders)
 	s.starting = true
 	defer func() { s.starting = false }()
@@ -432,18 +437,20 @@ func (s *simulation) deliver(late bool) bool {
 	return told
 }
 
+// wakeOwner wakes the Function that the object belongs to.
+func (p *process) wakeOwner(obj any) {
+	object := obj.(metav1.Object)
+	if owner := metav1.GetControllerOf(object); owner != nil {
+		p.wake(types.NamespacedName{Namespace: object.GetNamespace(), Name: owner.Name})
+	}
+	if name := object.GetLabels()[serverless.FunctionNameLabelKey]; name != "" {
+		p.wake(types.NamespacedName{Namespace: object.GetNamespace(), Name: name})
+	}
+}
+
 // hear does what the handlers of NewController do.
 func (p *process) hear(change ktesting.Change) {
-	wake := func(any) {
-		object := change.Latest()
-		if owner := metav1.GetControllerOf(object); owner != nil {
-			p.wake(types.NamespacedName{Namespace: object.GetNamespace(), Name: owner.Name})
-		}
-		if name := object.GetLabels()[serverless.FunctionNameLabelKey]; name != "" {
-			p.wake(types.NamespacedName{Namespace: object.GetNamespace(), Name: name})
-		}
-	}
-	handler := controller.HandleAll(wake)
+	handler := controller.HandleAll(p.wakeOwner)
 	switch object := change.Latest().(type) {
 	case *v1alpha1.Function:
 		p.wake(children.KeyOf(object))
@@ -451,7 +458,11 @@ func (p *process) hear(change ktesting.Change) {
 	case *corev1.Secret:
 		p.wakeAll(object.Namespace)
 	case *pipelinev1.TaskRun:
-		handler = tekton.Count(p.queue, wake)
+		handler = tekton.Count(p.queue, p.wakeOwner)
+	case *batchv1.Job:
+		handler = controller.HandleAll(p.jobs.OnJob)
+	case *corev1.Pod:
+		handler = controller.HandleAll(p.jobs.OnPod)
 	}
 	switch {
 	case change.New == nil:
@@ -467,10 +478,10 @@ func (p *process) hear(change ktesting.Change) {
 type asked[Request comparable, Answer any] struct {
 	do   func(Request) Answer
 	wake func(types.NamespacedName)
-	jobs map[types.NamespacedName]*job[Request, Answer]
+	jobs map[types.NamespacedName]*inquiry[Request, Answer]
 }
 
-type job[Request, Answer any] struct {
+type inquiry[Request, Answer any] struct {
 	request       Request
 	answer        Answer
 	done, awaited bool
@@ -481,9 +492,9 @@ func (a *asked[Request, Answer]) Ask(key types.NamespacedName, request Request) 
 		return
 	}
 	if a.jobs == nil {
-		a.jobs = map[types.NamespacedName]*job[Request, Answer]{}
+		a.jobs = map[types.NamespacedName]*inquiry[Request, Answer]{}
 	}
-	a.jobs[key] = &job[Request, Answer]{request: request}
+	a.jobs[key] = &inquiry[Request, Answer]{request: request}
 }
 
 func (a *asked[Request, Answer]) Answer(key types.NamespacedName, request Request, await bool) (answer Answer, ok bool) {
@@ -506,11 +517,11 @@ func (a *asked[Request, Answer]) Forget(key types.NamespacedName) {
 }
 
 func (a *asked[Request, Answer]) ForgetAll(isMeant func(types.NamespacedName) bool) {
-	maps.DeleteFunc(a.jobs, func(key types.NamespacedName, _ *job[Request, Answer]) bool { return isMeant(key) })
+	maps.DeleteFunc(a.jobs, func(key types.NamespacedName, _ *inquiry[Request, Answer]) bool { return isMeant(key) })
 }
 
-func (a *asked[Request, Answer]) clone() map[types.NamespacedName]*job[Request, Answer] {
-	jobs := map[types.NamespacedName]*job[Request, Answer]{}
+func (a *asked[Request, Answer]) clone() map[types.NamespacedName]*inquiry[Request, Answer] {
+	jobs := map[types.NamespacedName]*inquiry[Request, Answer]{}
 	for key, j := range a.jobs {
 		jobs[key] = new(*j)
 	}
@@ -520,7 +531,7 @@ func (a *asked[Request, Answer]) clone() map[types.NamespacedName]*job[Request, 
 // step does what was asked for, if anything was.
 func (a *asked[Request, Answer]) step() bool {
 	open := maps.Clone(a.jobs)
-	maps.DeleteFunc(open, func(_ types.NamespacedName, j *job[Request, Answer]) bool { return j.done })
+	maps.DeleteFunc(open, func(_ types.NamespacedName, j *inquiry[Request, Answer]) bool { return j.done })
 	key, ok := first(open)
 	if !ok {
 		return false
@@ -554,12 +565,12 @@ type simulatedLogs struct{ *simulation }
 
 func (l simulatedLogs) Tail(_ context.Context, _, pod, container string) (log string, err error) {
 	_, err = l.call("get pods/log "+pod, func() (runtime.Object, error) {
-		if !slices.ContainsFunc(objects[*pipelinev1.TaskRun](l.simulation), func(tr *pipelinev1.TaskRun) bool { return tr.Status.PodName == pod }) {
+		if !slices.ContainsFunc(l.builds(), func(b build) bool { return b.podName() == pod }) {
 			return nil, apierrs.NewNotFound(corev1.Resource("pods"), pod)
 		}
 		return nil, nil
 	})
-	if container == "step-"+tekton.PushStepName {
+	if container == "step-"+tekton.PushStepName || container == steps.Push {
 		return "failed to push image: UNAUTHORIZED: authentication required", err
 	}
 	return "npm error code E404", err
@@ -582,137 +593,6 @@ func (simulatedSecrets) Names() []string { return nil }
 
 // The stand-ins. Each takes one step at a time, and reports whether there was any
 // to take.
-
-// finalizer is on each TaskRun that has a pod, which outlives its deletion by a
-// moment.
-const finalizer = "chains.tekton.dev"
-
-// runBuilds replaces Tekton: it starts the next TaskRun, ends it, or removes its
-// finalizer.
-func (s *simulation) runBuilds() bool {
-	for _, tr := range objects[*pipelinev1.TaskRun](s) {
-		switch {
-		case tr.DeletionTimestamp != nil:
-			s.finalize(tr, "let go")
-			return true
-		case stateOf(tr).Ended():
-			continue
-		case len(tr.Finalizers) == 0:
-			s.finalize(tr, "held", finalizer)
-			return true
-		}
-		if condition := tr.Status.GetCondition(apis.ConditionSucceeded); condition == nil || condition.Reason == "Pending" {
-			verdict, ok := s.judge(tr)
-			s.verdicts[tr.UID] = verdict
-			if ok {
-				s.updateTaskRun(tr, taskRunRunning)
-				return true
-			}
-			if condition == nil {
-				s.updateTaskRun(tr, succeededCondition(corev1.ConditionUnknown, "Pending", "a volume is not there"))
-				return true
-			}
-			continue
-		}
-		if s.verdicts[tr.UID] == hangs {
-			continue
-		}
-		s.endBuild(tr, s.verdicts[tr.UID])
-		return true
-	}
-	return false
-}
-
-// finalize sets the finalizers of the TaskRun.
-func (s *simulation) finalize(tr *pipelinev1.TaskRun, what string, finalizers ...string) {
-	tr = tr.DeepCopy()
-	tr.Finalizers = finalizers
-	s.tracef("TaskRun %s: %s", tr.Name, what)
-	must(s.server.Update(tr))
-}
-
-// judge returns how the TaskRun will end, once its pod can start.
-func (s *simulation) judge(tr *pipelinev1.TaskRun) (verdict, bool) {
-	verdict := succeeds
-	for _, volume := range tr.Spec.TaskSpec.Volumes {
-		if volume.ConfigMap != nil {
-			cm := get[*corev1.ConfigMap](s, tr.Namespace, volume.ConfigMap.Name)
-			if cm == nil {
-				return 0, false
-			}
-			for _, file := range cm.Data {
-				switch {
-				case strings.Contains(file, brokenSource):
-					verdict = breaks
-				case strings.Contains(file, slowSource):
-					verdict = hangs
-				case strings.Contains(file, stuckSource):
-					return hangs, false
-				case strings.Contains(file, crashingSource):
-					verdict = crashes
-				}
-			}
-		}
-		if volume.Secret != nil && (volume.Secret.Optional == nil || !*volume.Secret.Optional) {
-			secret := get[*corev1.Secret](s, tr.Namespace, volume.Secret.SecretName)
-			if secret == nil {
-				return 0, false
-			}
-			if string(secret.Data["password"]) == "wrong" {
-				verdict = isRefused
-			}
-		}
-	}
-	return verdict, true
-}
-
-func (s *simulation) endBuild(tr *pipelinev1.TaskRun, verdict verdict) {
-	switch verdict {
-	case breaks:
-		s.updateTaskRun(tr, taskRunFailed("Failed", "exit code 1"), withFailedStep)
-		return
-	case isRefused:
-		s.updateTaskRun(tr, taskRunFailed("Failed", "exit code 1"), func(tr *pipelinev1.TaskRun) {
-			withFailedStep(tr)
-			tr.Status.Steps[0].Terminated.ExitCode = 1
-		})
-		return
-	}
-	tag := destinationOf(tr)
-	digest := fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(tag+"\n"+tr.Annotations[serverless.RebuildAnnotationKey])))
-	s.pushed[tag] = digest
-	s.memory.made[digest] = tag
-	s.crashing[digest] = verdict == crashes
-	s.updateTaskRun(tr, taskRunSucceeded(digest))
-}
-
-// destinationOf returns where the TaskRun pushes to, whatever its labels say.
-func destinationOf(tr *pipelinev1.TaskRun) string {
-	for _, step := range tr.Spec.TaskSpec.Steps {
-		for _, arg := range step.Args {
-			if destination, ok := strings.CutPrefix(arg, "--destination="); ok {
-				return destination
-			}
-		}
-	}
-	panic("the TaskRun pushes nothing")
-}
-
-func (s *simulation) updateTaskRun(tr *pipelinev1.TaskRun, options ...taskRunOption) {
-	tr = tr.DeepCopy()
-	for _, option := range options {
-		option(tr)
-	}
-	switch {
-	case s.clocked && tr.Status.CompletionTime != nil:
-		tr.Status.CompletionTime = new(metav1.Now())
-	case tr.Status.CompletionTime != nil:
-		// This is so long ago that every delayed action is due.
-		tr.Status.CompletionTime = new(metav1.Unix(0, 0))
-	}
-	s.tracef("TaskRun %s: %s", tr.Name, tr.Status.GetCondition(apis.ConditionSucceeded).Reason)
-	must(s.server.UpdateStatus(tr))
-}
 
 // serve stands in for Serving: it makes the next revision of a Service, finds it
 // ready, or says so.
@@ -931,6 +811,8 @@ func (s *simulation) wait() bool {
 	}
 	if !s.clocked {
 		if ok {
+			// Little is not due: the retry of a build whose end the controller has set.
+			time.Sleep(time.Until(p.asleep[next]))
 			s.reconcile(next)
 		}
 		return ok
@@ -1049,6 +931,11 @@ func (s *simulation) settled() map[string]any {
 		case *pipelinev1.TaskRun:
 			obj.Status = pipelinev1.TaskRunStatus{}
 			delete(obj.Annotations, serverless.BuildCredentialsAnnotationKey)
+		case *batchv1.Job:
+			obj.Status = batchv1.JobStatus{}
+			delete(obj.Annotations, serverless.BuildCredentialsAnnotationKey)
+		case *corev1.Pod:
+			continue
 		case *servingv1.Service:
 			obj.Status = servingv1.ServiceStatus{}
 		case *servingv1.Revision:
