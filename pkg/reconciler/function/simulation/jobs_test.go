@@ -65,9 +65,11 @@ func (s *simulation) runJob(job *batchv1.Job, pod *corev1.Pod) bool {
 			s.letGo(pod)
 			return true
 		}
-		return false
+		return s.releaseJob(job)
 	case is(job, batchv1.JobComplete), is(job, batchv1.JobFailed):
 		return false
+	case len(job.Finalizers) == 0:
+		s.holdJob(job)
 	case job.Status.StartTime == nil:
 		s.updateJob(job, "seen", func(status *batchv1.JobStatus) { status.StartTime = new(metav1.NewTime(s.server.Now)) })
 	case is(job, batchv1.JobFailureTarget) && held && isLost(pod):
@@ -88,6 +90,29 @@ func (s *simulation) runJob(job *batchv1.Job, pod *corev1.Pod) bool {
 	default:
 		return s.runPod(job, pod)
 	}
+	return true
+}
+
+// jobFinalizer is of some other controller. A Job with it outlives its deletion by a moment.
+const jobFinalizer = "example.com/hold"
+
+func (s *simulation) holdJob(job *batchv1.Job) {
+	job = job.DeepCopy()
+	job.Finalizers = append(job.Finalizers, jobFinalizer)
+	s.tracef("Job %s: held", job.Name)
+	must(s.server.Update(job))
+}
+
+// releaseJob removes the finalizer of a Job. It reports whether there was one.
+func (s *simulation) releaseJob(job *batchv1.Job) bool {
+	i := slices.Index(job.Finalizers, jobFinalizer)
+	if i < 0 {
+		return false
+	}
+	job = job.DeepCopy()
+	job.Finalizers = slices.Delete(job.Finalizers, i, i+1)
+	s.tracef("Job %s: let go", job.Name)
+	must(s.server.Update(job))
 	return true
 }
 

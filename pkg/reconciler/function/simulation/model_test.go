@@ -79,10 +79,10 @@ type model struct {
 // TestModel applies random actions of users, other clients and faults to three Functions,
 // with each builder, and with both where the builder changes.
 // It checks the rules of the oracle, and that an unrelated Function does not change. A
-// failing story is shrunk and printed with its seed. The short run always has the same 25
-// stories, the long run 2,000 new ones.
+// failing story is shrunk and printed with its seed. The short run always has the same 15
+// stories with each builder, the long run 2,000 new ones.
 func TestModel(t *testing.T) {
-	checks, seed := "25", "1"
+	checks, seed := "15", "1"
 	if *long {
 		checks, seed = "2000", "0"
 	}
