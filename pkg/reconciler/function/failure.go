@@ -54,8 +54,11 @@ func (r *Reconciler) followFailure(ctx context.Context, fn *v1alpha1.Function, w
 		switch {
 		case errors.Is(err, pods.ErrReading):
 			return r.awaitLog(fn, run, "failed", logPoll)
-		case errors.Is(err, builds.ErrBehind):
+		case errors.Is(err, builds.ErrBehind) && mayHaveLog(err, run):
 			return r.awaitLog(fn, run, "ended", logRetry)
+		case errors.Is(err, builds.ErrBehind):
+			// The cache lacks the pod for long: somebody may have removed its label.
+			return r.awaitLog(fn, run, "ended", logTimeout)
 		case failure.Cause == builds.StepFailed && mayHaveLog(err, run):
 			return r.awaitLog(fn, run, "failed", logRetry)
 		}

@@ -23,13 +23,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/pager"
 	"knative.dev/pkg/kmeta"
 	"knative.dev/serving/pkg/apis/serving"
 	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
@@ -73,11 +73,6 @@ func (r recent) noteDeletions() cache.ResourceEventHandler {
 	}}
 }
 
-type object interface {
-	metav1.Object
-	runtime.Object
-}
-
 // leftoverError reports an object of a deleted Service that blocks a new Service.
 type leftoverError struct{ *corev1.ObjectReference }
 
@@ -99,28 +94,35 @@ func (s *Server) mayHaveLeftovers(fn *v1alpha1.Function) bool {
 // revision never becomes ready. The garbage collector deletes owners first, and so the
 // owners are listed first.
 func (s *Server) findLeftover(ctx context.Context, namespace, service string) (*corev1.ObjectReference, error) {
-	selector := labels.SelectorFromSet(labels.Set{serving.ServiceLabelKey: service}).String()
+	opts := metav1.ListOptions{LabelSelector: labels.SelectorFromSet(labels.Set{serving.ServiceLabelKey: service}).String(), Limit: 1}
 	services, scaling, networking := s.Client.ServingV1(), s.Client.AutoscalingV1alpha1(), s.Networking.NetworkingV1alpha1()
 	for _, of := range []struct {
 		kind string
-		list pager.ListPageFunc
+		list func() (runtime.Object, error)
 	}{
-		{"Configuration", pageOf(services.Configurations(namespace).List)},
-		{"Revision", pageOf(services.Revisions(namespace).List)},
-		{"PodAutoscaler", pageOf(scaling.PodAutoscalers(namespace).List)},
-		{"Metric", pageOf(scaling.Metrics(namespace).List)},
-		{"ServerlessService", pageOf(networking.ServerlessServices(namespace).List)},
+		{"Configuration", listOf(ctx, services.Configurations(namespace).List, opts)},
+		{"Revision", listOf(ctx, services.Revisions(namespace).List, opts)},
+		{"PodAutoscaler", listOf(ctx, scaling.PodAutoscalers(namespace).List, opts)},
+		{"Metric", listOf(ctx, scaling.Metrics(namespace).List, opts)},
+		{"ServerlessService", listOf(ctx, networking.ServerlessServices(namespace).List, opts)},
 	} {
-		found, err := children.FindLive(ctx, of.list, of.kind, selector, func(object) bool { return true })
-		if found != nil || err != nil {
+		list, err := of.list()
+		if err != nil {
+			return nil, fmt.Errorf("failed to list %ss: %w", of.kind, err)
+		}
+		var found *corev1.ObjectReference
+		if err := meta.EachListItem(list, func(obj runtime.Object) error {
+			found = &corev1.ObjectReference{Kind: of.kind, Namespace: namespace, Name: obj.(metav1.Object).GetName()}
+			return nil
+		}); found != nil || err != nil {
 			return found, err
 		}
 	}
 	return nil, nil
 }
 
-func pageOf[List runtime.Object](list func(context.Context, metav1.ListOptions) (List, error)) pager.ListPageFunc {
-	return func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) { return list(ctx, opts) }
+func listOf[List runtime.Object](ctx context.Context, list func(context.Context, metav1.ListOptions) (List, error), opts metav1.ListOptions) func() (runtime.Object, error) {
+	return func() (runtime.Object, error) { return list(ctx, opts) }
 }
 
 // checkLeftovers returns a leftoverError while objects of a deleted Service remain. Where
