@@ -95,7 +95,7 @@ func (b *Builder) runOf(job *batchv1.Job) (builds.Run, error) {
 		}
 	}
 	refused := ""
-	if pod == nil {
+	if pod == nil && !(build{Job: job}).isFinished() {
 		if refused, err = b.refusal(job); err != nil {
 			return builds.Run{}, err
 		}
