@@ -29,6 +29,14 @@ import (
 	"github.com/kiln-dev/kiln/pkg/observe"
 )
 
+const (
+	// OOMKilled is the kubelet's reason of a container that exceeded its memory limit.
+	OOMKilled = "OOMKilled"
+
+	// Evicted is the kubelet's reason of a pod that it evicted.
+	Evicted = "Evicted"
+)
+
 // State is what the pods of a revision report.
 type State struct {
 	// Ready is the number of pods that take requests.

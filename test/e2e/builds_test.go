@@ -88,9 +88,6 @@ var (
 	kinds = map[config.Builder]*kind{taskRunKind.builder: taskRunKind, jobKind.builder: jobKind}
 )
 
-// resultsAnnotation is on Jobs that have succeeded. It has their results in JSON.
-const resultsAnnotation = serverless.GroupName + "/build-results"
-
 // skipWithJobs skips a test of something that only Tekton has.
 func skipWithJobs(t *testing.T) {
 	t.Helper()
@@ -174,7 +171,7 @@ func ofJob(job *batchv1.Job) *build {
 	for _, container := range slices.Concat(job.Spec.Template.Spec.InitContainers, job.Spec.Template.Spec.Containers) {
 		b.steps = append(b.steps, container.Name)
 	}
-	text := job.Annotations[resultsAnnotation]
+	text := job.Annotations[serverless.BuildResultsAnnotationKey]
 	record := struct {
 		CompletionTime *metav1.Time `json:"completionTime"`
 	}{}

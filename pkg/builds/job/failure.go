@@ -30,18 +30,15 @@ import (
 	"github.com/kiln-dev/kiln/pkg/builds"
 	"github.com/kiln-dev/kiln/pkg/builds/steps"
 	"github.com/kiln-dev/kiln/pkg/observe"
+	"github.com/kiln-dev/kiln/pkg/pods"
 	"github.com/kiln-dev/kiln/pkg/sources"
 )
 
 const (
-	// oomKilled is the kubelet's reason of a container that exceeded its memory limit.
-	oomKilled = "OOMKilled"
-
 	// unknownEnd is the kubelet's reason of a container that it does not find.
 	unknownEnd = "ContainerStatusUnknown"
 
-	// evicted and deadlineExceeded are the kubelet's reasons of a pod that it ended.
-	evicted          = "Evicted"
+	// deadlineExceeded is the kubelet's reason of a pod that it ended at its deadline.
 	deadlineExceeded = "DeadlineExceeded"
 
 	// lostNode is the reason of the condition DisruptionTarget of a pod on a node that does
@@ -123,7 +120,7 @@ func (b *Builder) podFailure(ctx context.Context, of build, failed batchv1.JobCo
 	status := of.pod.Status
 	disrupted := observe.PodCondition(of.pod, corev1.DisruptionTarget)
 	switch {
-	case status.Reason == evicted:
+	case status.Reason == pods.Evicted:
 		return builds.Failure{Cause: builds.Evicted, Message: status.Message}, nil
 	case disrupted.Status == corev1.ConditionTrue:
 		return builds.Failure{Cause: builds.Evicted, Message: disrupted.Message}, nil
@@ -156,7 +153,7 @@ func (b *Builder) containerFailure(ctx context.Context, of build, failed batchv1
 		failure.Fetching = end.ExitCode
 	}
 	switch {
-	case end.Reason == oomKilled:
+	case end.Reason == pods.OOMKilled:
 		failure.Cause = builds.OutOfMemory
 	case of.pod.DeletionTimestamp != nil:
 		failure.Cause = builds.Deleted

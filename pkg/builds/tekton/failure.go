@@ -29,6 +29,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/builds"
 	"github.com/kiln-dev/kiln/pkg/builds/steps"
 	"github.com/kiln-dev/kiln/pkg/observe"
+	"github.com/kiln-dev/kiln/pkg/pods"
 	"github.com/kiln-dev/kiln/pkg/sources"
 )
 
@@ -36,12 +37,6 @@ const (
 	pushContainer    = StepContainerPrefix + PushStepName
 	fetchContainer   = StepContainerPrefix + steps.Fetch
 	installContainer = SidecarContainerPrefix + InstallName
-
-	// oomKilled is the kubelet's reason of a container that exceeded its memory limit.
-	oomKilled = "OOMKilled"
-
-	// evicted is the kubelet's reason of a pod that it evicted.
-	evicted = "Evicted"
 )
 
 // causes maps Tekton's reasons to causes. A failure of Tekton's own containers is not a
@@ -128,7 +123,7 @@ func (b *Builder) detectLoss(failure *builds.Failure, tr *pipelinev1.TaskRun, lo
 	}
 	pod, notCached := b.Pods.Pods(tr.Namespace).Get(tr.Status.PodName)
 	switch {
-	case notCached == nil && pod.Status.Reason == evicted:
+	case notCached == nil && pod.Status.Reason == pods.Evicted:
 		failure.Cause, failure.Message = builds.Evicted, pod.Status.Message
 	case notCached == nil && observe.PodCondition(pod, corev1.DisruptionTarget).Status == corev1.ConditionTrue:
 		failure.Cause, failure.Message = builds.Evicted, observe.PodCondition(pod, corev1.DisruptionTarget).Message
@@ -159,7 +154,7 @@ func failedContainer(tr *pipelinev1.TaskRun) (string, int32) {
 func isInstallOOMKilled(tr *pipelinev1.TaskRun) (bool, error) {
 	for _, sidecar := range tr.Status.Sidecars {
 		if sidecar.Name == InstallName && sidecar.Terminated != nil {
-			return sidecar.Terminated.Reason == oomKilled, nil
+			return sidecar.Terminated.Reason == pods.OOMKilled, nil
 		}
 	}
 	return false, fmt.Errorf("TaskRun %s does not report yet how its sidecar %s ended", tr.Name, InstallName)
