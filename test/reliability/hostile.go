@@ -51,9 +51,9 @@ const (
 	attackTime = 5 * time.Minute
 	mostRounds = 60
 
-	// stuckFunctions is the number of Functions in each of the two namespaces with stuck
-	// builds: the builds of the default limits.
-	stuckFunctions = 5
+	// stuckFunctions is the number of Functions in each of the stuckNamespaces: the builds of
+	// the default limits.
+	stuckFunctions, stuckNamespaces = 5, 2
 	// largeBytes is the largest max-source-size.
 	largeBytes = 960 << 10
 	// largeFunctions and largeEvery limit what etcd keeps: each edit writes some 8 MiB.
@@ -241,7 +241,7 @@ func (h *hostile) builds(ctx context.Context) string {
 
 // stuckBuilds creates Functions whose pods wait for a missing Secret, in two namespaces.
 func stuckBuilds(ctx context.Context, h *hostile) error {
-	for range 2 {
+	for range stuckNamespaces {
 		namespace, err := h.namespace(ctx)
 		if err != nil {
 			return err
