@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,10 +28,30 @@ import (
 	"k8s.io/client-go/tools/pager"
 )
 
-// findPage is how many objects FindLive holds at a time. A Function can have a megabyte.
-const findPage = 20
+const (
+	// findPage is how many objects FindLive holds at a time. A Function can have a megabyte.
+	findPage = 20
+
+	// pageTimeout bounds the wait of EachLive for each page. A new leader builds nothing
+	// meanwhile, so it must not wait for a lost response.
+	pageTimeout = 10 * time.Second
+)
 
 var errFound = errors.New("found")
+
+// EachLive calls do with each object that list returns and that has Kiln's label.
+func EachLive[T runtime.Object](ctx context.Context, kind string, list func(context.Context, metav1.ListOptions) (runtime.Object, error), do func(T) error) error {
+	pages := pager.New(pager.SimplePageFunc(func(opts metav1.ListOptions) (runtime.Object, error) {
+		ctx, cancel := context.WithTimeout(ctx, pageTimeout)
+		defer cancel()
+		return list(ctx, opts)
+	}))
+	err := pages.EachListItem(ctx, metav1.ListOptions{LabelSelector: LabelSelector}, func(obj runtime.Object) error { return do(obj.(T)) })
+	if err != nil {
+		return fmt.Errorf("failed to list %ss: %w", kind, err)
+	}
+	return nil
+}
 
 // FindLive returns the first object of a live list that matches, or nil.
 func FindLive[T interface {

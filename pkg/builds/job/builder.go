@@ -21,7 +21,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
@@ -31,7 +30,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	batchv1listers "k8s.io/client-go/listers/batch/v1"
 	corev1listers "k8s.io/client-go/listers/core/v1"
-	"k8s.io/client-go/tools/pager"
 	kubeclient "knative.dev/pkg/client/injection/kube/client"
 	jobinformer "knative.dev/pkg/client/injection/kube/informers/batch/v1/job/filtered"
 	"knative.dev/pkg/kmeta"
@@ -46,10 +44,6 @@ import (
 	"github.com/kiln-dev/kiln/pkg/pods"
 	"github.com/kiln-dev/kiln/pkg/slim"
 )
-
-// listTimeout bounds the wait for each page of Jobs. A new leader builds nothing
-// meanwhile, so it must not wait for a lost response.
-const listTimeout = 10 * time.Second
 
 // Kind is the kind of the objects that run builds.
 const Kind = "Job"
@@ -125,23 +119,18 @@ func (b *Builder) List(fn *v1alpha1.Function) ([]builds.Run, error) {
 
 // Running returns all builds of the cluster that have not ended, past the cache of Jobs.
 func (b *Builder) Running(ctx context.Context) ([]queue.Build, error) {
-	list := pager.New(pager.SimplePageFunc(func(opts metav1.ListOptions) (runtime.Object, error) {
-		ctx, cancel := context.WithTimeout(ctx, listTimeout)
-		defer cancel()
+	list := func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 		return b.Client.BatchV1().Jobs(metav1.NamespaceAll).List(ctx, opts)
-	}))
+	}
 	var running []queue.Build
-	err := list.EachListItem(ctx, metav1.ListOptions{LabelSelector: children.LabelSelector}, func(obj runtime.Object) error {
-		run, err := b.runOf(obj.(*batchv1.Job))
+	err := children.EachLive(ctx, Kind, list, func(job *batchv1.Job) error {
+		run, err := b.runOf(job)
 		if err == nil && !run.State.Ended() {
 			running = append(running, QueuedBuild(run))
 		}
 		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("failed to list Jobs: %w", err)
-	}
-	return running, nil
+	return running, err
 }
 
 // Get returns the build of that name, past the cache of Jobs. It returns the API server's

@@ -21,7 +21,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 	pipelineclientset "github.com/tektoncd/pipeline/pkg/client/clientset/versioned"
@@ -33,7 +32,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	corev1listers "k8s.io/client-go/listers/core/v1"
-	"k8s.io/client-go/tools/pager"
 	"knative.dev/pkg/apis"
 	kubeclient "knative.dev/pkg/client/injection/kube/client"
 
@@ -58,10 +56,6 @@ const (
 	// exceededNode is the reason of a TaskRun whose pod fits on no node, and notPulled
 	// that of one whose pod lacks an image. Both wait.
 	exceededNode, notPulled = "ExceededNodeResources", "PullImageFailed"
-
-	// listTimeout bounds the wait for each page of TaskRuns. A new leader builds
-	// nothing meanwhile, so it must not wait for a lost response.
-	listTimeout = 10 * time.Second
 )
 
 // API is the API of TaskRuns.
@@ -140,22 +134,17 @@ func (b *Builder) List(fn *v1alpha1.Function) ([]builds.Run, error) {
 
 // Running returns all builds of the cluster that have not ended, past the cache.
 func (b *Builder) Running(ctx context.Context) ([]queue.Build, error) {
-	list := pager.New(pager.SimplePageFunc(func(opts metav1.ListOptions) (runtime.Object, error) {
-		ctx, cancel := context.WithTimeout(ctx, listTimeout)
-		defer cancel()
+	list := func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 		return b.Client.TektonV1().TaskRuns(metav1.NamespaceAll).List(ctx, opts)
-	}))
+	}
 	var running []queue.Build
-	err := list.EachListItem(ctx, metav1.ListOptions{LabelSelector: children.LabelSelector}, func(obj runtime.Object) error {
-		if tr := obj.(*pipelinev1.TaskRun); !stateOf(tr).Ended() {
+	err := children.EachLive(ctx, Kind, list, func(tr *pipelinev1.TaskRun) error {
+		if !stateOf(tr).Ended() {
 			running = append(running, QueuedBuild(tr))
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("failed to list TaskRuns: %w", err)
-	}
-	return running, nil
+	return running, err
 }
 
 // Get returns the build of that name, past the cache. It returns the API server's own
