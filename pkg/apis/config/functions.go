@@ -70,6 +70,20 @@ type Functions struct {
 	// pods, besides those of Knative that Kiln knows.
 	AllowedAnnotations KeyPatterns
 	AllowedLabels      KeyPatterns
+
+	// Server serves the Functions that are created from now on.
+	Server Server
+
+	// MostAutoscaled is the maximum of pods of a Function without a maximum, if a
+	// HorizontalPodAutoscaler scales it.
+	MostAutoscaled int32
+
+	// PublicDomain is the domain of public Functions that Deployments serve, or "".
+	PublicDomain string
+
+	// IngressClass is the class of their Ingresses. If it is "", the cluster's default
+	// applies.
+	IngressClass string
 }
 
 func defaultFunctions() *Functions {
@@ -87,6 +101,8 @@ func defaultFunctions() *Functions {
 		DefaultTimeout: 5 * time.Minute,
 		MaxSourceBytes: mostSourceBytes,
 		AllowedLabels:  KeyPatterns{"app.kubernetes.io/*"},
+		Server:         AutoServer,
+		MostAutoscaled: 10,
 	}
 }
 
@@ -102,8 +118,15 @@ func NewFunctionsFromMap(data map[string]string) (*Functions, error) {
 		asBytes("max-source-size", &f.MaxSourceBytes, leastSourceBytes, mostSourceBytes),
 		cm.AsFunc(AllowedAnnotationsKey, &f.AllowedAnnotations, parseKeyPatterns),
 		cm.AsFunc(AllowedLabelsKey, &f.AllowedLabels, parseKeyPatterns),
+		cm.AsFunc("serving", &f.Server, parseServer),
+		asInt32("kubernetes-max-replicas", &f.MostAutoscaled, MaxReplicasLimit),
+		cm.AsFunc("public-domain", &f.PublicDomain, parseDomain),
+		cm.AsFunc("ingress-class", &f.IngressClass, parseDomain),
 	); err != nil {
 		return nil, err
+	}
+	if f.MostAutoscaled < 1 {
+		return nil, inConfigMap(FunctionsConfigName, fmt.Errorf("%q is %d, and must be at least 1", "kubernetes-max-replicas", f.MostAutoscaled))
 	}
 	if f.DefaultMaxReplicas > 0 && f.DefaultMinReplicas > f.DefaultMaxReplicas {
 		return nil, inConfigMap(FunctionsConfigName, fmt.Errorf("%q is %d, more than %q, which is %d",

@@ -43,6 +43,18 @@ const (
 	// source.
 	SourceHashLabelKey = GroupName + "/source-hash"
 
+	// ServerLabelKey is on the objects and pods of Functions that Deployments serve. Its
+	// value is kubernetes.
+	ServerLabelKey = GroupName + "/server"
+
+	// RevisionLabelKey is on the pods of Functions that Deployments serve, and on their
+	// ReplicaSets. Its value is the name of the revision.
+	RevisionLabelKey = GroupName + "/revision"
+
+	// RevisionAnnotationKey is on the Deployment of a Function. Its value is the number of
+	// the newest revision.
+	RevisionAnnotationKey = GroupName + "/revision"
+
 	// RebuildAnnotationKey is set by users on a Function. Each new non-empty value causes
 	// one build of unchanged inputs.
 	RebuildAnnotationKey = GroupName + "/rebuild"
@@ -66,7 +78,7 @@ const (
 	// branch that started the build.
 	BuildCommitAnnotationKey = GroupName + "/build-commit"
 
-	// WishHashAnnotationKey is on the Service of a Function. Its value is a hash of the
+	// WishHashAnnotationKey is on the object that serves a Function. Its value is a hash of the
 	// desired revision template.
 	WishHashAnnotationKey = GroupName + "/wish-hash"
 

@@ -162,6 +162,29 @@ const (
 	ReasonRevisionMissing = "RevisionMissing"
 	// ReasonServiceFailed (False): the service reports the failure in the message.
 	ReasonServiceFailed = "ServiceFailed"
+	// ReasonDeploymentReady (True): the Deployment serves the current generation.
+	ReasonDeploymentReady = "DeploymentReady"
+	// ReasonDeploymentCreated (Unknown): the Deployment was created.
+	ReasonDeploymentCreated = "DeploymentCreated"
+	// ReasonDeploymentUpdated (Unknown): the Deployment was updated.
+	ReasonDeploymentUpdated = "DeploymentUpdated"
+	// ReasonDeploymentWaiting (Unknown): the Deployment replaces its pods.
+	ReasonDeploymentWaiting = "DeploymentWaiting"
+	// ReasonDeploymentFailed (False): the Deployment cannot be written, or its newest pods do
+	// not become ready. The pods of the last revision keep serving.
+	ReasonDeploymentFailed = "DeploymentFailed"
+	// ReasonServingUnavailable (False): the cluster does not have the API of what serves the
+	// Function, or of what config-functions names for new ones.
+	ReasonServingUnavailable = "ServingUnavailable"
+	// ReasonTrafficUnsupported (False): a Deployment can only serve one revision at a time;
+	// the previous one stays.
+	ReasonTrafficUnsupported = "TrafficUnsupported"
+	// ReasonVisibilityUnsupported (False): config-functions has no domain for public
+	// Functions; the cluster-local address stays.
+	ReasonVisibilityUnsupported = "VisibilityUnsupported"
+	// ReasonReplicasUnsupported (False): Knative scales the Function, so spec.replicas has no
+	// effect; the last revision stays.
+	ReasonReplicasUnsupported = "ReplicasUnsupported"
 )
 
 // Reasons of the condition SourceFollowed.

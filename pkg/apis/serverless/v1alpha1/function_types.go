@@ -175,6 +175,13 @@ type FunctionSpec struct {
 	// +kubebuilder:validation:Maximum=1000
 	MaxReplicas *int32 `json:"maxReplicas,omitempty"`
 
+	// Replicas is the exact number of pods, instead of minReplicas and maxReplicas. kubectl
+	// scale and external autoscalers set it. Knative does not support it.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	Replicas *int32 `json:"replicas,omitempty"`
+
 	// Concurrency is the maximum number of concurrent requests of one pod; 0 means no
 	// limit. It defaults to Serving's default.
 	// +optional
@@ -478,6 +485,21 @@ type FunctionStatus struct {
 	// Address makes a Function a sink for Knative Eventing.
 	// +optional
 	Address *duckv1.Addressable `json:"address,omitempty"`
+
+	// Serving is what serves the function: knative, a Knative Service, or kubernetes, a
+	// Deployment. It stays as it is until the Function is deleted. Absent in a deployed
+	// Function, it means knative.
+	// +optional
+	// +kubebuilder:validation:Enum=knative;kubernetes
+	Serving string `json:"serving,omitempty"`
+
+	// Replicas is the number of pods of a Deployment that serves the function.
+	// +optional
+	Replicas int32 `json:"replicas,omitempty"`
+
+	// Selector selects the pods of a Deployment that serves the function.
+	// +optional
+	Selector string `json:"selector,omitempty"`
 
 	// AcceptedGeneration is the newest generation with a valid spec. A stricter
 	// configuration does not change it.
