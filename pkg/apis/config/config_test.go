@@ -124,6 +124,11 @@ func TestFunctionsFromMap(t *testing.T) {
 
 		"allowed-pod-annotations": "example.com/*, prometheus.io/scrape,",
 		"allowed-pod-labels":      "",
+
+		"serving":                 " kubernetes ",
+		"kubernetes-max-replicas": "20",
+		"public-domain":           "fn.example.com",
+		"ingress-class":           "nginx",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -143,6 +148,11 @@ func TestFunctionsFromMap(t *testing.T) {
 		MaxSourceBytes: 1024,
 
 		AllowedAnnotations: KeyPatterns{"example.com/*", "prometheus.io/scrape"},
+
+		Server:         KubernetesServer,
+		MostAutoscaled: 20,
+		PublicDomain:   "fn.example.com",
+		IngressClass:   "nginx",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -340,6 +350,9 @@ func TestErrors(t *testing.T) {
 		"timeout of 0":         {functions, FunctionsConfigName, "default-timeout", "0s", nil, []string{`"0s"`, "1s and 24h"}},
 		"timeout too long":     {functions, FunctionsConfigName, "default-timeout", "25h", nil, []string{`"25h"`, "24h"}},
 		"timeout in parts":     {functions, FunctionsConfigName, "default-timeout", "1500ms", nil, []string{`"1500ms"`, "seconds"}},
+		"server unknown":       {functions, FunctionsConfigName, "serving", "deployment", nil, []string{`"deployment"`, "auto, knative, kubernetes"}},
+		"no autoscaled pods":   {functions, FunctionsConfigName, "kubernetes-max-replicas", "0", nil, []string{"kubernetes-max-replicas", "at least 1"}},
+		"not a domain":         {functions, FunctionsConfigName, "public-domain", "https://example.com", nil, []string{`"https://example.com"`}},
 		"source size negative": {functions, FunctionsConfigName, "max-source-size", "-1", nil, []string{`"-1"`}},
 
 		"runtime key":        {runtimesOf, RuntimesConfigName, "Node", node, nil, []string{`"Node" is not the name`}},
