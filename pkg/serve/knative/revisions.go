@@ -32,6 +32,7 @@ import (
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/children"
+	"github.com/kiln-dev/kiln/pkg/serve/podspec"
 )
 
 func namedRevisions(svc *servingv1.Service) []string {
@@ -104,7 +105,8 @@ func (s *Server) restoreTemplate(ctx context.Context, fn *v1alpha1.Function, svc
 		return false, fmt.Errorf("failed to list Revisions: %w", err)
 	}
 	allowed := slices.DeleteFunc(append(list.Items, s.keptTemplate(fn)...), func(revision servingv1.Revision) bool {
-		return reservedSecretOf(ctx, &revision) != "" || hasForbiddenMetadata(ctx, &revision)
+		return podspec.ReservedSecretOf(ctx, &revision.Spec.PodSpec) != "" ||
+			podspec.DescribeForbidden(ctx, revision.Labels, revision.Annotations) != ""
 	})
 	return RestoreTemplate(svc, allowed, fn.Status.TemplateHash), nil
 }

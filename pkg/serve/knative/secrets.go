@@ -27,9 +27,9 @@ import (
 	"k8s.io/client-go/tools/pager"
 	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
 
-	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/children"
 	"github.com/kiln-dev/kiln/pkg/pods"
+	"github.com/kiln-dev/kiln/pkg/serve/podspec"
 )
 
 // FindSecret returns a Service or a Revision of a Function in the namespace that gives the
@@ -53,26 +53,15 @@ func (s *Server) FindSecret(ctx context.Context, secret, namespace string) (*cor
 	})
 }
 
-// reservedSecretOf returns the Secret with registry credentials that the revision names, or
-// "".
-func reservedSecretOf(ctx context.Context, revision *servingv1.Revision) string {
-	for _, name := range config.FromContextOrDefaults(ctx).Registry.ReservedSecrets() {
-		if pods.NamesSecret(&revision.Spec.PodSpec, name) {
-			return name
-		}
-	}
-	return ""
-}
-
 // describeRefused returns a message about a wanted revision that names the Secret with
 // registry credentials, or whose pods have metadata that is not allowed; or "".
 func describeRefused(ctx context.Context, wanted []string, revisions []servingv1.Revision) string {
 	for i := range revisions {
-		if secret := reservedSecretOf(ctx, &revisions[i]); secret != "" && slices.Contains(wanted, revisions[i].Name) {
+		if secret := podspec.ReservedSecretOf(ctx, &revisions[i].Spec.PodSpec); secret != "" && slices.Contains(wanted, revisions[i].Name) {
 			return fmt.Sprintf("spec.traffic names revision %s, which uses Secret %s. It has the credentials of the image registry, "+
 				"and no Function may use it. Name another revision. The previous traffic stays in effect.", revisions[i].Name, secret)
 		}
-		if forbidden := describeForbidden(ctx, revisions[i].Labels, revisions[i].Annotations); forbidden != "" && slices.Contains(wanted, revisions[i].Name) {
+		if forbidden := podspec.DescribeForbidden(ctx, revisions[i].Labels, revisions[i].Annotations); forbidden != "" && slices.Contains(wanted, revisions[i].Name) {
 			return fmt.Sprintf("spec.traffic names revision %s, whose pods have %s. Name another revision. The previous traffic stays in effect.",
 				revisions[i].Name, forbidden)
 		}

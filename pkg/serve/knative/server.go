@@ -37,9 +37,9 @@ import (
 	serviceinformer "knative.dev/serving/pkg/client/injection/informers/serving/v1/service/filtered"
 	servinglisters "knative.dev/serving/pkg/client/listers/serving/v1"
 
-	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/children"
+	"github.com/kiln-dev/kiln/pkg/serve/podspec"
 	"github.com/kiln-dev/kiln/pkg/slim"
 )
 
@@ -151,7 +151,7 @@ func (s *Server) applyChange(ctx context.Context, fn *v1alpha1.Function, desired
 		return false, nil
 	}
 	if change == RevisionChange {
-		reportDropped(ctx, fn)
+		podspec.ReportDropped(ctx, fn)
 	}
 	PropagateStatus(fn, updated)
 	fn.Status.MarkRunningUnknown(v1alpha1.ReasonServiceUpdated, "Service %s was updated.", updated.Name)
@@ -160,27 +160,11 @@ func (s *Server) applyChange(ctx context.Context, fn *v1alpha1.Function, desired
 
 // desiredService returns the Service that runs the Function's image.
 func desiredService(ctx context.Context, fn *v1alpha1.Function) *servingv1.Service {
-	fn = withAllowedMetadata(ctx, fn)
-	if hasOwnDockerfile(ctx, fn) {
-		return MakeListeningService(fn, fn.Status.Image, pullSecrets(ctx)...)
+	fn = podspec.WithAllowedMetadata(ctx, fn)
+	if podspec.HasOwnDockerfile(ctx, fn) {
+		return MakeListeningService(fn, fn.Status.Image, podspec.PullSecrets(ctx)...)
 	}
-	return MakeService(fn, fn.Status.Image, pullSecrets(ctx)...)
-}
-
-// hasOwnDockerfile reports whether the author's own Dockerfile makes the image, which
-// then has no wrapper.
-func hasOwnDockerfile(ctx context.Context, fn *v1alpha1.Function) bool {
-	runtime, _ := config.FromContextOrDefaults(ctx).Runtimes[fn.Spec.Runtime].Find()
-	return runtime.IsOwnDockerfile()
-}
-
-// pullSecrets returns the names of the Secrets with which nodes pull images. They do
-// not depend on whether the Secret exists, so a new Secret replaces no pod.
-func pullSecrets(ctx context.Context) []string {
-	if name := config.FromContextOrDefaults(ctx).Registry.Credentials; name != "" {
-		return []string{name}
-	}
-	return nil
+	return MakeService(fn, fn.Status.Image, podspec.PullSecrets(ctx)...)
 }
 
 // Hold keeps the last deployed image serving while no newer image is available. It

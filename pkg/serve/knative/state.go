@@ -39,6 +39,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/observe"
 	"github.com/kiln-dev/kiln/pkg/pods"
 	"github.com/kiln-dev/kiln/pkg/runtimes"
+	"github.com/kiln-dev/kiln/pkg/serve/podspec"
 )
 
 const (
@@ -177,11 +178,11 @@ func (s *Server) markNotReady(ctx context.Context, fn *v1alpha1.Function, svc *s
 	switch {
 	case failed != nil && failed.Reason == v1alpha1.ReasonRevisionMissing:
 		fn.Status.MarkRunningFailed(v1alpha1.ReasonRevisionMissing, "%s The previous traffic stays in effect.", failed.Message)
-	case failed != nil && isTooLate(failed) && hasOwnDockerfile(ctx, fn):
+	case failed != nil && isTooLate(failed) && podspec.HasOwnDockerfile(ctx, fn):
 		fn.Status.MarkRunningFailed(v1alpha1.ReasonServiceFailed, "%s: %s. If its pods started: %s", failed.Reason, strings.TrimSuffix(failed.Message, "."), listenAdvice)
 	case failed != nil:
 		fn.Status.MarkRunningFailed(v1alpha1.ReasonServiceFailed, "%s: %s", failed.Reason, failed.Message)
-	case hasOwnDockerfile(ctx, fn) && isStarting(svc) && state.Ready == 0:
+	case podspec.HasOwnDockerfile(ctx, fn) && isStarting(svc) && state.Ready == 0:
 		markWaiting(fn, ready, svc.Name)
 		return awaitPort(fn, svc.Status.LatestCreatedRevisionName, state.RunningSince)
 	default:

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package knative
+package podspec
 
 import (
 	"context"
@@ -25,18 +25,18 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"knative.dev/pkg/controller"
-	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/pods"
 )
 
 const reasonNotAllowed = "PodMetadataNotAllowed"
 
-// withAllowedMetadata returns the Function with only those labels and annotations of pods
+// WithAllowedMetadata returns the Function with only those labels and annotations of pods
 // that the administrator allows. The spec may have been accepted under another
 // configuration, or without the webhook.
-func withAllowedMetadata(ctx context.Context, fn *v1alpha1.Function) *v1alpha1.Function {
+func WithAllowedMetadata(ctx context.Context, fn *v1alpha1.Function) *v1alpha1.Function {
 	if describeDropped(ctx, fn) == "" {
 		return fn
 	}
@@ -49,18 +49,19 @@ func withAllowedMetadata(ctx context.Context, fn *v1alpha1.Function) *v1alpha1.F
 
 // describeDropped names the keys that the Function's pods must not have, or returns "".
 func describeDropped(ctx context.Context, fn *v1alpha1.Function) string {
-	return describeForbidden(ctx, fn.Spec.Labels, fn.Spec.Annotations)
+	return DescribeForbidden(ctx, fn.Spec.Labels, fn.Spec.Annotations)
 }
 
-func reportDropped(ctx context.Context, fn *v1alpha1.Function) {
+// ReportDropped reports in an event which keys the pods of a new revision do not have.
+func ReportDropped(ctx context.Context, fn *v1alpha1.Function) {
 	if dropped := describeDropped(ctx, fn); dropped != "" {
 		controller.GetEventRecorder(ctx).Eventf(fn, corev1.EventTypeWarning, reasonNotAllowed,
 			"The new revision has no %s. Remove them from the spec, or ask an administrator to allow them.", dropped)
 	}
 }
 
-// describeForbidden names the keys that pods must not have, and where to allow them.
-func describeForbidden(ctx context.Context, labels, annotations map[string]string) string {
+// DescribeForbidden names the keys that pods must not have, and where to allow them.
+func DescribeForbidden(ctx context.Context, labels, annotations map[string]string) string {
 	allowed := config.FromContextOrDefaults(ctx).Functions
 	var parts []string
 	for _, kind := range []struct {
@@ -82,8 +83,28 @@ func describeForbidden(ctx context.Context, labels, annotations map[string]strin
 	return strings.Join(parts, ", and ")
 }
 
-// hasForbiddenMetadata reports whether the pods of the revision have labels or annotations
-// that the administrator does not allow.
-func hasForbiddenMetadata(ctx context.Context, revision *servingv1.Revision) bool {
-	return describeForbidden(ctx, revision.Labels, revision.Annotations) != ""
+// HasOwnDockerfile reports whether the author's own Dockerfile makes the image, which then
+// has no wrapper.
+func HasOwnDockerfile(ctx context.Context, fn *v1alpha1.Function) bool {
+	runtime, _ := config.FromContextOrDefaults(ctx).Runtimes[fn.Spec.Runtime].Find()
+	return runtime.IsOwnDockerfile()
+}
+
+// PullSecrets returns the names of the Secrets with which nodes pull images. They do not
+// depend on whether the Secret exists, so a new Secret replaces no pod.
+func PullSecrets(ctx context.Context) []string {
+	if name := config.FromContextOrDefaults(ctx).Registry.Credentials; name != "" {
+		return []string{name}
+	}
+	return nil
+}
+
+// ReservedSecretOf returns the Secret with registry credentials that the pod names, or "".
+func ReservedSecretOf(ctx context.Context, pod *corev1.PodSpec) string {
+	for _, name := range config.FromContextOrDefaults(ctx).Registry.ReservedSecrets() {
+		if pods.NamesSecret(pod, name) {
+			return name
+		}
+	}
+	return ""
 }
