@@ -17,9 +17,6 @@ limitations under the License.
 package knative
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"slices"
 	"strings"
 
@@ -29,6 +26,7 @@ import (
 	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
+	"github.com/kiln-dev/kiln/pkg/serve/podspec"
 	"github.com/kiln-dev/kiln/pkg/slim"
 )
 
@@ -74,7 +72,7 @@ func hashOfTemplate(svc *servingv1.Service) string {
 	if !HasTemplate(svc) {
 		return svc.Spec.Template.Name
 	}
-	return hash(svc.Spec.Template)
+	return podspec.Hash(svc.Spec.Template)
 }
 
 // IsTemplateEdited reports whether somebody else has changed the Service's revision
@@ -90,7 +88,7 @@ func IsTemplateEdited(svc *servingv1.Service, remembered string) bool {
 func RestoreTemplate(svc *servingv1.Service, revisions []servingv1.Revision, remembered string) bool {
 	desired, stored, _ := strings.Cut(remembered, ".")
 	for i := range revisions {
-		if template := templateOf(&revisions[i]); hash(template) == stored {
+		if template := templateOf(&revisions[i]); podspec.Hash(template) == stored {
 			svc.Spec.Template = template
 			svc.Annotations = kmap.Union(svc.Annotations, map[string]string{serverless.WishHashAnnotationKey: desired})
 			return true
@@ -119,13 +117,3 @@ func withoutServing(metadata map[string]string) map[string]string {
 // templateAnnotations are the annotations of Serving that it copies from a template to
 // the revision.
 var templateAnnotations = []string{serving.ProgressDeadlineAnnotationKey, serving.RolloutDurationKey}
-
-func hash(value any) string {
-	// Marshal fails only for types that JSON lacks, such as channels.
-	data, err := json.Marshal(value)
-	if err != nil {
-		panic(err)
-	}
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])[:32]
-}

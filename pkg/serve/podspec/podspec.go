@@ -19,6 +19,9 @@ package podspec
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -145,4 +148,15 @@ func env(fn *v1alpha1.Function) []corev1.EnvVar {
 		own = append(own, corev1.EnvVar{Name: runtimes.EnvFunctionMemoryLimit, Value: limit.String()})
 	}
 	return append(own, fn.Spec.Env...)
+}
+
+// Hash returns a hash of the JSON of the value.
+func Hash(value any) string {
+	// Marshal fails only for types that JSON lacks, such as channels.
+	data, err := json.Marshal(value)
+	if err != nil {
+		panic(err)
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])[:32]
 }

@@ -332,6 +332,11 @@ func (fs *FunctionStatus) describeServing(noun string) string {
 	return noun + "s " + strings.Join(revisions, ", ") + " serve"
 }
 
+// MarkRunningWithReason reports that the current generation serves, and how.
+func (fs *FunctionStatus) MarkRunningWithReason(reason, messageFormat string, messageA ...any) {
+	functionConditionSet.Manage(fs).MarkTrueWithReason(FunctionConditionRunning, reason, messageFormat, messageA...)
+}
+
 // MarkRunningUnknown reports the state of a service that is not ready.
 func (fs *FunctionStatus) MarkRunningUnknown(reason, messageFormat string, messageA ...any) {
 	functionConditionSet.Manage(fs).MarkUnknown(FunctionConditionRunning, reason, messageFormat, messageA...)

@@ -1,0 +1,149 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package kubernetes
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"knative.dev/pkg/apis"
+	duckv1 "knative.dev/pkg/apis/duck/v1"
+
+	"github.com/kiln-dev/kiln/pkg/apis/serverless"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/pods"
+)
+
+// markState reports the state of the Deployment, whose spec is as desired.
+func (s *Server) markState(ctx context.Context, fn *v1alpha1.Function, deployment *appsv1.Deployment) error {
+	revision := revisionOf(deployment)
+	if deployment.Status.ObservedGeneration != deployment.Generation {
+		markWaiting(fn, v1alpha1.ReasonDeploymentWaiting, "Kubernetes has not observed the last change of Deployment %s yet.", deployment.Name)
+		return nil
+	}
+	state, err := s.podState(fn, revision)
+	if err != nil {
+		return err
+	}
+	least := leastReplicas(fn)
+	status := &deployment.Status
+	isNew := status.Replicas == status.UpdatedReplicas
+	wasReady := servesAlready(fn, revision)
+	switch failure := failureOf(deployment, state); {
+	case isNew && status.AvailableReplicas >= least:
+		markServing(ctx, fn, revision)
+	case failure != "" && !wasReady:
+		fn.Status.MarkRunningFailed(v1alpha1.ReasonDeploymentFailed, "Revision %s: %s", revision, failure)
+	case wasReady, state.Unscheduled != "":
+		why := "."
+		if reason := cmp.Or(failure, state.Unscheduled); reason != "" {
+			why = ": " + reason
+		}
+		fn.Status.MarkRunningUnknown(v1alpha1.ReasonMinimumReplicasUnavailable, "Revision %s has %d of %d replicas%s", revision, state.Ready, least, why)
+	default:
+		markWaiting(fn, v1alpha1.ReasonDeploymentWaiting, "Revision %s has no %d available replicas yet.", revision, max(least, 1))
+	}
+	return nil
+}
+
+// markServing reports that the revision serves as the spec says.
+func markServing(ctx context.Context, fn *v1alpha1.Function, revision string) {
+	fn.Status.LatestReadyRevisionName = cmp.Or(fn.Status.LatestReadyRevisionName, revision)
+	if numberOf(revision) > numberOf(fn.Status.LatestReadyRevisionName) || pinnedRevision(fn) == "" {
+		fn.Status.LatestReadyRevisionName = revision
+	}
+	setTraffic(fn, revision)
+	switch {
+	case fn.Spec.Visibility == v1alpha1.VisibilityPublic && publicHost(ctx, fn) == "":
+		fn.Status.MarkRunningFailed(v1alpha1.ReasonVisibilityUnsupported,
+			"The Function serves inside the cluster only: the ConfigMap config-functions has no public-domain. Set it, or remove spec.visibility.")
+	case fn.Spec.Replicas == nil && fn.DesiredMinReplicas() == 0:
+		fn.Status.MarkRunningWithReason(v1alpha1.ReasonDeploymentReady, "One pod stays although minReplicas is 0: a Deployment does not scale to zero.")
+	default:
+		fn.Status.MarkRunningWithReason(v1alpha1.ReasonDeploymentReady, "Revision %s serves.", revision)
+	}
+}
+
+// markWaiting reports a wait, unless the status already reports what the wait is for.
+func markWaiting(fn *v1alpha1.Function, reason, format string, args ...any) {
+	switch fn.Status.GetCondition(v1alpha1.FunctionConditionRunning).GetReason() {
+	case v1alpha1.ReasonDeploymentCreated, v1alpha1.ReasonDeploymentUpdated:
+	default:
+		fn.Status.MarkRunningUnknown(reason, format, args...)
+	}
+}
+
+// servesAlready reports whether the revision has served all requests before.
+func servesAlready(fn *v1alpha1.Function, revision string) bool {
+	return len(fn.Status.Traffic) == 1 && fn.Status.Traffic[0].RevisionName == revision
+}
+
+func (s *Server) podState(fn *v1alpha1.Function, revision string) (pods.State, error) {
+	of := labels.Set{serverless.RevisionLabelKey: revision, serverless.FunctionUIDLabelKey: string(fn.UID)}
+	all, err := s.Pods.Pods(fn.Namespace).List(labels.SelectorFromSet(of))
+	if err != nil {
+		return pods.State{}, fmt.Errorf("failed to list Pods: %w", err)
+	}
+	events, err := s.MountEvents.Events(fn.Namespace).List(labels.Everything())
+	if err != nil {
+		return pods.State{}, fmt.Errorf("failed to list Events: %w", err)
+	}
+	return pods.StateOf(all, events), nil
+}
+
+// failureOf returns why the newest pods do not become ready, or "".
+func failureOf(deployment *appsv1.Deployment, state pods.State) string {
+	for _, c := range deployment.Status.Conditions {
+		if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
+			return c.Message
+		}
+	}
+	if state.Trouble != "" {
+		return state.Trouble
+	}
+	for _, c := range deployment.Status.Conditions {
+		if c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse {
+			return fmt.Sprintf("its pods were not ready in time: %s", c.Message)
+		}
+	}
+	return ""
+}
+
+// propagate copies the addresses, the revisions and the number of pods into the status.
+func propagate(ctx context.Context, fn *v1alpha1.Function, deployment *appsv1.Deployment) {
+	fn.Status.URL = address(fn)
+	fn.Status.Address = &duckv1.Addressable{URL: address(fn)}
+	if host := publicHost(ctx, fn); host != "" {
+		fn.Status.URL = apis.HTTP(host)
+	}
+	fn.Status.LatestCreatedRevisionName = revisionName(fn, newestOf(fn, deployment))
+	fn.Status.Replicas = deployment.Status.Replicas
+	fn.Status.Selector = metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: podLabels(fn)})
+	if len(fn.Status.Traffic) == 1 {
+		setTraffic(fn, fn.Status.Traffic[0].RevisionName)
+	}
+}
+
+// setTraffic reports that the revision gets all requests.
+func setTraffic(fn *v1alpha1.Function, revision string) {
+	fn.Status.Traffic = []v1alpha1.TrafficStatus{{RevisionName: revision, LatestRevision: new(pinnedRevision(fn) == ""), Percent: new(int64(100))}}
+}
