@@ -56,6 +56,9 @@ type Options struct {
 	// Collects runs the garbage collector, which deletes objects without their owner.
 	Collects bool
 
+	// WithoutTekton leaves out Tekton's definitions until InstallTekton is called.
+	WithoutTekton bool
+
 	// Namespaces are created.
 	Namespaces []string
 }
@@ -86,6 +89,7 @@ type Kiln struct {
 	Failed chan error
 
 	programs        Binaries
+	standIn         *StandIn
 	address, caFile string
 	webhookPorts    []string
 }
@@ -122,7 +126,7 @@ func Run(ctx context.Context, b Binaries, options Options, do func(context.Conte
 		}
 	}
 	defer k.stop()
-	if err := k.install(ctx, options.Config); err != nil {
+	if err := k.install(ctx, options.Config, options.WithoutTekton); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -135,12 +139,14 @@ func Run(ctx context.Context, b Binaries, options Options, do func(context.Conte
 
 // standBy creates the namespaces, and starts the replacement of Tekton and Serving.
 func (k *Kiln) standBy(ctx context.Context, options Options) error {
+	controllers := []string{"job-controller", "serviceaccount-controller"}
 	if options.Collects {
 		// The collector discovers new definitions only after half a minute, so it starts
 		// after them.
-		if err := k.startCollector(); err != nil {
-			return err
-		}
+		controllers = append(controllers, "garbage-collector-controller", "namespace-controller")
+	}
+	if err := k.startControllers(controllers...); err != nil {
+		return err
 	}
 	for _, name := range options.Namespaces {
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -155,7 +161,50 @@ func (k *Kiln) standBy(ctx context.Context, options Options) error {
 	standIn := options.StandIn
 	standIn.clients, standIn.images, standIn.report = clients, k.Images, k.Fail
 	standIn.run(ctx)
+	k.standIn = &standIn
+	if !options.WithoutTekton {
+		standIn.runTaskRuns(ctx)
+	}
 	return nil
+}
+
+// InstallTekton installs the definitions that WithoutTekton has left out. TaskRuns then
+// complete until ctx ends.
+func (k *Kiln) InstallTekton(ctx context.Context) error {
+	definitions, err := k.definitions(isTekton)
+	if err != nil {
+		return err
+	}
+	if err := k.apply(ctx, definitions); err != nil {
+		return err
+	}
+	k.standIn.runTaskRuns(ctx)
+	return nil
+}
+
+func isTekton(definition string) bool { return strings.Contains(definition, "\n  group: tekton.dev\n") }
+
+// definitions returns the definitions of Tekton and Serving that are wanted.
+func (k *Kiln) definitions(isWanted func(string) bool) ([]byte, error) {
+	all, err := os.ReadFile(k.programs.Definitions)
+	if err != nil {
+		return nil, fmt.Errorf("failed to read definitions: %w", err)
+	}
+	var wanted []string
+	for definition := range strings.SplitSeq(string(all), "\n---\n") {
+		if isWanted(definition) {
+			wanted = append(wanted, definition)
+		}
+	}
+	return []byte(strings.Join(wanted, "\n---\n") + "\n"), nil
+}
+
+// apply applies objects, and waits until definitions among them are served.
+func (k *Kiln) apply(ctx context.Context, objects []byte) error {
+	if err := k.Kubectl(ctx, objects, "apply", "--server-side", "--filename=-"); err != nil {
+		return err
+	}
+	return k.Kubectl(ctx, nil, "wait", "--for=condition=Established", "--timeout=1m", "customresourcedefinitions", "--all")
 }
 
 // Fail sends an error to Failed.
@@ -297,7 +346,7 @@ func configure(name string, data map[string]string, registry string) {
 
 // install puts Kiln on the API server, with the definitions of Tekton and Serving,
 // and starts its webhook.
-func (k *Kiln) install(ctx context.Context, config map[string]map[string]string) (err error) {
+func (k *Kiln) install(ctx context.Context, config map[string]map[string]string, withoutTekton bool) (err error) {
 	if k.Admin, err = k.Clients(HarnessUser); err != nil {
 		return err
 	}
@@ -309,14 +358,11 @@ func (k *Kiln) install(ctx context.Context, config map[string]map[string]string)
 		return err
 	}
 	k.Environment, k.MemoryLimits = environment, limits
-	definitions, err := os.ReadFile(k.programs.Definitions)
+	definitions, err := k.definitions(func(definition string) bool { return !withoutTekton || !isTekton(definition) })
 	if err != nil {
-		return fmt.Errorf("failed to read definitions: %w", err)
-	}
-	if err := k.Kubectl(ctx, append(definitions, objects...), "apply", "--server-side", "--filename=-"); err != nil {
 		return err
 	}
-	if err := k.Kubectl(ctx, nil, "wait", "--for=condition=Established", "--timeout=1m", "customresourcedefinitions", "--all"); err != nil {
+	if err := k.apply(ctx, append(definitions, objects...)); err != nil {
 		return err
 	}
 	if err := k.StartWebhook(); err != nil {

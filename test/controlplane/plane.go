@@ -126,8 +126,8 @@ type Plane struct {
 	// Etcd and API are the processes.
 	Etcd, API *Process
 
-	kubernetes string
-	collector  *Process
+	kubernetes  string
+	controllers *Process
 }
 
 // StartPlane starts an empty API server.
@@ -213,21 +213,21 @@ func (p *Plane) writeFiles() error {
 // only briefly on this machine.
 func TokenOf(user string) string { return "token-of-" + strings.ReplaceAll(user, ":", "-") }
 
-// startCollector starts Kubernetes' garbage collector and namespace controller.
-func (p *Plane) startCollector() error {
+// startControllers starts controllers of Kubernetes.
+func (p *Plane) startControllers(names ...string) error {
 	kubeconfig, err := p.Kubeconfig(HarnessUser)
 	if err != nil {
 		return err
 	}
-	p.collector, err = Start("kube-controller-manager", p.Folder, nil, p.kubernetes, "kube-controller-manager",
-		"--kubeconfig="+kubeconfig, "--controllers=garbage-collector-controller,namespace-controller",
+	p.controllers, err = Start("kube-controller-manager", p.Folder, nil, p.kubernetes, "kube-controller-manager",
+		"--kubeconfig="+kubeconfig, "--controllers="+strings.Join(names, ","),
 		"--leader-elect=false", "--secure-port=0", "--kube-api-qps=1000", "--kube-api-burst=1000")
 	return err
 }
 
 // Stop kills all processes, because nothing is kept.
 func (p *Plane) Stop() {
-	p.collector.Kill()
+	p.controllers.Kill()
 	p.API.Kill()
 	p.Etcd.Kill()
 }

@@ -120,12 +120,13 @@ func (i *Images) Annotations(image string) (map[string]string, error) {
 // Kiln's workers can have on the way.
 const standInWorkers = 16
 
-// StandIn replaces Tekton and Serving. With one write, it marks each TaskRun as succeeded
-// and each Service as ready, as soon as a watch delivers the object. So benchmarks measure
-// only Kiln and the API server.
+// StandIn replaces Tekton, Serving and the kubelet. With one write, it marks each TaskRun
+// and each pod of a Job as succeeded and each Service as ready, as soon as a watch delivers
+// the object. So benchmarks measure only Kiln and the API server.
 type StandIn struct {
-	// Build, where it is set, says what comes of a TaskRun, and takes its time.
-	Build func(context.Context, *pipelinev1.TaskRun) (Built, error)
+	// Build, where it is set, returns the result of a build, and takes its time. Its object
+	// is a TaskRun, or the Pod of a Job, and mounts the volumes.
+	Build func(ctx context.Context, object metav1.Object, volumes []corev1.Volume) (Built, error)
 
 	// Serve, where it is set, is called before a Service is ready, and takes its time.
 	Serve func(context.Context, *servingv1.Service)
@@ -135,30 +136,22 @@ type StandIn struct {
 	report  func(error)
 }
 
-// Built is what comes of a TaskRun.
+// Built is the result of a build.
 type Built struct {
 	// Annotations are those of the image.
 	Annotations map[string]string
 
-	// Failure, if set, is the reason why the build fails.
-	Failure pipelinev1.TaskRunReason
+	// OutOfMemory reports that the installation of dependencies was killed.
+	OutOfMemory bool
 
-	// Runs says that the TaskRun does not end.
+	// Runs reports that the build does not end.
 	Runs bool
 }
 
 // run does the work until ctx ends. It returns when it watches.
 func (s *StandIn) run(ctx context.Context) {
-	taskRuns := pipelineinformers.NewSharedInformerFactory(s.clients.Pipeline, 0)
 	services := servinginformers.NewSharedInformerFactory(s.clients.Serving, 0)
-	runs, svcs := taskRuns.Tekton().V1().TaskRuns(), services.Serving().V1().Services()
-	work(ctx, runs.Informer(), s.report, func(namespace, name string) error {
-		tr, err := runs.Lister().TaskRuns(namespace).Get(name)
-		if err != nil || tr.IsDone() {
-			return ignoreNotFound(err)
-		}
-		return s.succeed(ctx, tr.DeepCopy())
-	})
+	svcs := services.Serving().V1().Services()
 	work(ctx, svcs.Informer(), s.report, func(namespace, name string) error {
 		svc, err := svcs.Lister().Services(namespace).Get(name)
 		if err != nil || svc.Status.ObservedGeneration == svc.Generation {
@@ -166,10 +159,24 @@ func (s *StandIn) run(ctx context.Context) {
 		}
 		return s.serve(ctx, svc.DeepCopy())
 	})
-	taskRuns.Start(ctx.Done())
 	services.Start(ctx.Done())
-	taskRuns.WaitForCacheSync(ctx.Done())
 	services.WaitForCacheSync(ctx.Done())
+	s.runPods(ctx)
+}
+
+// runTaskRuns completes TaskRuns until ctx ends. It returns when it watches.
+func (s *StandIn) runTaskRuns(ctx context.Context) {
+	taskRuns := pipelineinformers.NewSharedInformerFactory(s.clients.Pipeline, 0)
+	runs := taskRuns.Tekton().V1().TaskRuns()
+	work(ctx, runs.Informer(), s.report, func(namespace, name string) error {
+		tr, err := runs.Lister().TaskRuns(namespace).Get(name)
+		if err != nil || tr.IsDone() {
+			return ignoreNotFound(err)
+		}
+		return s.succeed(ctx, tr.DeepCopy())
+	})
+	taskRuns.Start(ctx.Done())
+	taskRuns.WaitForCacheSync(ctx.Done())
 }
 
 func ignoreNotFound(err error) error {
@@ -212,18 +219,14 @@ func work(ctx context.Context, informer cache.SharedIndexInformer, report func(e
 
 // succeed does what Tekton would.
 func (s *StandIn) succeed(ctx context.Context, tr *pipelinev1.TaskRun) error {
-	built := Built{}
-	if s.Build != nil {
-		var err error
-		if built, err = s.Build(ctx, tr); err != nil || built.Runs {
-			return err
-		}
+	built, err := s.build(ctx, tr, tr.Spec.TaskSpec.Volumes)
+	switch {
+	case err != nil, built.Runs:
+		return err
+	case built.OutOfMemory:
+		return s.fail(ctx, tr, pipelinev1.TaskRunReasonStepOOM)
 	}
-	if built.Failure != "" {
-		return s.fail(ctx, tr, built.Failure)
-	}
-	repository := prefix + "/" + tr.Namespace + "/" + tr.Labels[serverless.FunctionNameLabelKey]
-	digest, err := s.images.push(repository, tr.Labels[serverless.ImageTagLabelKey], built.Annotations)
+	repository, digest, err := s.push(tr, built)
 	if err != nil {
 		return err
 	}
@@ -238,6 +241,22 @@ func (s *StandIn) succeed(ctx context.Context, tr *pipelinev1.TaskRun) error {
 		return fmt.Errorf("failed to complete TaskRun: %w", err)
 	}
 	return nil
+}
+
+// build returns the result of a build.
+func (s *StandIn) build(ctx context.Context, object metav1.Object, volumes []corev1.Volume) (Built, error) {
+	if s.Build == nil {
+		return Built{}, nil
+	}
+	return s.Build(ctx, object, volumes)
+}
+
+// push puts the image of a build into the registry.
+func (s *StandIn) push(object metav1.Object, built Built) (repository, digest string, err error) {
+	labels := object.GetLabels()
+	repository = prefix + "/" + object.GetNamespace() + "/" + labels[serverless.FunctionNameLabelKey]
+	digest, err = s.images.push(repository, labels[serverless.ImageTagLabelKey], built.Annotations)
+	return repository, digest, err
 }
 
 // fail ends a TaskRun as Tekton does when the sidecar that installs dependencies has failed.

@@ -31,10 +31,12 @@ import (
 	pipelineinformers "github.com/tektoncd/pipeline/pkg/client/informers/externalversions"
 	pipelinelisters "github.com/tektoncd/pipeline/pkg/client/listers/pipeline/v1"
 
+	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
+	batchv1listers "k8s.io/client-go/listers/batch/v1"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"knative.dev/pkg/kmeta"
@@ -54,14 +56,15 @@ type judge struct {
 	functions  kilnlisters.FunctionLister
 	configMaps corev1listers.ConfigMapLister
 	taskRuns   pipelinelisters.TaskRunLister
+	jobs       batchv1listers.JobLister
 	services   servinglisters.ServiceLister
 	changed    chan struct{}
 
 	mu      sync.Mutex
 	stories []*story
-	// live are the unfinished TaskRuns by the UID of their Function.
+	// live are the unfinished builds by the UID of their Function.
 	live map[types.UID]map[string]struct{}
-	// most is the largest number of unfinished TaskRuns at one time.
+	// most is the largest number of unfinished builds at one time.
 	most  int
 	wrong []string
 }
@@ -74,18 +77,20 @@ func newJudge(ctx context.Context, k *controlplane.Kiln) (*judge, error) {
 	tekton := pipelineinformers.NewSharedInformerFactoryWithOptions(k.Admin.Pipeline, 0, pipelineinformers.WithTweakListOptions(ours))
 	serving := servinginformers.NewSharedInformerFactoryWithOptions(k.Admin.Serving, 0, servinginformers.WithTweakListOptions(ours))
 	fns, cms := kiln.Serverless().V1alpha1().Functions(), kube.Core().V1().ConfigMaps()
-	trs, svcs := tekton.Tekton().V1().TaskRuns(), serving.Serving().V1().Services()
+	trs, svcs, jobs := tekton.Tekton().V1().TaskRuns(), serving.Serving().V1().Services(), kube.Batch().V1().Jobs()
 	j := &judge{
-		images: k.Images, functions: fns.Lister(), configMaps: cms.Lister(), taskRuns: trs.Lister(), services: svcs.Lister(),
+		images: k.Images, functions: fns.Lister(), configMaps: cms.Lister(), taskRuns: trs.Lister(), jobs: jobs.Lister(), services: svcs.Lister(),
 		changed: make(chan struct{}, 1), live: map[types.UID]map[string]struct{}{},
 	}
-	_, err := trs.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: j.see, UpdateFunc: func(_, obj any) { j.see(obj) }, DeleteFunc: j.unsee,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("failed to watch TaskRuns: %w", err)
+	for _, informer := range []cache.SharedIndexInformer{trs.Informer(), jobs.Informer()} {
+		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc: j.see, UpdateFunc: func(_, obj any) { j.see(obj) }, DeleteFunc: j.unsee,
+		})
+		if err != nil {
+			return nil, fmt.Errorf("failed to watch builds: %w", err)
+		}
 	}
-	for _, informer := range []cache.SharedIndexInformer{fns.Informer(), cms.Informer(), trs.Informer(), svcs.Informer()} {
+	for _, informer := range []cache.SharedIndexInformer{fns.Informer(), cms.Informer(), trs.Informer(), jobs.Informer(), svcs.Informer()} {
 		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc: j.wake, UpdateFunc: func(_, obj any) { j.wake(obj) }, DeleteFunc: j.wake,
 		})
@@ -96,7 +101,7 @@ func newJudge(ctx context.Context, k *controlplane.Kiln) (*judge, error) {
 	for _, factory := range []interface{ Start(<-chan struct{}) }{kiln, kube, tekton, serving} {
 		factory.Start(ctx.Done())
 	}
-	if !cache.WaitForCacheSync(ctx.Done(), fns.Informer().HasSynced, cms.Informer().HasSynced, trs.Informer().HasSynced, svcs.Informer().HasSynced) {
+	if !cache.WaitForCacheSync(ctx.Done(), fns.Informer().HasSynced, cms.Informer().HasSynced, trs.Informer().HasSynced, jobs.Informer().HasSynced, svcs.Informer().HasSynced) {
 		return nil, errors.New("failed to watch: the run has ended")
 	}
 	return j, nil
@@ -116,14 +121,17 @@ func (j *judge) expect(stories []*story) {
 	j.stories = stories
 }
 
-// see checks that a Function has at most one unfinished TaskRun.
+// see checks that a Function has at most one unfinished build of either kind.
 func (j *judge) see(obj any) {
-	tr, ok := obj.(*pipelinev1.TaskRun)
-	owner := metav1.GetControllerOf(tr)
-	if !ok || owner == nil {
+	build, err := kmeta.DeletionHandlingAccessor(obj)
+	if err != nil {
 		return
 	}
-	if tr.IsDone() {
+	owner := metav1.GetControllerOf(build)
+	if owner == nil {
+		return
+	}
+	if hasEnded(obj) {
 		j.unsee(obj)
 		return
 	}
@@ -134,9 +142,9 @@ func (j *judge) see(obj any) {
 		running = map[string]struct{}{}
 		j.live[owner.UID] = running
 	}
-	running[tr.Name] = struct{}{}
+	running[build.GetName()] = struct{}{}
 	if len(running) > 1 {
-		j.wrong = append(j.wrong, fmt.Sprintf("Function %s/%s has %d TaskRuns that run: %s", tr.Namespace, owner.Name,
+		j.wrong = append(j.wrong, fmt.Sprintf("Function %s/%s has %d builds that run: %s", build.GetNamespace(), owner.Name,
 			len(running), strings.Join(slices.Sorted(maps.Keys(running)), ", ")))
 	}
 	all := 0
@@ -144,6 +152,16 @@ func (j *judge) see(obj any) {
 		all += len(running)
 	}
 	j.most = max(j.most, all)
+}
+
+// hasEnded reports whether a TaskRun or a Job has ended. A Job that has pushed its image
+// has, although its status follows later.
+func hasEnded(obj any) bool {
+	if tr, ok := obj.(*pipelinev1.TaskRun); ok {
+		return tr.IsDone()
+	}
+	job, ok := obj.(*batchv1.Job)
+	return ok && (job.Annotations[serverless.BuildResultsAnnotationKey] != "" || len(job.Status.Conditions) > 0)
 }
 
 func (j *judge) unsee(obj any) {
@@ -234,6 +252,10 @@ func (j *judge) children(selector labels.Selector) (all []metav1.Object, err err
 	if err != nil {
 		return nil, fmt.Errorf("failed to list TaskRuns: %w", err)
 	}
+	jobs, err := j.jobs.List(selector)
+	if err != nil {
+		return nil, fmt.Errorf("failed to list Jobs: %w", err)
+	}
 	svcs, err := j.services.List(selector)
 	if err != nil {
 		return nil, fmt.Errorf("failed to list Services: %w", err)
@@ -243,6 +265,9 @@ func (j *judge) children(selector labels.Selector) (all []metav1.Object, err err
 	}
 	for _, tr := range trs {
 		all = append(all, tr)
+	}
+	for _, job := range jobs {
+		all = append(all, job)
 	}
 	for _, svc := range svcs {
 		all = append(all, svc)
@@ -267,7 +292,7 @@ func (j *judge) isAsToldBy(s *story, fn *v1alpha1.Function) error {
 	case fn.Status.ObservedGeneration != fn.Generation:
 		return fmt.Errorf("generation %d was not observed, but %d", fn.Generation, fn.Status.ObservedGeneration)
 	case running > 0:
-		return fmt.Errorf("a TaskRun runs, and BuildReady is %s: %s", build.GetReason(), build.GetMessage())
+		return fmt.Errorf("a build runs, and BuildReady is %s: %s", build.GetReason(), build.GetMessage())
 	case len(cms) != 1:
 		return fmt.Errorf("it has %d ConfigMaps", len(cms))
 	case s.isBroken() && !build.IsFalse():

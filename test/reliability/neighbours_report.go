@@ -22,10 +22,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kiln-dev/kiln/pkg/builds/queue"
 )
 
 // limits bound the time from an edit to Ready beside a neighbour, as multiples of the

@@ -25,14 +25,18 @@ import (
 	"sync"
 	"time"
 
-	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 	"golang.org/x/sync/errgroup"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
 
+	"github.com/kiln-dev/kiln/pkg/apis/config"
+	"github.com/kiln-dev/kiln/pkg/builds/job"
+	"github.com/kiln-dev/kiln/pkg/builds/tekton"
+	"github.com/kiln-dev/kiln/test"
 	"github.com/kiln-dev/kiln/test/controlplane"
 )
 
@@ -64,6 +68,8 @@ type day struct {
 	// killed reports whether the controller and the webhook are killed at the start of the
 	// day, so that they start under faults.
 	killed bool
+	// jobs reports whether Jobs run the builds. The builder changes at the start of the day.
+	jobs bool
 }
 
 // weather is a run of Kiln behind a proxy that injects the planned faults.
@@ -112,9 +118,9 @@ func runWeather(ctx context.Context, b controlplane.Binaries, f forecast) (found
 			return w.proxy.server.URL, caFile, nil
 		},
 		StandIn: controlplane.StandIn{
-			Build: func(ctx context.Context, tr *pipelinev1.TaskRun) (controlplane.Built, error) {
+			Build: func(ctx context.Context, object metav1.Object, volumes []corev1.Volume) (controlplane.Built, error) {
 				pause(ctx, dice.upTo(longestWork))
-				return w.build(ctx, tr)
+				return w.build(ctx, object, volumes)
 			},
 			Serve: func(ctx context.Context, _ *servingv1.Service) { pause(ctx, dice.upTo(longestWork)) },
 		},
@@ -153,14 +159,14 @@ func pause(ctx context.Context, d time.Duration) {
 // sourceAnnotation is the annotation of an image with its source.
 const sourceAnnotation = "source"
 
-// build returns the result of a TaskRun: an image of the source in the ConfigMap that the
+// build returns the result of a build: an image of the source in the ConfigMap that the
 // pod would mount. Without the ConfigMap it waits, like the pod.
-func (w *weather) build(ctx context.Context, tr *pipelinev1.TaskRun) (controlplane.Built, error) {
-	for _, volume := range tr.Spec.TaskSpec.Volumes {
+func (w *weather) build(ctx context.Context, object metav1.Object, volumes []corev1.Volume) (controlplane.Built, error) {
+	for _, volume := range volumes {
 		if volume.ConfigMap == nil {
 			continue
 		}
-		cm, err := w.Admin.Kube.CoreV1().ConfigMaps(tr.Namespace).Get(ctx, volume.ConfigMap.Name, metav1.GetOptions{})
+		cm, err := w.Admin.Kube.CoreV1().ConfigMaps(object.GetNamespace()).Get(ctx, volume.ConfigMap.Name, metav1.GetOptions{})
 		if apierrs.IsNotFound(err) {
 			return controlplane.Built{Runs: true}, nil
 		}
@@ -168,17 +174,17 @@ func (w *weather) build(ctx context.Context, tr *pipelinev1.TaskRun) (controlpla
 			return controlplane.Built{}, fmt.Errorf("failed to get ConfigMap: %w", err)
 		}
 		for _, content := range cm.Data {
-			if !strings.HasPrefix(content, "// "+tr.Namespace+"/") {
+			if !strings.HasPrefix(content, "// "+object.GetNamespace()+"/") {
 				continue
 			}
 			if strings.Contains(content, brokenSource) {
-				// There are no pods, so the failure has no log.
-				return controlplane.Built{Failure: pipelinev1.TaskRunReasonStepOOM}, nil
+				// No container runs, so the failure has no log.
+				return controlplane.Built{OutOfMemory: true}, nil
 			}
 			return controlplane.Built{Annotations: map[string]string{sourceAnnotation: content}}, nil
 		}
 	}
-	return controlplane.Built{}, fmt.Errorf("TaskRun %s has no source", tr.Name)
+	return controlplane.Built{}, fmt.Errorf("the build %s has no source", object.GetName())
 }
 
 // live runs the rounds.
@@ -244,8 +250,11 @@ func (w *weather) round(ctx context.Context, d day) (r round, err error) {
 	stories := storiesOf(w.functions, w.seed)
 	w.proxy.ledger.take()
 	w.judge.expect(stories)
+	if err := w.setBuilder(ctx, d.jobs); err != nil {
+		return r, err
+	}
 	w.proxy.setRate(d.rate)
-	w.say("%d Functions, something happens to %g %% of the requests", len(stories), 100*d.rate)
+	w.say("%d Functions, built by %ss, something happens to %g %% of the requests", len(stories), d.builder(), 100*d.rate)
 	begin := time.Now()
 	g, told := errgroup.WithContext(ctx)
 	for _, s := range stories {
@@ -293,6 +302,28 @@ func (w *weather) round(ctx context.Context, d day) (r round, err error) {
 	}
 	w.tell(r)
 	return r, nil
+}
+
+// builder returns the kind of the objects that run builds.
+func (d day) builder() string {
+	if d.jobs {
+		return job.Kind
+	}
+	return tekton.Kind
+}
+
+// setBuilder sets the builder of the next builds.
+func (w *weather) setBuilder(ctx context.Context, jobs bool) error {
+	name := config.TektonBuilder
+	if jobs {
+		name = config.JobBuilder
+	}
+	patch := fmt.Sprintf(`{"data": {"builder": %q}}`, name)
+	_, err := w.Admin.Kube.CoreV1().ConfigMaps(test.SystemNamespace).Patch(ctx, config.BuildConfigName, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	if err != nil {
+		return fmt.Errorf("failed to set the builder: %w", err)
+	}
+	return nil
 }
 
 // awaitQuiet waits until there are no more requests for Functions.
