@@ -118,9 +118,8 @@ type running struct {
 	pending time.Time
 	// unseen is when the build was started. It is zero once the build was seen.
 	unseen time.Time
-	// doubted is since when the build may not exist. After Grace it does not count. It is
-	// zero if the build exists.
-	doubted time.Time
+	// doubtful reports whether the build may not exist. It does not count then.
+	doubtful bool
 }
 
 // New returns a Queue that grants nothing until it is opened. It calls wake for each
@@ -166,7 +165,7 @@ func (q *Queue) Open(waiting map[types.NamespacedName]Ticket, list func() ([]Bui
 		return err
 	}
 	for _, b := range builds {
-		if was, ok := q.running[b.Name]; ok && was.unseen.IsZero() && was.doubted.IsZero() {
+		if was, ok := q.running[b.Name]; ok && was.unseen.IsZero() && !was.doubtful {
 			q.see(b)
 			continue
 		}
@@ -215,9 +214,8 @@ func (q *Queue) SetLimits(limits Limits) {
 // check that build and call Start.
 func (q *Queue) Ask(function types.NamespacedName, ticket Ticket) Place {
 	q.mu.Lock()
-	now := &load{now: q.now()}
 	for _, b := range q.running {
-		if b.function == function && !now.isOver(b.doubted, Grace) {
+		if b.function == function && !b.doubtful {
 			q.mu.Unlock()
 			return Place{Granted: true}
 		}
@@ -259,8 +257,7 @@ func (q *Queue) ask(function types.NamespacedName, ticket Ticket) (Place, []type
 	return q.place(w), woken
 }
 
-// Doubt reports that a started build may not exist. Unless it is seen, it counts for Grace
-// only. Its Function is granted meanwhile, so that its user can check that build.
+// Doubt reports that a started build may not exist. It does not count until it is seen.
 func (q *Queue) Doubt(build types.NamespacedName) {
 	q.mu.Lock()
 	b, ok := q.running[build]
@@ -268,7 +265,7 @@ func (q *Queue) Doubt(build types.NamespacedName) {
 		q.mu.Unlock()
 		return
 	}
-	b.doubted = q.now()
+	b.doubtful = true
 	q.running[build] = b
 	q.advance()
 }

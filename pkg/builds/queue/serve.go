@@ -54,9 +54,7 @@ func (q *Queue) load() load {
 	return l
 }
 
-func (l *load) exists(b running) bool {
-	return !l.isOver(b.doubted, Grace) && !l.isOver(b.unseen, unseenTimeout)
-}
+func (l *load) exists(b running) bool { return !b.doubtful && !l.isOver(b.unseen, unseenTimeout) }
 
 func (l *load) counts(b running) bool { return l.exists(b) && !l.isOver(b.pending, Grace) }
 
