@@ -39,6 +39,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/platform"
 	"github.com/kiln-dev/kiln/pkg/reconciler/credentials"
 	"github.com/kiln-dev/kiln/pkg/reconciler/function"
+	"github.com/kiln-dev/kiln/pkg/serve/knative"
 )
 
 func main() {
@@ -52,18 +53,21 @@ func main() {
 	}
 
 	cluster := discovery.NewDiscoveryClientForConfigOrDie(cfg)
-	apis, err := platform.Await(ctx, cluster, tekton.API)
+	apis, err := platform.Await(ctx, cluster, tekton.API, knative.API)
 	if err != nil {
 		log.Fatalf("Failed to discover the APIs of the cluster: %v", err)
 	}
 	ctx = platform.With(ctx, apis)
 	ctx = kubefiltered.WithSelectors(ctx, children.LabelSelector)
-	ctx = servingfiltered.WithSelectors(ctx, children.LabelSelector)
 	// Without a selector there is no informer, which an absent API would keep from
 	// synchronizing.
 	ctx = pipelinefiltered.WithSelectors(ctx)
 	if apis[tekton.API] {
 		ctx = pipelinefiltered.WithSelectors(ctx, children.LabelSelector)
+	}
+	ctx = servingfiltered.WithSelectors(ctx)
+	if apis[knative.API] {
+		ctx = servingfiltered.WithSelectors(ctx, children.LabelSelector)
 	}
 	go apis.Watch(ctx, cluster, cancel)
 

@@ -32,12 +32,12 @@ import (
 var keptConditions = []corev1.PodConditionType{corev1.PodReady, corev1.PodScheduled, corev1.DisruptionTarget}
 
 // Slim returns a transform that keeps of a pod only what reports trouble. Pods that
-// serve carry the revision label. They, and the pods of Jobs, keep the states of their
+// serve carry one of the revision labels. They, and the pods of Jobs, keep the states of their
 // containers. The pod of a Job is the only record of its end.
-func Slim(revisionLabel string) cache.TransformFunc {
-	keptLabels := []string{
-		serverless.FunctionNameLabelKey, serverless.FunctionUIDLabelKey, revisionLabel, batchv1.JobNameLabel, batchv1.ControllerUidLabel,
-	}
+func Slim(revisionLabels ...string) cache.TransformFunc {
+	keptLabels := append([]string{
+		serverless.FunctionNameLabelKey, serverless.FunctionUIDLabelKey, batchv1.JobNameLabel, batchv1.ControllerUidLabel,
+	}, revisionLabels...)
 	return func(obj any) (any, error) {
 		pod, ok := obj.(*corev1.Pod)
 		if !ok {
@@ -56,7 +56,7 @@ func Slim(revisionLabel string) cache.TransformFunc {
 		}
 		slim.ShareMeta(&kept.ObjectMeta)
 		kept.Status.Conditions = slimConditions(pod)
-		if kept.Labels[revisionLabel] != "" {
+		if slices.ContainsFunc(revisionLabels, func(key string) bool { return kept.Labels[key] != "" }) {
 			kept.Status.ContainerStatuses = slimContainers(pod)
 		}
 		if kept.Labels[batchv1.JobNameLabel] != "" {

@@ -165,13 +165,72 @@ func (r *Reconciler) chosen(ctx context.Context, fn *v1alpha1.Function) (Builder
 	return builder, ok
 }
 
-// Server serves the image of a Function. It reports in the status of the Function.
+// Server serves the images of Functions with objects of one kind. It reports in the status
+// of the Function.
 type Server interface {
+	// Name returns the server's value of the key serving in config-functions.
+	Name() config.Server
+
+	// Serves reports whether the cache shows that the server serves the Function.
+	Serves(fn *v1alpha1.Function) (bool, error)
+
 	// Apply serves the Function's image as its spec says.
 	Apply(ctx context.Context, fn *v1alpha1.Function) error
 
 	// Hold keeps the last deployed image serving while no newer image is available.
 	Hold(ctx context.Context, fn *v1alpha1.Function) error
+}
+
+// Servers are the servers whose API the cluster has, in the order in which
+// config.AutoServer prefers them.
+type Servers []Server
+
+// of returns the server of the Function, and whether the cluster has its API. A Function
+// that is deployed keeps its server. The choice of another server than Knative's is recorded
+// in the status.
+func (ss Servers) of(ctx context.Context, fn *v1alpha1.Function) (Server, bool, error) {
+	name := config.Server(fn.Status.Serving)
+	if name == "" && hasServed(fn) {
+		name = config.KnativeServer
+	}
+	for _, s := range ss {
+		serves, err := s.Serves(fn)
+		if err != nil {
+			return nil, false, err
+		}
+		if name == "" && serves {
+			// A crash has lost the status.
+			name = s.Name()
+		}
+	}
+	if name == "" {
+		name = config.FromContextOrDefaults(ctx).Functions.Server
+	}
+	i := slices.IndexFunc(ss, func(s Server) bool { return name == s.Name() || name == config.AutoServer })
+	if i < 0 {
+		markUnavailable(fn, name)
+		return nil, false, nil
+	}
+	if ss[i].Name() != config.KnativeServer {
+		fn.Status.Serving = string(ss[i].Name())
+	}
+	return ss[i], true, nil
+}
+
+// hasServed reports whether a server has served the Function.
+func hasServed(fn *v1alpha1.Function) bool {
+	return fn.Status.TemplateHash != "" || fn.Status.LatestCreatedRevisionName != ""
+}
+
+// markUnavailable reports that the cluster does not have the API of the Function's server.
+func markUnavailable(fn *v1alpha1.Function, name config.Server) {
+	if hasServed(fn) {
+		fn.Status.MarkRunningFailed(v1alpha1.ReasonServingUnavailable,
+			"The Function is served by %s, and this cluster no longer has its API. Install it again, or create the Function again.", name)
+		return
+	}
+	fn.Status.MarkRunningFailed(v1alpha1.ReasonServingUnavailable,
+		"The ConfigMap %s sets serving to %q, and this cluster does not have its API. Install it, or set another server.", config.FunctionsConfigName, name)
 }
 
 // Secrets copies registry credentials to namespaces.

@@ -32,6 +32,8 @@ import (
 	"knative.dev/pkg/logging"
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/background"
 	"github.com/kiln-dev/kiln/pkg/builds/job"
 	"github.com/kiln-dev/kiln/pkg/builds/queue"
@@ -47,6 +49,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/pods"
 	"github.com/kiln-dev/kiln/pkg/reconciler/credentials"
 	"github.com/kiln-dev/kiln/pkg/serve/knative"
+	"github.com/kiln-dev/kiln/pkg/serve/kubernetes"
 	"github.com/kiln-dev/kiln/pkg/slim"
 	"github.com/kiln-dev/kiln/pkg/sources/poll"
 )
@@ -72,11 +75,9 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 		configMapLister: slim.ConfigMapLister{ConfigMapLister: configMaps.Lister(), Indexer: slim.Indexed(ctx, configMaps.Informer())},
 		secrets:         secrets,
 	}
-	services := knative.NewServer(ctx, podLister, mountEvents, r.checkCurrent)
-	r.server = services
-	secrets.AddFind(services.FindSecret)
-	var watchBuilds []watchFunc
-	r.builders, watchBuilds = newBuilders(ctx, podLister, mountEvents, secrets)
+	servers, watchServers := newServers(ctx, podLister, mountEvents, secrets, r.checkCurrent)
+	builders, watchBuilds := newBuilders(ctx, podLister, mountEvents, secrets)
+	r.servers, r.builders = servers, builders
 
 	var fair *fairqueue.Queue
 	impl := functionreconciler.NewImpl(ctx, r, func(impl *controller.Impl) controller.Options {
@@ -105,7 +106,7 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 	slim.Watch(ctx, functions.Informer(), slim.Function, controller.HandleAll(fair.AddObject))
 	slim.Watch(ctx, functions.Informer(), slim.Function, ReleaseDeleted(r.queue.Release, polls.Forget, checks.Forget))
 	slim.Watch(ctx, configMaps.Informer(), slim.ConfigMap, controller.HandleAll(ofChild))
-	slim.Watch(ctx, podInformer.Informer(), pods.Slim(knative.RevisionLabelKey), cache.FilteringResourceEventHandler{
+	slim.Watch(ctx, podInformer.Informer(), pods.Slim(knative.RevisionLabelKey, serverless.RevisionLabelKey), cache.FilteringResourceEventHandler{
 		FilterFunc: knative.IsRelevant(functions.Lister()),
 		Handler:    controller.HandleAll(enqueueFunctionOfLabel(fair.Add)),
 	})
@@ -114,7 +115,9 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 	for _, watch := range watchBuilds {
 		watch(ctx, r.queue, ofChild)
 	}
-	services.Watch(ctx, ofChild)
+	for _, watch := range watchServers {
+		watch(ctx, ofChild)
+	}
 	secrets.OnChange(enqueueFunctionsBeside(ctx, fair.Add, functions.Lister()))
 	return impl
 }
@@ -136,6 +139,22 @@ func newBuilders(ctx context.Context, podLister corev1listers.PodLister, mountEv
 	jobs := job.NewBuilder(ctx, podLister, mountEvents)
 	secrets.AddFind(jobs.FindSecret)
 	return append(all, jobs), append(watches, jobs.Watch)
+}
+
+// newServers returns the servers whose API the cluster has, and how to watch their objects.
+func newServers(ctx context.Context, podLister corev1listers.PodLister, mountEvents corev1listers.EventLister, secrets *credentials.Secrets,
+	checkCurrent func(context.Context, *v1alpha1.Function) error,
+) (Servers, []func(context.Context, func(any))) {
+	var all Servers
+	var watches []func(context.Context, func(any))
+	if platform.Has(ctx, knative.API) {
+		services := knative.NewServer(ctx, podLister, mountEvents, checkCurrent)
+		secrets.AddFind(services.FindSecret)
+		all, watches = append(all, services), append(watches, services.Watch)
+	}
+	deployments := kubernetes.NewServer(ctx, podLister, mountEvents, checkCurrent)
+	secrets.AddFind(deployments.FindSecret)
+	return append(all, deployments), append(watches, deployments.Watch)
 }
 
 // startBackground starts the workers that talk to registries and Git servers.

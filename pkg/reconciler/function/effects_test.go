@@ -84,6 +84,7 @@ func TestEffects(t *testing.T) {
 		"tolerations":        {func(fs *v1alpha1.FunctionSpec) { fs.Tolerations = []corev1.Toleration{{Key: "a"}} }, "revision", ""},
 		"minReplicas":        {func(fs *v1alpha1.FunctionSpec) { fs.MinReplicas = new(int32(1)) }, "revision", ""},
 		"maxReplicas":        {func(fs *v1alpha1.FunctionSpec) { fs.MaxReplicas = new(int32(5)) }, "revision", ""},
+		"replicas":           {func(fs *v1alpha1.FunctionSpec) { fs.Replicas = new(int32(2)) }, "nothing", ""},
 		"concurrency":        {func(fs *v1alpha1.FunctionSpec) { fs.Concurrency = new(int64(1)) }, "revision", ""},
 		"timeoutSeconds":     {func(fs *v1alpha1.FunctionSpec) { fs.TimeoutSeconds = new(int64(7)) }, "revision", ""},
 		"resources": {func(fs *v1alpha1.FunctionSpec) {

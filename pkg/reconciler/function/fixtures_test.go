@@ -294,10 +294,10 @@ func factory() rtesting.Factory {
 			polls:    fakePolls{w.Row.OtherTestData[followKey]},
 			checks:   fakeChecks{lost: registry.lost},
 		}
-		r.server = &knative.Server{
+		r.servers = Servers{&knative.Server{
 			Client: w.Serving, Networking: w.Networking, Services: ktesting.TransformedServices{ServiceLister: w.ServiceLister, Transform: knative.Slim},
 			Pods: podLister, MountEvents: w.EventLister, CheckCurrent: r.checkCurrent,
-		}
+		}}
 		return functionreconciler.NewReconciler(ctx, logging.FromContext(ctx), w.Kiln,
 			ktesting.TransformedFunctions{FunctionLister: w.FunctionLister, Transform: slim.Function}, edgeRecorder{w.Recorder}, r,
 			controller.Options{ConfigStore: fixedStore{cfg}, SkipStatusUpdates: true})

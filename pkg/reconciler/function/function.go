@@ -47,7 +47,7 @@ type Reconciler struct {
 	configMapLister corev1listers.ConfigMapLister
 
 	builders Builders
-	server   Server
+	servers  Servers
 	secrets  Secrets
 
 	queue    *queue.Queue
@@ -109,13 +109,29 @@ func (r *Reconciler) reconcile(ctx context.Context, fn *v1alpha1.Function) error
 	case errors.Is(err, errStale):
 		return err
 	case err != nil, !fn.Status.GetCondition(v1alpha1.FunctionConditionBuildReady).IsTrue():
-		return either(err, r.server.Hold(ctx, fn))
+		return either(err, r.hold(ctx, fn))
 	}
-	if err := r.server.Apply(ctx, fn); err != nil {
+	server, ok, err := r.servers.of(ctx, fn)
+	if err != nil || !ok || fn.Status.Serving != before.Serving {
+		// The status has the choice before an object exists. Its write wakes the Function.
+		return err
+	}
+	if err := server.Apply(ctx, fn); err != nil {
 		return err
 	}
 	r.tagVersion(ctx, fn, before)
 	return nil
+}
+
+// hold keeps what serves the Function, if anything does.
+func (r *Reconciler) hold(ctx context.Context, fn *v1alpha1.Function) error {
+	original := fn.Status.Serving
+	server, ok, err := r.servers.of(ctx, fn)
+	if err != nil || !ok || fn.Status.Serving != original {
+		fn.Status.Serving = original
+		return err
+	}
+	return server.Hold(ctx, fn)
 }
 
 func (r *Reconciler) prepare(ctx context.Context, fn *v1alpha1.Function, before *v1alpha1.FunctionStatus) error {

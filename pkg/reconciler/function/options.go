@@ -67,6 +67,6 @@ func New(o Options) *Reconciler {
 		builders: o.Builders, secrets: o.Secrets,
 		queue: o.Queue, lookups: o.Lookups, taggings: o.Taggings, polls: o.Polls, checks: o.Checks,
 	}
-	r.server = o.NewServer(r.checkCurrent)
+	r.servers = Servers{o.NewServer(r.checkCurrent)}
 	return r
 }

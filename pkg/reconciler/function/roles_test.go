@@ -50,6 +50,15 @@ var needed = []string{
 	"update functions/finalizers.serverless.kiln.dev",
 	// The credentials of registries; the tests of their reconciler show it.
 	"get secrets", "list secrets", "watch secrets", "update secrets", "delete secrets", "create secrets",
+	// Serving without Knative; the tests of pkg/serve/kubernetes show it.
+	"get deployments.apps", "list deployments.apps", "watch deployments.apps", "create deployments.apps", "update deployments.apps",
+	"list replicasets.apps", "get services", "list services", "watch services", "create services", "update services",
+	"get horizontalpodautoscalers.autoscaling", "list horizontalpodautoscalers.autoscaling", "watch horizontalpodautoscalers.autoscaling",
+	"create horizontalpodautoscalers.autoscaling", "update horizontalpodautoscalers.autoscaling", "delete horizontalpodautoscalers.autoscaling",
+	"get poddisruptionbudgets.policy", "list poddisruptionbudgets.policy", "watch poddisruptionbudgets.policy",
+	"create poddisruptionbudgets.policy", "update poddisruptionbudgets.policy", "delete poddisruptionbudgets.policy",
+	"get ingresses.networking.k8s.io", "list ingresses.networking.k8s.io", "watch ingresses.networking.k8s.io",
+	"create ingresses.networking.k8s.io", "update ingresses.networking.k8s.io", "delete ingresses.networking.k8s.io",
 	// Leader election.
 	"kiln-system: get leases.coordination.k8s.io",
 	"kiln-system: create leases.coordination.k8s.io",

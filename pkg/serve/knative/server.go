@@ -37,11 +37,15 @@ import (
 	serviceinformer "knative.dev/serving/pkg/client/injection/informers/serving/v1/service/filtered"
 	servinglisters "knative.dev/serving/pkg/client/listers/serving/v1"
 
+	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/children"
 	"github.com/kiln-dev/kiln/pkg/serve/podspec"
 	"github.com/kiln-dev/kiln/pkg/slim"
 )
+
+// API is the API of Knative Services.
+var API = servingv1.SchemeGroupVersion.WithResource("services")
 
 // Server serves Functions with Knative Services.
 type Server struct {
@@ -88,10 +92,27 @@ func (s *Server) Watch(ctx context.Context, wake func(any)) {
 	slim.Watch(ctx, services, Slim, controller.HandleAll(wake))
 }
 
+// Name returns the server's value of the key serving in config-functions.
+func (*Server) Name() config.Server { return config.KnativeServer }
+
+// Serves reports whether the Function has a Service, as far as the cache shows.
+func (s *Server) Serves(fn *v1alpha1.Function) (bool, error) {
+	svc, err := s.Services.Services(fn.Namespace).Get(children.ServiceName(fn))
+	if apierrs.IsNotFound(err) {
+		return false, nil
+	}
+	return err == nil && children.OwnershipOf(svc, fn) == children.Owned, err
+}
+
 // Apply makes the Service run the Function's image as its spec says, and reports the
 // state of the Service in the status.
 func (s *Server) Apply(ctx context.Context, fn *v1alpha1.Function) error {
 	desired := desiredService(ctx, fn)
+	if fn.Spec.Replicas != nil {
+		fn.Status.MarkRunningFailed(v1alpha1.ReasonReplicasUnsupported,
+			"Knative scales this Function. Remove spec.replicas, and set minReplicas and maxReplicas. What serves stays.")
+		return s.hold(ctx, fn, desired, "")
+	}
 	missing, err := s.missingRevisions(ctx, fn, desired)
 	if err != nil {
 		return err

@@ -28,7 +28,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"knative.dev/pkg/kmap"
-	"knative.dev/serving/pkg/apis/serving"
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
@@ -49,6 +48,8 @@ const (
 	// grace is how long such a pod has, beyond the timeout of a request.
 	grace = 10 * time.Second
 
+	// deadlineAnnotation is Serving's annotation of revisions that start slowly.
+	deadlineAnnotation = "serving.knative.dev/progress-deadline"
 	// progressDeadline is Kubernetes' default.
 	progressDeadline = 10 * time.Minute
 )
@@ -147,7 +148,7 @@ func timeoutOf(fn *v1alpha1.Function) int64 {
 
 // deadlineOf returns how long a revision may take to start.
 func deadlineOf(fn *v1alpha1.Function) time.Duration {
-	if deadline, err := time.ParseDuration(fn.Spec.Annotations[serving.ProgressDeadlineAnnotationKey]); err == nil && deadline >= time.Second {
+	if deadline, err := time.ParseDuration(fn.Spec.Annotations[deadlineAnnotation]); err == nil && deadline >= time.Second {
 		return deadline
 	}
 	return progressDeadline

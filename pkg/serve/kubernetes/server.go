@@ -91,6 +91,12 @@ func (*Server) Watch(ctx context.Context, wake func(any)) {
 // Name returns the server's value of the key serving in config-functions.
 func (*Server) Name() config.Server { return config.KubernetesServer }
 
+// Serves reports whether the Function has a Deployment, as far as the cache shows.
+func (s *Server) Serves(fn *v1alpha1.Function) (bool, error) {
+	deployment, err := s.cached(fn)
+	return err == nil && deployment != nil && children.OwnershipOf(deployment, fn) == children.Owned, err
+}
+
 // Apply makes the objects serve the Function's image as its spec says, and reports their
 // state in the status.
 func (s *Server) Apply(ctx context.Context, fn *v1alpha1.Function) error {

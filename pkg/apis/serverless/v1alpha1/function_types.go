@@ -486,9 +486,9 @@ type FunctionStatus struct {
 	// +optional
 	Address *duckv1.Addressable `json:"address,omitempty"`
 
-	// Serving is what serves the function: knative, a Knative Service, or kubernetes, a
-	// Deployment. It stays as it is until the Function is deleted. Absent in a deployed
-	// Function, it means knative.
+	// Serving is what serves the function: kubernetes, a Deployment. Absent in a deployed
+	// Function, it is knative, a Knative Service. It does not change while the Function
+	// exists.
 	// +optional
 	// +kubebuilder:validation:Enum=knative;kubernetes
 	Serving string `json:"serving,omitempty"`
