@@ -140,12 +140,12 @@ On each day, users create, edit, rebuild, delete and create all Functions again.
 Some Functions cannot be built, or not at first. In the end, the last edit of each user must be in effect:
 
 - the status is of the current generation
-- there is one ConfigMap and no running TaskRun
+- there is one ConfigMap and no running build
 - the Service has an image of the current source, or the status reports the failure
 - nothing is left of deleted Functions
 - the controller sends no more requests, although the faults continue
 
-At no time may a Function have two running TaskRuns.
+At no time may a Function have two running builds.
 
 `
 
