@@ -17,6 +17,7 @@ limitations under the License.
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,6 +39,7 @@ import (
 	"knative.dev/serving/pkg/apis/serving"
 	servingclient "knative.dev/serving/pkg/client/clientset/versioned"
 
+	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/children"
@@ -128,7 +130,21 @@ func (c *Clients) pods(ctx context.Context, fn *v1alpha1.Function) ([]*corev1.Po
 // podsOf selects the pods that run a Function. Only those have a revision: the pods
 // of builds have none.
 func podsOf(fn *v1alpha1.Function) metav1.ListOptions {
-	return metav1.ListOptions{LabelSelector: labels.Set{serverless.FunctionUIDLabelKey: string(fn.UID)}.String() + "," + serving.RevisionLabelKey}
+	key := serving.RevisionLabelKey
+	if isDeployment(fn) {
+		key = serverless.RevisionLabelKey
+	}
+	return metav1.ListOptions{LabelSelector: labels.Set{serverless.FunctionUIDLabelKey: string(fn.UID)}.String() + "," + key}
+}
+
+// isDeployment reports whether a Deployment serves the Function.
+func isDeployment(fn *v1alpha1.Function) bool {
+	return fn.Status.Serving == string(config.KubernetesServer)
+}
+
+// revisionOf returns the name of the revision that the pod runs, or "".
+func revisionOf(pod *corev1.Pod) string {
+	return cmp.Or(pod.Labels[serving.RevisionLabelKey], pod.Labels[serverless.RevisionLabelKey])
 }
 
 func sortPods(list *corev1.PodList) []*corev1.Pod {

@@ -116,7 +116,11 @@ func (c *cli) completeRevisions(suffix string, others ...string) cobra.Completio
 		}
 		before := typed[:strings.LastIndex(typed, ",")+1]
 		return c.complete(command, typed, func(ctx context.Context, clients *Clients) (names []string, err error) {
-			revisions, err := clients.revisions(ctx, args[0])
+			fn, err := clients.Kiln.ServerlessV1alpha1().Functions(clients.Namespace).Get(ctx, args[0], metav1.GetOptions{})
+			if err != nil {
+				return nil, err
+			}
+			revisions, err := clients.revisions(ctx, fn)
 			for i := range revisions {
 				names = append(names, before+revisions[i].Name+suffix)
 			}

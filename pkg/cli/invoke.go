@@ -37,8 +37,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/portforward"
 
-	"knative.dev/serving/pkg/apis/serving"
-
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/observe"
 )
@@ -140,9 +138,12 @@ func (c *Clients) findTarget(ctx context.Context, fn *v1alpha1.Function) (target
 		return target{}, err
 	}
 	for _, pod := range pods {
-		if pod.Labels[serving.RevisionLabelKey] == revision && takesRequests(pod) {
+		if revisionOf(pod) == revision && takesRequests(pod) {
 			return target{namespace: pod.Namespace, pod: pod.Name, revision: revision}, nil
 		}
+	}
+	if isDeployment(fn) {
+		return target{}, try(fmt.Errorf("revision %s has no ready pod", revision), "kubectl fn status %s", fn.Name)
 	}
 	activators, err := c.Kube.CoreV1().Pods(servingNamespace).List(ctx, metav1.ListOptions{LabelSelector: activatorSelector})
 	if apierrs.IsForbidden(err) {

@@ -29,7 +29,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"knative.dev/pkg/apis"
-	"knative.dev/serving/pkg/apis/serving"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
@@ -100,11 +99,12 @@ func functions(ctx context.Context, clients *Clients, names []string, selector s
 
 func (c *cli) printList(ctx context.Context, clients *Clients, out *output, list []v1alpha1.Function, withNamespace bool) error {
 	pods, err := clients.Kube.CoreV1().Pods(clients.Namespace).List(ctx, metav1.ListOptions{
-		LabelSelector: serverless.FunctionUIDLabelKey + "," + serving.RevisionLabelKey,
+		LabelSelector: serverless.FunctionUIDLabelKey,
 	})
 	if err != nil {
 		return fmt.Errorf("failed to list pods: %w", err)
 	}
+	pods.Items = slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return revisionOf(&pod) == "" })
 	counts := countPods(pods)
 	header := []string{"Name", "Configured", "Built", "Running", "Runtime", "Version", "Age", "Pods", "Image Age", "URL", "+Phase", "+Reason", "+Image"}
 	if withNamespace {

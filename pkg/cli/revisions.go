@@ -27,12 +27,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"knative.dev/pkg/apis"
 
 	"knative.dev/serving/pkg/apis/serving"
 	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
 
+	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 )
 
@@ -49,17 +52,54 @@ type revisionReport struct {
 	Created metav1.Time `json:"created"`
 }
 
-func (c *Clients) revisions(ctx context.Context, name string) ([]servingv1.Revision, error) {
-	list, err := c.Serving.ServingV1().Revisions(c.Namespace).List(ctx, metav1.ListOptions{
-		LabelSelector: labels.Set{serving.ServiceLabelKey: name}.String(),
-	})
+// revisions returns the revisions of a Function, the newest first.
+func (c *Clients) revisions(ctx context.Context, fn *v1alpha1.Function) (revisions []servingv1.Revision, err error) {
+	if isDeployment(fn) {
+		revisions, err = c.replicaSets(ctx, fn)
+	} else {
+		var list *servingv1.RevisionList
+		list, err = c.Serving.ServingV1().Revisions(c.Namespace).List(ctx, metav1.ListOptions{
+			LabelSelector: labels.Set{serving.ServiceLabelKey: fn.Name}.String(),
+		})
+		if err == nil {
+			revisions = list.Items
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("failed to list revisions: %w", err)
 	}
-	slices.SortFunc(list.Items, func(a, b servingv1.Revision) int {
+	slices.SortFunc(revisions, func(a, b servingv1.Revision) int {
 		return cmp.Or(cmp.Compare(len(b.Name), len(a.Name)), strings.Compare(b.Name, a.Name))
 	})
-	return list.Items, nil
+	return revisions, nil
+}
+
+// replicaSets returns the ReplicaSets of a Function as revisions. One without pods counts as
+// ready, like a Revision that has scaled to zero.
+func (c *Clients) replicaSets(ctx context.Context, fn *v1alpha1.Function) ([]servingv1.Revision, error) {
+	list, err := c.Kube.AppsV1().ReplicaSets(c.Namespace).List(ctx, metav1.ListOptions{LabelSelector: podsOf(fn).LabelSelector})
+	if err != nil {
+		return nil, err
+	}
+	var revisions []servingv1.Revision
+	for i := range list.Items {
+		set := &list.Items[i]
+		name := set.Labels[serverless.RevisionLabelKey]
+		if slices.ContainsFunc(revisions, func(r servingv1.Revision) bool { return r.Name == name }) {
+			continue
+		}
+		r := servingv1.Revision{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: set.Namespace, CreationTimestamp: set.CreationTimestamp},
+			Spec:       servingv1.RevisionSpec{PodSpec: set.Spec.Template.Spec},
+		}
+		ready := apis.Condition{Type: servingv1.RevisionConditionReady, Status: corev1.ConditionTrue}
+		if set.Status.ReadyReplicas < set.Status.Replicas {
+			ready.Status, ready.Reason = corev1.ConditionUnknown, "PodsNotReady"
+		}
+		r.Status.Conditions = append(r.Status.Conditions, ready)
+		revisions = append(revisions, r)
+	}
+	return revisions, nil
 }
 
 func (c *cli) revisionsCommand() *cobra.Command {
@@ -75,7 +115,7 @@ func (c *cli) revisionsCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		revisions, err := clients.revisions(command.Context(), fn.Name)
+		revisions, err := clients.revisions(command.Context(), fn)
 		if err != nil {
 			return err
 		}
@@ -145,7 +185,7 @@ func (c *cli) rollbackCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		revisions, err := clients.revisions(command.Context(), fn.Name)
+		revisions, err := clients.revisions(command.Context(), fn)
 		if err != nil {
 			return err
 		}
@@ -218,7 +258,7 @@ func (c *cli) trafficCommand() *cobra.Command {
 		if len(args) == 1 {
 			return c.printTraffic(fn)
 		}
-		revisions, err := clients.revisions(command.Context(), fn.Name)
+		revisions, err := clients.revisions(command.Context(), fn)
 		if err != nil {
 			return err
 		}

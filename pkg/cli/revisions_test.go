@@ -24,14 +24,18 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
 	"knative.dev/pkg/apis"
 	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
 
+	"github.com/kiln-dev/kiln/pkg/apis/config"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 )
 
@@ -63,6 +67,32 @@ func TestRollback(t *testing.T) {
 	w.wantError("function fn has no revision 7", "kubectl fn revisions fn", "rollback", "fn", "--to=7")
 	newWorld(t, newFunction("fn", serves), revision("fn-00002", corev1.ConditionTrue)).
 		wantError("has no earlier ready revision", "kubectl fn revisions fn", "rollback", "fn")
+}
+
+// TestRevisionsOfDeployment checks that the ReplicaSets of a Function that a Deployment serves
+// are its revisions.
+func TestRevisionsOfDeployment(t *testing.T) {
+	set := func(revision string, replicas, ready int32) *appsv1.ReplicaSet {
+		s := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{
+			Name: revision + "-hash", Namespace: namespace, CreationTimestamp: ago(10 * time.Minute),
+			Labels: map[string]string{serverless.FunctionUIDLabelKey: "uid-of-fn", serverless.RevisionLabelKey: revision},
+		}}
+		s.Spec.Template.Spec.Containers = []corev1.Container{{Image: "registry.example/" + revision}}
+		s.Status.Replicas, s.Status.ReadyReplicas = replicas, ready
+		return s
+	}
+	deployed := func(fs *v1alpha1.FunctionStatus) { serves(fs); fs.Serving = string(config.KubernetesServer) }
+	w := newWorld(t, newFunction("fn", deployed), set("fn-00003", 1, 0), set("fn-00001", 0, 0), set("fn-00002", 1, 1))
+	w.want(`
+REVISION   TRAFFIC   TAGS     READY     AGE   REASON
+fn-00003   0%        <none>   Unknown   10m   PodsNotReady
+fn-00002   100%      <none>   True      10m   
+fn-00001   0%        <none>   True      10m   
+`, "revisions", "fn")
+	w.want("function.serverless.kiln.dev/fn rolled back to fn-00001\n", "rollback", "fn")
+	if got := w.function("fn").Spec.Traffic; len(got) != 1 || got[0].RevisionName != "fn-00001" {
+		t.Errorf("traffic is %v", got)
+	}
 }
 
 func TestTraffic(t *testing.T) {
@@ -123,7 +153,7 @@ func TestReportRevisions(t *testing.T) {
 		}
 	})
 	w := newWorld(t, fn, revision("fn-00001", corev1.ConditionTrue), revision("fn-00002", corev1.ConditionTrue), failed, fresh)
-	revisions, err := w.clients.revisions(t.Context(), "fn")
+	revisions, err := w.clients.revisions(t.Context(), newFunction("fn"))
 	if err != nil {
 		t.Fatal(err)
 	}

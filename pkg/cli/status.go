@@ -31,7 +31,6 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 
 	"knative.dev/pkg/apis"
-	"knative.dev/serving/pkg/apis/serving"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/observe"
@@ -126,7 +125,7 @@ func newReport(namespace, name string, seen observe.Observed) report {
 		if pod.DeletionTimestamp != nil {
 			continue
 		}
-		p := podReport{Revision: pod.Labels[serving.RevisionLabelKey]}
+		p := podReport{Revision: revisionOf(pod)}
 		p.Status, p.Message = observe.Pod(pod, seen.Container)
 		for _, status := range pod.Status.ContainerStatuses {
 			if status.Name == seen.Container {

@@ -67,7 +67,16 @@ func (fn *Function) Validate(ctx context.Context) *apis.FieldError {
 		return nil
 	}
 	return validateName(fn.Name).ViaField("metadata").
-		Also(fn.Spec.Validate(apis.WithinParent(ctx, fn.ObjectMeta)).ViaField("spec"))
+		Also(fn.Spec.Validate(apis.WithinParent(ctx, fn.ObjectMeta)).ViaField("spec")).
+		Also(fn.warnOfConcurrency())
+}
+
+// warnOfConcurrency warns that Deployments do not limit concurrent requests.
+func (fn *Function) warnOfConcurrency() *apis.FieldError {
+	if fn.Status.Serving != string(config.KubernetesServer) || fn.Spec.Concurrency == nil || *fn.Spec.Concurrency == 0 {
+		return nil
+	}
+	return apis.ErrGeneric("a Deployment serves this Function, and does not limit concurrent requests", "spec.concurrency").At(apis.WarningLevel)
 }
 
 // Validate returns what is wrong with the spec, or nil. The parent in the context has the

@@ -785,3 +785,19 @@ func TestDependencies(t *testing.T) {
 		},
 	})
 }
+
+// TestConcurrencyOfDeployment checks that a Function that a Deployment serves gets a warning
+// for a limit that nothing enforces.
+func TestConcurrencyOfDeployment(t *testing.T) {
+	for serving, want := range map[string]bool{"": false, string(config.KubernetesServer): true} {
+		fn := &Function{
+			ObjectMeta: metav1.ObjectMeta{Name: "greeter", Namespace: "default"},
+			Spec:       FunctionSpec{Runtime: "nodejs24", Source: "x", Concurrency: new(int64(5))},
+		}
+		fn.Status.Serving = serving
+		err := fn.Validate(t.Context())
+		if warns := strings.Contains(err.Filter(apis.WarningLevel).Error(), "spec.concurrency"); warns != want || err.Filter(apis.ErrorLevel) != nil {
+			t.Errorf("served by %q: %v, want a warning: %v", serving, err, want)
+		}
+	}
+}
