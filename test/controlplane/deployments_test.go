@@ -1,3 +1,5 @@
+//go:build controlplane
+
 /*
 Copyright 2026 The Kiln Authors
 
