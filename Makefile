@@ -123,7 +123,7 @@ test-unit: ## Run the unit tests with the race detector. Needs no cluster.
 .PHONY: test-weather
 test-weather: ## Run Kiln behind a proxy that fails 5 % of its requests. Needs no cluster. SEED=1 does the same again.
 	@go run ./test/reliability $(if $(SEED),-seed=$(SEED))
-	@go test -tags=controlplane -count=1 -v -run='^TestWithoutTekton$$' ./test/controlplane
+	@go test -tags=controlplane -count=1 -v -run='^(TestWithoutTekton|TestDeployments)$$' ./test/controlplane
 
 .PHONY: test-scale
 test-scale: ## Create, edit and keep 20 Functions, and 60 of 900 KiB; fail if Kiln asks the API server for more than it must, or keeps sources in memory. Needs no cluster.

@@ -17,15 +17,21 @@ limitations under the License.
 package function
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 	fakekube "k8s.io/client-go/kubernetes/fake"
 	clientgotesting "k8s.io/client-go/testing"
+	"sigs.k8s.io/yaml"
 
 	"github.com/kiln-dev/kiln/pkg/pods"
 	ktesting "github.com/kiln-dev/kiln/pkg/reconciler/testing"
@@ -114,4 +120,66 @@ func TestLogsAreAllowed(t *testing.T) {
 		t.Errorf("Tail() = %q, %v", got, err)
 	}
 	wantAllowed(t, kube.Actions())
+}
+
+// unpoliced are kinds that the controller writes, and that no Function owns. Another policy
+// covers Secrets.
+var unpoliced = []string{"events", "secrets", "functions/status", "functions/finalizers"}
+
+// TestWritesHavePolicy checks that the admission policy covers each kind that the controller
+// may write in the namespaces of Functions.
+func TestWritesHavePolicy(t *testing.T) {
+	policed := map[string][]admissionv1.OperationType{}
+	for _, policy := range documents[admissionv1.ValidatingAdmissionPolicy](t, "500-controller-policy.yaml", "kiln-controller-children") {
+		if policy.Spec.MatchConstraints == nil {
+			continue
+		}
+		for _, rule := range policy.Spec.MatchConstraints.ResourceRules {
+			for _, resource := range rule.Resources {
+				policed[strings.Join(rule.APIGroups, ",")+"/"+resource] = rule.Operations
+			}
+		}
+	}
+	operations := map[string]admissionv1.OperationType{"create": admissionv1.Create, "update": admissionv1.Update, "patch": admissionv1.Update, "delete": admissionv1.Delete}
+	checked := 0
+	for _, role := range documents[rbacv1.ClusterRole](t, "200-controller-roles.yaml", "kiln-controller") {
+		for _, rule := range role.Rules {
+			for _, resource := range rule.Resources {
+				for _, verb := range rule.Verbs {
+					operation, writes := operations[verb]
+					if !writes || slices.Contains(unpoliced, resource) {
+						continue
+					}
+					checked++
+					if kind := strings.Join(rule.APIGroups, ",") + "/" + resource; !slices.Contains(policed[kind], operation) {
+						t.Errorf("the controller may %s %s, and no policy limits whose: config/500-controller-policy.yaml", verb, kind)
+					}
+				}
+			}
+		}
+	}
+	if checked == 0 {
+		t.Error("no role was checked")
+	}
+}
+
+// documents returns the objects of that name in a manifest.
+func documents[T any](t *testing.T, file, name string) (all []T) {
+	t.Helper()
+	data, err := os.ReadFile("../../../config/" + file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, document := range bytes.Split(data, []byte("\n---\n")) {
+		var meta struct{ Metadata struct{ Name string } }
+		var object T
+		if err := yaml.Unmarshal(document, &meta); err != nil || meta.Metadata.Name != name {
+			continue
+		}
+		if err := yaml.Unmarshal(document, &object); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, object)
+	}
+	return all
 }

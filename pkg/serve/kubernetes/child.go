@@ -20,7 +20,6 @@ import (
 	"context"
 	"fmt"
 
-	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
@@ -35,6 +34,9 @@ type client[T metav1.Object] interface {
 	Update(ctx context.Context, object T, opts metav1.UpdateOptions) (T, error)
 	Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error
 }
+
+// checkFunc returns an error if the cached Function is stale.
+type checkFunc = func(context.Context, *v1alpha1.Function) error
 
 // object is an object of a Kubernetes API.
 type object[T any] interface {
@@ -75,19 +77,20 @@ func cached[T any, P object[T]](store cache.Store, name types.NamespacedName) (P
 	return found.(P), nil
 }
 
-// apply makes the object as desired. A nil desired means that the Function has none.
-func (c *child[T, P]) apply(ctx context.Context, fn *v1alpha1.Function, desired P) error {
+// apply makes the object as desired. A nil desired means that the Function has none. check
+// returns an error if the Function is stale.
+func (c *child[T, P]) apply(ctx context.Context, fn *v1alpha1.Function, desired P, check checkFunc) error {
 	existing, err := cached[T, P](c.store, types.NamespacedName{Namespace: fn.Namespace, Name: children.ServiceName(fn)})
 	if err != nil {
 		return fmt.Errorf("failed to get %s: %w", c.kind, err)
 	}
 	if desired == nil {
-		return c.remove(ctx, fn, existing)
+		return c.remove(ctx, fn, existing, check)
 	}
 	from := children.Listed
 	if existing == nil {
 		if existing, from, err = children.CreateOrGet(ctx, c.client(fn.Namespace), c.kind, desired); err != nil {
-			return c.failed("create", from, err)
+			return c.failed(from, err)
 		}
 	}
 	if ownership := children.OwnershipOf(existing, fn); ownership != children.Owned {
@@ -98,6 +101,9 @@ func (c *child[T, P]) apply(ctx context.Context, fn *v1alpha1.Function, desired 
 	if !restored && c.isSame(existing, desired) {
 		return nil
 	}
+	if err := check(ctx, fn); err != nil {
+		return err
+	}
 	c.merge(merged, desired)
 	if _, err := c.client(fn.Namespace).Update(ctx, merged, metav1.UpdateOptions{}); err != nil {
 		return fmt.Errorf("failed to update %s: %w", c.kind, err)
@@ -105,20 +111,24 @@ func (c *child[T, P]) apply(ctx context.Context, fn *v1alpha1.Function, desired 
 	return nil
 }
 
-func (c *child[T, P]) failed(verb string, from children.Origin, err error) error {
+// failed returns the error of children.CreateOrGet with the kind.
+func (c *child[T, P]) failed(from children.Origin, err error) error {
 	if from != children.Created {
 		return err
 	}
-	return fmt.Errorf("failed to %s %s: %w", verb, c.kind, err)
+	return fmt.Errorf("failed to create %s: %w", c.kind, err)
 }
 
 // remove deletes the object if the Function owns it.
-func (c *child[T, P]) remove(ctx context.Context, fn *v1alpha1.Function, existing P) error {
+func (c *child[T, P]) remove(ctx context.Context, fn *v1alpha1.Function, existing P, check checkFunc) error {
 	if existing == nil || existing.GetDeletionTimestamp() != nil || children.OwnershipOf(existing, fn) != children.Owned {
 		return nil
 	}
+	if err := check(ctx, fn); err != nil {
+		return err
+	}
 	err := c.client(fn.Namespace).Delete(ctx, existing.GetName(), children.DeleteOptions(existing))
-	if err != nil && !children.IsGone(err) && !apierrs.IsNotFound(err) {
+	if err != nil && !children.IsGone(err) {
 		return fmt.Errorf("failed to delete %s: %w", c.kind, err)
 	}
 	return nil

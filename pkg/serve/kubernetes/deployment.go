@@ -28,6 +28,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"knative.dev/pkg/kmap"
+	"knative.dev/pkg/kmeta"
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
@@ -52,6 +53,8 @@ const (
 	deadlineAnnotation = "serving.knative.dev/progress-deadline"
 	// progressDeadline is Kubernetes' default.
 	progressDeadline = 10 * time.Minute
+	// maxProgressDeadline bounds what a Deployment stores as 32 bits.
+	maxProgressDeadline = 24 * time.Hour
 )
 
 // objectMeta returns the metadata of each object of the Function.
@@ -149,14 +152,15 @@ func timeoutOf(fn *v1alpha1.Function) int64 {
 // deadlineOf returns how long a revision may take to start.
 func deadlineOf(fn *v1alpha1.Function) time.Duration {
 	if deadline, err := time.ParseDuration(fn.Spec.Annotations[deadlineAnnotation]); err == nil && deadline >= time.Second {
-		return deadline
+		return min(deadline, maxProgressDeadline)
 	}
 	return progressDeadline
 }
 
-// revisionName returns the name of the revision with that number.
+// revisionName returns the name of the revision with that number. It is short enough for a
+// label.
 func revisionName(fn *v1alpha1.Function, number int) string {
-	return fmt.Sprintf("%s-%05d", fn.Name, number)
+	return kmeta.ChildName(fn.Name, fmt.Sprintf("-%05d", number))
 }
 
 // numberOf returns the number of a revision, or 0.

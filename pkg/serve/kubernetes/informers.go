@@ -19,10 +19,11 @@ package kubernetes
 import (
 	"context"
 
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubeclient "knative.dev/pkg/client/injection/kube/client"
 	"knative.dev/pkg/controller"
 	"knative.dev/pkg/injection"
@@ -76,4 +77,26 @@ func informerOf(ctx context.Context, kind string) cache.SharedIndexInformer {
 		logging.FromContext(ctx).Panicf("Unable to fetch the informer of %ss from context.", kind)
 	}
 	return informer
+}
+
+// wakeOnChange returns a handler that calls wake with each object that changes in the cache.
+// Kubernetes writes the status of an autoscaler every few seconds, which Slim drops.
+func wakeOnChange(wake func(any)) cache.ResourceEventHandlerFuncs {
+	return cache.ResourceEventHandlerFuncs{AddFunc: wake, DeleteFunc: wake, UpdateFunc: func(old, now any) {
+		if !isSame(old, now) {
+			wake(now)
+		}
+	}}
+}
+
+// isSame reports whether two versions of an object differ in nothing else.
+func isSame(old, now any) bool {
+	before, ok := old.(runtime.Object)
+	after, is := now.(metav1.Object)
+	if !ok || !is {
+		return false
+	}
+	before = before.DeepCopyObject()
+	before.(metav1.Object).SetResourceVersion(after.GetResourceVersion())
+	return equality.Semantic.DeepEqual(before, after)
 }

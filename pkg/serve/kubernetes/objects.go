@@ -17,6 +17,7 @@ limitations under the License.
 package kubernetes
 
 import (
+	"cmp"
 	"context"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -101,16 +102,12 @@ func withoutNodePorts(ports []corev1.ServicePort) []corev1.ServicePort {
 	return bare
 }
 
-// apply makes the objects as the spec says.
-func (o *others) apply(ctx context.Context, fn *v1alpha1.Function) error {
-	if err := o.services.apply(ctx, fn, MakeService(fn)); err != nil {
-		return err
-	}
-	if err := o.scalers.apply(ctx, fn, MakeScaler(ctx, fn)); err != nil {
-		return err
-	}
-	if err := o.budgets.apply(ctx, fn, MakeBudget(fn)); err != nil {
-		return err
-	}
-	return o.ingresses.apply(ctx, fn, MakeIngress(ctx, fn))
+// apply makes the objects as the spec says. One that fails does not keep back the others.
+func (o *others) apply(ctx context.Context, fn *v1alpha1.Function, check checkFunc) error {
+	return cmp.Or(
+		o.services.apply(ctx, fn, MakeService(fn), check),
+		o.scalers.apply(ctx, fn, MakeScaler(ctx, fn), check),
+		o.budgets.apply(ctx, fn, MakeBudget(fn), check),
+		o.ingresses.apply(ctx, fn, MakeIngress(ctx, fn), check),
+	)
 }

@@ -56,7 +56,7 @@ func (s *Server) desired(ctx context.Context, fn *v1alpha1.Function, existing *a
 	switch {
 	case pinned == "" && wishOf(&existing.Spec.Template) == wishOf(&desired.Spec.Template) && revisionOf(existing) != "":
 		setRevision(&desired.Spec.Template, revisionOf(existing))
-	case pinned != "" && pinned == revisionOf(existing) && hashOf(existing) == fn.Status.TemplateHash:
+	case pinned != "" && pinned == revisionOf(existing) && remember(existing) == fn.Status.TemplateHash:
 		desired.Spec.Template = existing.Spec.Template
 	default:
 		sets, err := s.replicaSets(ctx, fn, existing)
@@ -111,15 +111,19 @@ func (s *Server) replicaSets(ctx context.Context, fn *v1alpha1.Function, deploym
 	if deployment.UID == "" {
 		return nil, nil
 	}
+	all, err := s.allReplicaSets(ctx, fn)
+	return slices.DeleteFunc(all, func(set appsv1.ReplicaSet) bool { return !metav1.IsControlledBy(&set, deployment) }), err
+}
+
+// allReplicaSets is replicaSets of all Deployments that the Function has had.
+func (s *Server) allReplicaSets(ctx context.Context, fn *v1alpha1.Function) ([]appsv1.ReplicaSet, error) {
 	list, err := s.Client.AppsV1().ReplicaSets(fn.Namespace).List(ctx, metav1.ListOptions{LabelSelector: children.SelectorOf(fn).String()})
 	if err != nil {
 		return nil, fmt.Errorf("failed to list ReplicaSets: %w", err)
 	}
-	owned := slices.DeleteFunc(list.Items, func(set appsv1.ReplicaSet) bool {
-		return !metav1.IsControlledBy(&set, deployment) || set.Labels[serverless.RevisionLabelKey] == ""
-	})
-	slices.SortStableFunc(owned, func(a, b appsv1.ReplicaSet) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
-	return owned, nil
+	all := slices.DeleteFunc(list.Items, func(set appsv1.ReplicaSet) bool { return set.Labels[serverless.RevisionLabelKey] == "" })
+	slices.SortStableFunc(all, func(a, b appsv1.ReplicaSet) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	return all, nil
 }
 
 // revisionWith returns the revision with that wish, or "".
@@ -142,13 +146,9 @@ func templateOf(ctx context.Context, revision string, sets []appsv1.ReplicaSet) 
 			names = append(names, name)
 			continue
 		}
-		if secret := podspec.ReservedSecretOf(ctx, &template.Spec); secret != "" {
-			return corev1.PodTemplateSpec{}, fmt.Sprintf("spec.traffic names revision %s, which uses Secret %s. It has the credentials of the image registry, "+
-				"and no Function may use it. Name another revision. The previous one keeps serving.", revision, secret)
-		}
 		delete(template.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
-		if forbidden := podspec.DescribeForbidden(ctx, withoutKiln(template.Labels), withoutKiln(template.Annotations)); forbidden != "" {
-			return corev1.PodTemplateSpec{}, fmt.Sprintf("spec.traffic names revision %s, whose pods have %s. Name another revision. The previous one keeps serving.", revision, forbidden)
+		if refused := describeRefused(ctx, template); refused != "" {
+			return corev1.PodTemplateSpec{}, fmt.Sprintf("spec.traffic names revision %s, %s. Name another revision. The previous one keeps serving.", revision, refused)
 		}
 		return *template, ""
 	}
@@ -159,46 +159,21 @@ func templateOf(ctx context.Context, revision string, sets []appsv1.ReplicaSet) 
 	return corev1.PodTemplateSpec{}, fmt.Sprintf("spec.traffic names a revision that the Function does not have: %s; %s.", revision, have)
 }
 
+// describeRefused returns why no pod may have the template now, or "".
+func describeRefused(ctx context.Context, template *corev1.PodTemplateSpec) string {
+	if secret := podspec.ReservedSecretOf(ctx, &template.Spec); secret != "" {
+		return fmt.Sprintf("which uses Secret %s. It has the credentials of the image registry, and no Function may use it", secret)
+	}
+	if forbidden := podspec.DescribeForbidden(ctx, withoutKiln(template.Labels), withoutKiln(template.Annotations)); forbidden != "" {
+		return "whose pods have " + forbidden
+	}
+	return ""
+}
+
 func withoutKiln(pairs map[string]string) map[string]string {
 	pairs = maps.Clone(pairs)
 	maps.DeleteFunc(pairs, func(key, _ string) bool {
 		return strings.HasPrefix(key, serverless.GroupName+"/") || key == children.ManagedByLabelKey
 	})
 	return pairs
-}
-
-// restore gives the Deployment what somebody else has changed of its metadata and template.
-// The template is that of the ReplicaSet with the remembered one. It returns the Deployment as
-// it is afterwards.
-func (s *Server) restore(ctx context.Context, fn *v1alpha1.Function, existing *appsv1.Deployment) (*appsv1.Deployment, error) {
-	desired := &appsv1.Deployment{ObjectMeta: objectMeta(fn)}
-	edited := fn.Status.TemplateHash != "" && hashOf(existing) != fn.Status.TemplateHash
-	if !children.RestoreMeta(existing.DeepCopy(), desired, fn) && !edited {
-		return existing, nil
-	}
-	sets, err := s.replicaSets(ctx, fn, existing)
-	if err != nil {
-		return nil, err
-	}
-	deployments := s.Client.AppsV1().Deployments(fn.Namespace)
-	live, err := deployments.Get(ctx, existing.Name, metav1.GetOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("failed to get Deployment: %w", err)
-	}
-	if live.ResourceVersion != existing.ResourceVersion {
-		return existing, nil
-	}
-	children.RestoreMeta(live, desired, fn)
-	for i := range sets {
-		template := sets[i].Spec.Template.DeepCopy()
-		delete(template.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
-		if edited && podspec.Hash(*template) == fn.Status.TemplateHash {
-			live.Spec.Template = *template
-		}
-	}
-	restored, err := deployments.Update(ctx, live, metav1.UpdateOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("failed to update Deployment: %w", err)
-	}
-	return restored, nil
 }

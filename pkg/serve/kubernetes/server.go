@@ -32,6 +32,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	kubeclient "knative.dev/pkg/client/injection/kube/client"
 	"knative.dev/pkg/controller"
+	"knative.dev/pkg/kmap"
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
@@ -84,7 +85,7 @@ func NewServer(ctx context.Context, pods corev1listers.PodLister, mountEvents co
 // Watch calls wake with each object that changes.
 func (*Server) Watch(ctx context.Context, wake func(any)) {
 	for kind := range kinds {
-		slim.Watch(ctx, informerOf(ctx, kind), Slim, controller.HandleAll(wake))
+		slim.Watch(ctx, informerOf(ctx, kind), Slim, wakeOnChange(wake))
 	}
 }
 
@@ -107,40 +108,14 @@ func (s *Server) Apply(ctx context.Context, fn *v1alpha1.Function) error {
 	if err != nil || deployment == nil {
 		return err
 	}
-	if err := s.others.apply(ctx, fn); err != nil {
-		return markBlocked(fn, err)
+	if err := s.others.apply(ctx, fn, s.CheckCurrent); err != nil {
+		return markUnapplied(fn, err)
 	}
 	propagate(ctx, fn, deployment)
 	if changed {
 		return nil
 	}
 	return s.markState(ctx, fn, deployment)
-}
-
-// Hold keeps the last deployed image serving while no newer image is available. It applies
-// what needs none: the autoscaler, and the address. An invalid spec changes nothing.
-func (s *Server) Hold(ctx context.Context, fn *v1alpha1.Function) error {
-	if fn.IsAccepted() {
-		refuse(fn)
-	}
-	return s.hold(ctx, fn)
-}
-
-func (s *Server) hold(ctx context.Context, fn *v1alpha1.Function) error {
-	deployment, err := s.cached(fn)
-	if err != nil || deployment == nil || children.OwnershipOf(deployment, fn) != children.Owned {
-		return err
-	}
-	if deployment, err = s.restore(ctx, fn, deployment); err != nil {
-		return err
-	}
-	if fn.IsAccepted() {
-		if err := s.others.apply(ctx, fn); err != nil {
-			return err
-		}
-	}
-	propagate(ctx, fn, deployment)
-	return nil
 }
 
 func (s *Server) cached(fn *v1alpha1.Function) (*appsv1.Deployment, error) {
@@ -169,13 +144,9 @@ func (s *Server) applyDeployment(ctx context.Context, fn *v1alpha1.Function) (*a
 	if err != nil {
 		return nil, false, err
 	}
-	desired, missing, err := s.desired(ctx, fn, existing)
-	switch {
-	case err != nil:
+	desired, err := s.wanted(ctx, fn, existing)
+	if desired == nil || err != nil {
 		return nil, false, err
-	case missing != "":
-		fn.Status.MarkRunningFailed(v1alpha1.ReasonRevisionMissing, "%s", missing)
-		return nil, false, s.hold(ctx, fn)
 	}
 	from := children.Listed
 	if existing == nil {
@@ -185,20 +156,37 @@ func (s *Server) applyDeployment(ctx context.Context, fn *v1alpha1.Function) (*a
 		}
 	}
 	if ownership := children.OwnershipOf(existing, fn); ownership != children.Owned {
-		return nil, false, markBlocked(fn, &blocked{kind: deploymentKind, name: existing.Name, ownership: ownership, from: from})
+		return nil, false, markUnapplied(fn, &blocked{kind: deploymentKind, name: existing.Name, ownership: ownership, from: from})
 	}
-	if from == children.Created {
-		fn.Status.TemplateHash = hashOf(existing)
+	switch from {
+	case children.Created:
+		fn.Status.TemplateHash = remember(existing)
 		fn.Status.MarkRunningUnknown(v1alpha1.ReasonDeploymentCreated, "Deployment %s was created.", existing.Name)
 		return existing, true, nil
+	case children.Unlisted:
+		// The number of the next revision follows from the Deployment.
+		if desired, err = s.wanted(ctx, fn, existing); desired == nil || err != nil {
+			return nil, false, err
+		}
 	}
 	return s.update(ctx, fn, existing, desired)
+}
+
+// wanted returns the Deployment of the revision that is to serve, or nil if the status
+// reports why there is none.
+func (s *Server) wanted(ctx context.Context, fn *v1alpha1.Function, existing *appsv1.Deployment) (*appsv1.Deployment, error) {
+	desired, missing, err := s.desired(ctx, fn, existing)
+	if err != nil || missing == "" {
+		return desired, err
+	}
+	fn.Status.MarkRunningFailed(v1alpha1.ReasonRevisionMissing, "%s", missing)
+	return nil, s.hold(ctx, fn)
 }
 
 // update writes the Deployment where it differs from the desired one. It reports whether that
 // has changed the stored Deployment.
 func (s *Server) update(ctx context.Context, fn *v1alpha1.Function, existing, desired *appsv1.Deployment) (*appsv1.Deployment, bool, error) {
-	keeps := isOf(existing, desired) && hashOf(existing) == fn.Status.TemplateHash
+	keeps := isOf(existing, desired) && remember(existing) == fn.Status.TemplateHash
 	merged := existing.DeepCopy()
 	if !children.RestoreMeta(merged, desired, fn) && keeps && !differs(existing, desired) {
 		return existing, false, nil
@@ -216,7 +204,7 @@ func (s *Server) update(ctx context.Context, fn *v1alpha1.Function, existing, de
 		return nil, false, controller.NewRequeueAfter(staleRetry)
 	}
 	children.RestoreMeta(live, desired, fn)
-	live.Annotations[revisionAnnotation], live.Spec = desired.Annotations[revisionAnnotation], *specOf(live, desired, keeps)
+	live.Annotations, live.Spec = kmap.Union(live.Annotations, desired.Annotations), *specOf(live, desired, keeps)
 	updated, err := deployments.Update(ctx, live, metav1.UpdateOptions{})
 	if children.IsRejected(err) {
 		// The last deployed revision must not suffer from the rejection.
@@ -225,7 +213,7 @@ func (s *Server) update(ctx context.Context, fn *v1alpha1.Function, existing, de
 	if err != nil {
 		return nil, false, markRejected(fn, err, "updated")
 	}
-	fn.Status.TemplateHash = hashOf(updated)
+	fn.Status.TemplateHash = remember(updated)
 	if updated.ResourceVersion == existing.ResourceVersion {
 		// No event will follow.
 		return updated, false, nil
@@ -244,20 +232,31 @@ func markRejected(fn *v1alpha1.Function, err error, verb string) error {
 	if refusal, ok := errors.AsType[*apierrs.StatusError](err); ok && children.IsRejected(refusal) {
 		fn.Status.MarkRunningFailed(v1alpha1.ReasonDeploymentFailed, "Deployment %s cannot be %s: %v", children.ServiceName(fn), verb, refusal)
 	}
-	return children.RetryError(fmt.Errorf("failed to write Deployment: %w", err))
+	return retryError(fmt.Errorf("failed to write Deployment: %w", err))
 }
 
-// markBlocked reports in the status that an object has the name of a child. Other errors
-// return as they are.
-func markBlocked(fn *v1alpha1.Function, err error) error {
-	b, ok := errors.AsType[*blocked](err)
-	if !ok {
-		return err
+// retryError is children.RetryError for what serves. Admission webhooks and policies reject
+// writes with the same errors, and their changes wake nobody. So such a write is retried.
+func retryError(err error) error {
+	if children.IsNamespaceTerminating(err) {
+		return children.RetryError(err)
 	}
-	if b.ownership == children.Foreign {
+	return err
+}
+
+// markUnapplied reports in the status why a child is not as desired: another object has its
+// name, or the API server rejects it. It returns the error that retries.
+func markUnapplied(fn *v1alpha1.Function, err error) error {
+	b, ok := errors.AsType[*blocked](err)
+	switch refusal, rejected := errors.AsType[*apierrs.StatusError](err); {
+	case ok && b.ownership == children.Foreign:
 		fn.Status.MarkRunningFailed(v1alpha1.ReasonNotOwned, children.NotOwnedFormat, b.kind, b.name)
 		return children.RetryName()
+	case ok:
+		fn.Status.MarkRunningUnknown(v1alpha1.ReasonWaitingForDeletion, "%s %s is being deleted.", b.kind, b.name)
+		return b.from.AwaitDeletion(b.kind, b.name)
+	case rejected && children.IsRejected(refusal):
+		fn.Status.MarkRunningFailed(v1alpha1.ReasonDeploymentFailed, "Kiln %v. It keeps retrying.", err)
 	}
-	fn.Status.MarkRunningUnknown(v1alpha1.ReasonWaitingForDeletion, "%s %s is being deleted.", b.kind, b.name)
-	return b.from.AwaitDeletion(b.kind, b.name)
+	return retryError(err)
 }

@@ -17,19 +17,22 @@ limitations under the License.
 package kubernetes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -44,6 +47,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/children"
+	ktesting "github.com/kiln-dev/kiln/pkg/reconciler/testing"
 	"github.com/kiln-dev/kiln/pkg/slim"
 )
 
@@ -79,6 +83,9 @@ type world struct {
 	client *fakekube.Clientset
 	caches map[string]cache.Indexer
 	config *config.Config
+	// version is the newest resource version.
+	version int
+	roles   *ktesting.Roles
 }
 
 func newWorld(t *testing.T, objects ...runtime.Object) *world {
@@ -91,22 +98,13 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 	}
 	pods := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	w.caches["Pod"] = pods
-	// The fake API server counts versions and generations, as a real one does.
-	version := 0
-	count := func(action clientgotesting.Action) (bool, runtime.Object, error) {
-		if a, ok := action.(clientgotesting.CreateAction); ok {
-			version++
-			object := a.GetObject().(metav1.Object)
-			object.SetResourceVersion(string(rune('a' + version)))
-			object.SetGeneration(object.GetGeneration() + 1)
-			if object.GetUID() == "" {
-				object.SetUID(types.UID("uid-" + object.GetName()))
-			}
-		}
-		return false, nil, nil
+	roles, err := ktesting.LoadRoles("../../../config", "controller")
+	if err != nil {
+		t.Fatal(err)
 	}
-	w.client.PrependReactor("create", "*", count)
-	w.client.PrependReactor("update", "*", count)
+	w.roles = roles
+	w.client.PrependReactor("create", "*", w.store)
+	w.client.PrependReactor("update", "*", w.store)
 	w.Server = &Server{
 		Client: w.client, Pods: corev1listers.NewPodLister(pods),
 		MountEvents:  corev1listers.NewEventLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})),
@@ -115,6 +113,55 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 	}
 	w.sync()
 	return w
+}
+
+// store completes an object as a real API server does: it sets defaults, and counts versions
+// and generations. An update without effect changes neither.
+func (w *world) store(action clientgotesting.Action) (bool, runtime.Object, error) {
+	a, ok := action.(clientgotesting.CreateAction)
+	if !ok {
+		return false, nil, nil
+	}
+	setDefaults(a.GetObject())
+	object := a.GetObject().(metav1.Object)
+	if object.GetUID() == "" {
+		object.SetUID(types.UID("uid-" + object.GetName()))
+	}
+	if action.GetVerb() == "update" {
+		stored, err := w.client.Tracker().Get(action.GetResource(), namespace, object.GetName())
+		if err == nil && equality.Semantic.DeepEqual(stored, a.GetObject()) {
+			return true, stored, nil
+		}
+	}
+	w.version++
+	object.SetResourceVersion(strconv.Itoa(w.version))
+	object.SetGeneration(object.GetGeneration() + 1)
+	return false, nil, nil
+}
+
+// setDefaults sets defaults of the API server.
+func setDefaults(object runtime.Object) {
+	switch o := object.(type) {
+	case *appsv1.Deployment:
+		pod := &o.Spec.Template.Spec
+		pod.RestartPolicy, pod.DNSPolicy, pod.SchedulerName = corev1.RestartPolicyAlways, corev1.DNSClusterFirst, corev1.DefaultSchedulerName
+		pod.SecurityContext = cmp.Or(pod.SecurityContext, &corev1.PodSecurityContext{})
+		for i := range pod.Containers {
+			c := &pod.Containers[i]
+			c.ImagePullPolicy, c.TerminationMessagePath, c.TerminationMessagePolicy = corev1.PullIfNotPresent, "/dev/termination-log", corev1.TerminationMessageReadFile
+			if c.ReadinessProbe != nil && c.ReadinessProbe.HTTPGet != nil {
+				c.ReadinessProbe.HTTPGet.Scheme = corev1.URISchemeHTTP
+			}
+		}
+	case *corev1.Service:
+		o.Spec.ClusterIP, o.Spec.ClusterIPs, o.Spec.SessionAffinity = "10.0.0.1", []string{"10.0.0.1"}, corev1.ServiceAffinityNone
+		o.Spec.IPFamilies, o.Spec.IPFamilyPolicy = []corev1.IPFamily{corev1.IPv4Protocol}, new(corev1.IPFamilyPolicySingleStack)
+		o.Spec.InternalTrafficPolicy = new(corev1.ServiceInternalTrafficPolicyCluster)
+	case *autoscalingv2.HorizontalPodAutoscaler:
+		o.Spec.MinReplicas = cmp.Or(o.Spec.MinReplicas, new(int32(1)))
+	case *networkingv1.Ingress:
+		o.Spec.IngressClassName = cmp.Or(o.Spec.IngressClassName, new("default"))
+	}
 }
 
 // sync makes the caches those of the API server.
@@ -193,7 +240,17 @@ func (w *world) apply(fn *v1alpha1.Function) (writes []string) {
 	if err := w.Apply(w.ctx, fn); err != nil {
 		w.Fatal(err)
 	}
+	return w.writes()
+}
+
+// writes returns the writes since the last step. It checks that the controller's roles allow
+// all requests.
+func (w *world) writes() (writes []string) {
+	w.Helper()
 	for _, action := range w.client.Actions() {
+		if err := w.roles.Check(action); err != nil {
+			w.Error(err)
+		}
 		if verb := action.GetVerb(); verb != "get" && verb != "list" {
 			writes = append(writes, verb+" "+action.GetResource().Resource)
 		}
@@ -265,7 +322,7 @@ func (w *world) wantRunning(fn *v1alpha1.Function, status corev1.ConditionStatus
 func TestFirstDeployment(t *testing.T) {
 	fn := function()
 	w := newWorld(t)
-	if diff := cmp.Diff([]string{"create deployments", "create horizontalpodautoscalers", "create services"}, w.apply(fn)); diff != "" {
+	if diff := gocmp.Diff([]string{"create deployments", "create horizontalpodautoscalers", "create services"}, w.apply(fn)); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
 	}
 	w.wantRunning(fn, corev1.ConditionUnknown, v1alpha1.ReasonDeploymentCreated, "greeter")
@@ -378,7 +435,7 @@ func TestRefused(t *testing.T) {
 				t.Errorf("it writes %v", writes)
 			}
 			w.wantRunning(fn, corev1.ConditionFalse, tc.reason, tc.text)
-			if diff := cmp.Diff(before, w.deployment()); diff != "" {
+			if diff := gocmp.Diff(before, w.deployment()); diff != "" {
 				t.Errorf("the Deployment has changed (-before +after):\n%s", diff)
 			}
 		})
@@ -508,10 +565,10 @@ func TestEdited(t *testing.T) {
 				t.Fatal(err)
 			}
 			after := w.deployment()
-			if diff := cmp.Diff(before.Spec.Template, after.Spec.Template); diff != "" {
+			if diff := gocmp.Diff(before.Spec.Template, after.Spec.Template); diff != "" {
 				t.Errorf("the template (-before +after):\n%s", diff)
 			}
-			if diff := cmp.Diff(before.Labels, after.Labels); diff != "" || !metav1.IsControlledBy(after, fn) {
+			if diff := gocmp.Diff(before.Labels, after.Labels); diff != "" || !metav1.IsControlledBy(after, fn) {
 				t.Errorf("the metadata (-before +after):\n%s", diff)
 			}
 		})
@@ -536,10 +593,15 @@ func TestNotOwned(t *testing.T) {
 		deploymentKind: &appsv1.Deployment{ObjectMeta: meta},
 		serviceKind:    &corev1.Service{ObjectMeta: meta},
 		scalerKind:     &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: meta},
+		budgetKind:     &policyv1.PodDisruptionBudget{ObjectMeta: meta},
+		ingressKind:    &networkingv1.Ingress{ObjectMeta: meta},
 	} {
 		t.Run(kind, func(t *testing.T) {
-			fn := function()
+			fn := function(func(fn *v1alpha1.Function) {
+				fn.Spec.MinReplicas, fn.Spec.Visibility = new(int32(2)), v1alpha1.VisibilityPublic
+			})
 			w := newWorld(t, object)
+			w.config.Functions.PublicDomain = "fn.example.com"
 			err := w.Apply(w.ctx, fn)
 			if later, _ := controller.IsRequeueKey(err); !later {
 				t.Errorf("Apply() = %v, want a retry", err)
@@ -559,11 +621,11 @@ func TestPublic(t *testing.T) {
 	fn := function(func(fn *v1alpha1.Function) { fn.Spec.Visibility = v1alpha1.VisibilityPublic })
 	w := newWorld(t)
 	w.config.Functions.PublicDomain, w.config.Functions.IngressClass = "fn.example.com", "nginx"
-	w.ctx = config.ToContext(w.ctx, w.config)
 	w.apply(fn)
-	w.sync()
 	w.rollOut(1)
-	w.apply(fn)
+	if writes := w.apply(fn); writes != nil {
+		t.Errorf("steady state writes %v", writes)
+	}
 	w.wantRunning(fn, corev1.ConditionTrue, v1alpha1.ReasonDeploymentReady, "")
 	if got := fn.Status.URL.String(); got != "http://greeter.default.fn.example.com" {
 		t.Errorf("URL = %s", got)
@@ -601,7 +663,7 @@ func TestCrash(t *testing.T) {
 		if writes := w.apply(again); writes != nil {
 			t.Errorf("after %d writes: steady state writes %v", after, writes)
 		}
-		if diff := cmp.Diff(want.Spec, w.deployment().Spec); diff != "" {
+		if diff := gocmp.Diff(want.Spec, w.deployment().Spec); diff != "" {
 			t.Errorf("after %d writes (-want +got):\n%s", after, diff)
 		}
 	}

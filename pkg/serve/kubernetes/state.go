@@ -53,14 +53,17 @@ func (s *Server) markState(ctx context.Context, fn *v1alpha1.Function, deploymen
 		markServing(ctx, fn, revision)
 	case failure != "" && !wasReady:
 		fn.Status.MarkRunningFailed(v1alpha1.ReasonDeploymentFailed, "Revision %s: %s", revision, failure)
-	case wasReady, state.Unscheduled != "":
+	case wasReady && int32(state.Ready) < least, state.Unscheduled != "":
 		why := "."
 		if reason := cmp.Or(failure, state.Unscheduled); reason != "" {
 			why = ": " + reason
 		}
 		fn.Status.MarkRunningUnknown(v1alpha1.ReasonMinimumReplicasUnavailable, "Revision %s has %d of %d replicas%s", revision, state.Ready, least, why)
+	case !isNew:
+		markWaiting(fn, v1alpha1.ReasonDeploymentWaiting, "Revision %s has %d of %d replicas, and %d of other revisions still run.",
+			revision, state.Ready, least, status.Replicas-status.UpdatedReplicas)
 	default:
-		markWaiting(fn, v1alpha1.ReasonDeploymentWaiting, "Revision %s has no %d available replicas yet.", revision, max(least, 1))
+		markWaiting(fn, v1alpha1.ReasonDeploymentWaiting, "Revision %s has %d of %d replicas.", revision, state.Ready, least)
 	}
 	return nil
 }
@@ -128,16 +131,20 @@ func failureOf(deployment *appsv1.Deployment, state pods.State) string {
 	return ""
 }
 
-// propagate copies the addresses, the revisions and the number of pods into the status.
+// propagate copies the addresses, the revisions and the number of pods into the status. An
+// invalid spec changes no address.
 func propagate(ctx context.Context, fn *v1alpha1.Function, deployment *appsv1.Deployment) {
+	fn.Status.LatestCreatedRevisionName = revisionName(fn, newestOf(fn, deployment))
+	fn.Status.Replicas = deployment.Status.Replicas
+	fn.Status.Selector = metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: podLabels(fn)})
+	if !fn.IsAccepted() {
+		return
+	}
 	fn.Status.URL = address(fn)
 	fn.Status.Address = &duckv1.Addressable{URL: address(fn)}
 	if host := publicHost(ctx, fn); host != "" {
 		fn.Status.URL = apis.HTTP(host)
 	}
-	fn.Status.LatestCreatedRevisionName = revisionName(fn, newestOf(fn, deployment))
-	fn.Status.Replicas = deployment.Status.Replicas
-	fn.Status.Selector = metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: podLabels(fn)})
 	if len(fn.Status.Traffic) == 1 {
 		setTraffic(fn, fn.Status.Traffic[0].RevisionName)
 	}

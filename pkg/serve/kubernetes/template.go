@@ -18,9 +18,13 @@ package kubernetes
 
 import (
 	"cmp"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"knative.dev/pkg/kmap"
@@ -32,7 +36,8 @@ import (
 )
 
 // Slim is a transform that replaces the pod template of a Deployment by its hash, which
-// takes the place of its name. The labels and annotations that Kiln reads stay.
+// takes the place of its name. The labels and annotations that Kiln reads stay. Of other
+// objects, it drops the status.
 func Slim(obj any) (any, error) {
 	switch o := obj.(type) {
 	case *appsv1.Deployment:
@@ -46,10 +51,31 @@ func Slim(obj any) (any, error) {
 			Annotations: kept(template.Annotations, serverless.WishHashAnnotationKey),
 		}}
 		slim.ShareMeta(&o.ObjectMeta)
-	case metav1.Object:
-		o.SetManagedFields(nil)
+	case *corev1.Service:
+		o.ManagedFields, o.Status = nil, corev1.ServiceStatus{}
+	case *autoscalingv2.HorizontalPodAutoscaler:
+		o.ManagedFields, o.Status = nil, autoscalingv2.HorizontalPodAutoscalerStatus{}
+	case *policyv1.PodDisruptionBudget:
+		o.ManagedFields, o.Status = nil, policyv1.PodDisruptionBudgetStatus{}
+	case *networkingv1.Ingress:
+		o.ManagedFields, o.Status = nil, networkingv1.IngressStatus{}
 	}
 	return obj, nil
+}
+
+// remember returns what status.templateHash remembers of a Deployment that Kiln has just
+// written: a hash of the desired template, and one of the stored template, which has the API
+// server's defaults.
+func remember(stored *appsv1.Deployment) string {
+	return wishOf(&stored.Spec.Template) + "." + hashOf(stored)
+}
+
+// isEdited reports whether somebody else has changed the template. It reports false where the
+// desired template differs from the remembered one: the status may have lost Kiln's last write.
+func isEdited(deployment *appsv1.Deployment, remembered string) bool {
+	desired, stored, ok := strings.Cut(remembered, ".")
+	wish := wishOf(&deployment.Spec.Template)
+	return ok && (wish == desired || wish == "") && hashOf(deployment) != stored
 }
 
 // hashOf returns the hash of the Deployment's pod template, also of a shortened one.
