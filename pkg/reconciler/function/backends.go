@@ -190,7 +190,7 @@ type Servers []Server
 // in the status.
 func (ss Servers) of(ctx context.Context, fn *v1alpha1.Function) (Server, bool, error) {
 	name := config.Server(fn.Status.Serving)
-	if name == "" && hasServed(fn) {
+	if name == "" && fn.Status.IsDeployed() {
 		name = config.KnativeServer
 	}
 	for _, s := range ss {
@@ -217,14 +217,9 @@ func (ss Servers) of(ctx context.Context, fn *v1alpha1.Function) (Server, bool, 
 	return ss[i], true, nil
 }
 
-// hasServed reports whether a server has served the Function.
-func hasServed(fn *v1alpha1.Function) bool {
-	return fn.Status.TemplateHash != "" || fn.Status.LatestCreatedRevisionName != ""
-}
-
 // markUnavailable reports that the cluster does not have the API of the Function's server.
 func markUnavailable(fn *v1alpha1.Function, name config.Server) {
-	if hasServed(fn) {
+	if fn.Status.IsDeployed() {
 		fn.Status.MarkRunningFailed(v1alpha1.ReasonServingUnavailable,
 			"The Function is served by %s, and this cluster no longer has its API. Install it again, or create the Function again.", name)
 		return

@@ -87,6 +87,8 @@ const (
 	followKey = "follow"
 	// withoutTekton is set if the cluster lacks the API of TaskRuns.
 	withoutTekton = "without-tekton"
+	// serversKey holds a func(Server) Servers, which gets the server of Knative Services.
+	serversKey = "servers"
 )
 
 // openedQueue returns a queue that wakes nobody.
@@ -294,10 +296,14 @@ func factory() rtesting.Factory {
 			polls:    fakePolls{w.Row.OtherTestData[followKey]},
 			checks:   fakeChecks{lost: registry.lost},
 		}
-		r.servers = Servers{&knative.Server{
+		services := &knative.Server{
 			Client: w.Serving, Networking: w.Networking, Services: ktesting.TransformedServices{ServiceLister: w.ServiceLister, Transform: knative.Slim},
 			Pods: podLister, MountEvents: w.EventLister, CheckCurrent: r.checkCurrent,
-		}}
+		}
+		r.servers = Servers{services}
+		if servers, ok := w.Row.OtherTestData[serversKey].(func(Server) Servers); ok {
+			r.servers = servers(services)
+		}
 		return functionreconciler.NewReconciler(ctx, logging.FromContext(ctx), w.Kiln,
 			ktesting.TransformedFunctions{FunctionLister: w.FunctionLister, Transform: slim.Function}, edgeRecorder{w.Recorder}, r,
 			controller.Options{ConfigStore: fixedStore{cfg}, SkipStatusUpdates: true})

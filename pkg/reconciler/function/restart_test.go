@@ -123,6 +123,10 @@ func TestRestart(t *testing.T) {
 	)
 	w.untilAllSeen()
 	w.wantWritesIn("the configuration has changed in what concerns nobody")
+
+	w.change(changed(config.FunctionsConfigName, "serving", string(config.KubernetesServer)))
+	w.untilAllSeen()
+	w.wantWritesIn("new Functions are served by Deployments")
 	if got := registry.requests.Load(); got > 0 {
 		t.Errorf("The registry was asked %d times, for nothing", got)
 	}

@@ -111,6 +111,9 @@ func (s *Server) Apply(ctx context.Context, fn *v1alpha1.Function) error {
 	if fn.Spec.Replicas != nil {
 		fn.Status.MarkRunningFailed(v1alpha1.ReasonReplicasUnsupported,
 			"Knative scales this Function. Remove spec.replicas, and set minReplicas and maxReplicas. What serves stays.")
+		if !fn.Status.IsDeployed() {
+			return nil
+		}
 		return s.hold(ctx, fn, desired, "")
 	}
 	missing, err := s.missingRevisions(ctx, fn, desired)

@@ -332,6 +332,11 @@ func (fs *FunctionStatus) describeServing(noun string) string {
 	return noun + "s " + strings.Join(revisions, ", ") + " serve"
 }
 
+// IsDeployed reports whether a Service or a Deployment was created for the Function.
+func (fs *FunctionStatus) IsDeployed() bool {
+	return fs.TemplateHash != "" || fs.LatestCreatedRevisionName != ""
+}
+
 // MarkRunningWithReason reports that the current generation serves, and how.
 func (fs *FunctionStatus) MarkRunningWithReason(reason, messageFormat string, messageA ...any) {
 	functionConditionSet.Manage(fs).MarkTrueWithReason(FunctionConditionRunning, reason, messageFormat, messageA...)

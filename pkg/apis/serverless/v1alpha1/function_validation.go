@@ -68,15 +68,25 @@ func (fn *Function) Validate(ctx context.Context) *apis.FieldError {
 	}
 	return validateName(fn.Name).ViaField("metadata").
 		Also(fn.Spec.Validate(apis.WithinParent(ctx, fn.ObjectMeta)).ViaField("spec")).
-		Also(fn.warnOfConcurrency())
+		Also(fn.warnOfConcurrency(ctx))
 }
 
 // warnOfConcurrency warns that Deployments do not limit concurrent requests.
-func (fn *Function) warnOfConcurrency() *apis.FieldError {
-	if fn.Status.Serving != string(config.KubernetesServer) || fn.Spec.Concurrency == nil || *fn.Spec.Concurrency == 0 {
+func (fn *Function) warnOfConcurrency(ctx context.Context) *apis.FieldError {
+	if fn.Spec.Concurrency == nil || *fn.Spec.Concurrency == 0 || !fn.isForDeployment(ctx) {
 		return nil
 	}
 	return apis.ErrGeneric("a Deployment serves this Function, and does not limit concurrent requests", "spec.concurrency").At(apis.WarningLevel)
+}
+
+// isForDeployment reports whether a Deployment serves the Function, or will serve it for
+// sure.
+func (fn *Function) isForDeployment(ctx context.Context) bool {
+	server := config.Server(fn.Status.Serving)
+	if server == "" && !fn.Status.IsDeployed() {
+		server = config.FromContextOrDefaults(ctx).Functions.Server
+	}
+	return server == config.KubernetesServer
 }
 
 // Validate returns what is wrong with the spec, or nil. The parent in the context has the

@@ -789,15 +789,34 @@ func TestDependencies(t *testing.T) {
 // TestConcurrencyOfDeployment checks that a Function that a Deployment serves gets a warning
 // for a limit that nothing enforces.
 func TestConcurrencyOfDeployment(t *testing.T) {
-	for serving, want := range map[string]bool{"": false, string(config.KubernetesServer): true} {
-		fn := &Function{
-			ObjectMeta: metav1.ObjectMeta{Name: "greeter", Namespace: "default"},
-			Spec:       FunctionSpec{Runtime: "nodejs24", Source: "x", Concurrency: new(int64(5))},
-		}
-		fn.Status.Serving = serving
-		err := fn.Validate(t.Context())
-		if warns := strings.Contains(err.Filter(apis.WarningLevel).Error(), "spec.concurrency"); warns != want || err.Filter(apis.ErrorLevel) != nil {
-			t.Errorf("served by %q: %v, want a warning: %v", serving, err, want)
-		}
+	for _, test := range []struct {
+		name     string
+		setting  config.Server
+		status   FunctionStatus
+		noLimit  bool
+		wantWarn bool
+	}{
+		{name: "new", setting: config.AutoServer},
+		{name: "new, for a Deployment", setting: config.KubernetesServer, wantWarn: true},
+		{name: "new, for a Deployment, without a limit", setting: config.KubernetesServer, noLimit: true},
+		{name: "under Knative", setting: config.KubernetesServer, status: FunctionStatus{TemplateHash: "a.b"}},
+		{name: "of a Deployment", setting: config.KnativeServer, status: FunctionStatus{Serving: string(config.KubernetesServer), TemplateHash: "a.b"}, wantWarn: true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			cfg := config.FromContextOrDefaults(t.Context())
+			cfg.Functions.Server = test.setting
+			fn := &Function{
+				ObjectMeta: metav1.ObjectMeta{Name: "greeter", Namespace: "default"},
+				Spec:       FunctionSpec{Runtime: "nodejs24", Source: "x", Concurrency: new(int64(5))},
+				Status:     test.status,
+			}
+			if test.noLimit {
+				fn.Spec.Concurrency = new(int64(0))
+			}
+			err := fn.Validate(config.ToContext(t.Context(), cfg))
+			if warns := strings.Contains(err.Filter(apis.WarningLevel).Error(), "spec.concurrency"); warns != test.wantWarn || err.Filter(apis.ErrorLevel) != nil {
+				t.Errorf("Validate() = %v, want a warning: %t", err, test.wantWarn)
+			}
+		})
 	}
 }
