@@ -103,7 +103,7 @@ uninstall: ## Remove Kiln and all Functions.
 ##@ Checks
 
 .PHONY: test
-test: verify test-unit test-weather test-scale test-e2e test-e2e-job $(if $(filter kind,$(CLUSTER)),test-kills test-neighbours test-no-tekton) ## Run all checks and tests.
+test: verify test-unit test-weather test-scale test-e2e test-e2e-job $(if $(filter kind,$(CLUSTER)),test-kills test-no-tekton) ## Run all checks and tests.
 
 .PHONY: verify
 verify: ## Check headers, formatting, vet, lint, shell scripts and generated files.
