@@ -43,7 +43,7 @@ type cli struct {
 	connect func() (*Clients, error)
 	now     func() time.Time
 
-	forward func(ctx context.Context, clients *Clients, namespace, pod string) (address string, stop func(), err error)
+	forward func(ctx context.Context, clients *Clients, to target) (address string, stop func(), err error)
 }
 
 // New returns the command kubectl fn.

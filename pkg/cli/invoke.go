@@ -39,6 +39,7 @@ import (
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/observe"
+	"github.com/kiln-dev/kiln/pkg/runtimes"
 )
 
 const (
@@ -86,7 +87,7 @@ func (c *cli) invokeCommand() *cobra.Command {
 		if to.wakes {
 			fmt.Fprintln(c.ErrOut, "No pod is ready. The call starts one.")
 		}
-		address, stop, err := c.forward(command.Context(), clients, to.namespace, to.pod)
+		address, stop, err := c.forward(command.Context(), clients, to)
 		if err != nil {
 			return explainForward(fn, to, err)
 		}
@@ -124,6 +125,17 @@ type target struct {
 	// wakes reports whether it is a pod of the activator, which starts a pod of the
 	// revision.
 	wakes bool
+
+	// direct reports whether the pod has no proxy of Serving's.
+	direct bool
+}
+
+// port returns the port that takes the calls.
+func (t target) port() int {
+	if t.direct {
+		return runtimes.Port
+	}
+	return servingPort
 }
 
 // findTarget returns a ready pod of the revision that the function's traffic assigns
@@ -139,7 +151,7 @@ func (c *Clients) findTarget(ctx context.Context, fn *v1alpha1.Function) (target
 	}
 	for _, pod := range pods {
 		if revisionOf(pod) == revision && takesRequests(pod) {
-			return target{namespace: pod.Namespace, pod: pod.Name, revision: revision}, nil
+			return target{namespace: pod.Namespace, pod: pod.Name, revision: revision, direct: isDeployment(fn)}, nil
 		}
 	}
 	if isDeployment(fn) {
@@ -191,15 +203,15 @@ func explainForward(fn *v1alpha1.Function, to target, err error) error {
 	return try(fmt.Errorf("failed to connect to pod %s: %w", to.pod, err), "kubectl fn status %s", fn.Name)
 }
 
-func forwardPort(ctx context.Context, clients *Clients, namespace, pod string) (address string, stop func(), err error) {
-	url := clients.Kube.CoreV1().RESTClient().Get().Resource("pods").Namespace(namespace).Name(pod).SubResource("portforward").URL()
+func forwardPort(ctx context.Context, clients *Clients, to target) (address string, stop func(), err error) {
+	url := clients.Kube.CoreV1().RESTClient().Get().Resource("pods").Namespace(to.namespace).Name(to.pod).SubResource("portforward").URL()
 	dialer, err := portforward.NewSPDYOverWebsocketDialer(url, clients.Config)
 	if err != nil {
 		return "", nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	ready, ended := make(chan struct{}), make(chan error, 1)
-	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", servingPort)}, ctx.Done(), ready, io.Discard, io.Discard)
+	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", to.port())}, ctx.Done(), ready, io.Discard, io.Discard)
 	if err != nil {
 		cancel()
 		return "", nil, err
@@ -232,8 +244,10 @@ func newRequest(ctx context.Context, fn *v1alpha1.Function, to target, address s
 		request.Host = fn.Status.URL.Host
 	}
 	request.Header.Set("User-Agent", "kubectl-fn")
-	request.Header.Set(revisionHeader, to.revision)
-	request.Header.Set(namespaceHeader, fn.Namespace)
+	if !to.direct {
+		request.Header.Set(revisionHeader, to.revision)
+		request.Header.Set(namespaceHeader, fn.Namespace)
+	}
 	switch {
 	case body == nil:
 	case json.Valid(body):

@@ -36,6 +36,8 @@ import (
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/kiln-dev/kiln/pkg/apis/config"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 )
 
@@ -49,8 +51,8 @@ func (w *world) answering(status int) (asked *http.Request, to *target) {
 		_, _ = out.Write([]byte("answer"))
 	}))
 	w.Cleanup(server.Close)
-	w.forward = func(_ context.Context, _ *Clients, namespace, pod string) (string, func(), error) {
-		*to = target{namespace: namespace, pod: pod}
+	w.forward = func(_ context.Context, _ *Clients, found target) (string, func(), error) {
+		*to = found
 		return server.Listener.Addr().String(), func() {}, nil
 	}
 	return asked, to
@@ -60,7 +62,7 @@ func TestInvoke(t *testing.T) {
 	w := newWorld(t, newFunction("fn", serves), pod("fn-00001", "a"), crashing("fn-00002", "b"), pod("fn-00002", "c"))
 	asked, to := w.answering(http.StatusOK)
 	w.want("answer", "invoke", "fn")
-	if asked.Method != http.MethodGet || asked.Host != "fn.default.svc.cluster.local" || *to != (target{namespace: namespace, pod: "c"}) {
+	if asked.Method != http.MethodGet || asked.Host != "fn.default.svc.cluster.local" || *to != (target{namespace: namespace, pod: "c", revision: "fn-00002"}) {
 		t.Errorf("asked %s %s of %+v", asked.Method, asked.Host, *to)
 	}
 	if got := w.errOut.String(); !strings.HasPrefix(got, "\n200 OK in ") {
@@ -90,11 +92,31 @@ func TestInvokeWakes(t *testing.T) {
 	w := newWorld(t, newFunction("fn", serves), activator)
 	asked, to := w.answering(http.StatusOK)
 	w.want("answer", "invoke", "fn")
-	if *to != (target{namespace: servingNamespace, pod: "activator-1"}) ||
+	if *to != (target{namespace: servingNamespace, pod: "activator-1", revision: "fn-00002", wakes: true}) ||
 		asked.Header.Get(revisionHeader) != "fn-00002" || asked.Header.Get(namespaceHeader) != namespace {
 		t.Errorf("asked %+v with %v", *to, asked.Header)
 	}
 	newWorld(t, newFunction("fn", serves)).wantError("neither revision fn-00002 nor Serving's activator has a ready pod", "kubectl get pods --namespace=knative-serving", "invoke", "fn")
+}
+
+// A call of a function that a Deployment serves goes to the function's own port.
+func TestInvokeDeployment(t *testing.T) {
+	deployed := func(fs *v1alpha1.FunctionStatus) { serves(fs); fs.Serving = string(config.KubernetesServer) }
+	served := pod("", "a")
+	served.Labels = map[string]string{serverless.FunctionUIDLabelKey: "uid-of-fn", serverless.RevisionLabelKey: "fn-00002"}
+	w := newWorld(t, newFunction("fn", deployed), served)
+	asked, to := w.answering(http.StatusOK)
+	w.want("answer", "invoke", "fn")
+	if to.pod != "a" || to.port() != 8080 || asked.Header.Get(revisionHeader) != "" || asked.Header.Get(namespaceHeader) != "" {
+		t.Errorf("asked port %d of %+v with %v", to.port(), *to, asked.Header)
+	}
+	newWorld(t, newFunction("fn", deployed)).wantError("revision fn-00002 has no ready pod", "kubectl fn status fn", "invoke", "fn")
+	w = newWorld(t, newFunction("fn", serves), pod("fn-00002", "a"))
+	_, to = w.answering(http.StatusOK)
+	w.want("answer", "invoke", "fn")
+	if to.port() != servingPort {
+		t.Errorf("asked port %d of %+v, want that of Serving's proxy", to.port(), *to)
+	}
 }
 
 func TestPick(t *testing.T) {
@@ -205,9 +227,9 @@ func TestExplainForward(t *testing.T) {
 			if tc.to.wakes {
 				w = newWorld(t, newFunction("fn", serves), activator("activator-1"))
 			}
-			w.forward = func(_ context.Context, _ *Clients, namespace, pod string) (string, func(), error) {
-				if namespace != tc.to.namespace || pod != tc.to.pod {
-					t.Errorf("it connects to %s/%s, want %+v", namespace, pod, tc.to)
+			w.forward = func(_ context.Context, _ *Clients, to target) (string, func(), error) {
+				if to.namespace != tc.to.namespace || to.pod != tc.to.pod {
+					t.Errorf("it connects to %+v, want %+v", to, tc.to)
 				}
 				return "", nil, tc.err
 			}
@@ -232,9 +254,9 @@ func TestForwardPortForbidden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.forward = func(ctx context.Context, clients *Clients, namespace, pod string) (string, func(), error) {
+	w.forward = func(ctx context.Context, clients *Clients, to target) (string, func(), error) {
 		clients.Kube = remote
-		return forwardPort(ctx, clients, namespace, pod)
+		return forwardPort(ctx, clients, to)
 	}
 	w.wantError("failed to connect to pod a: ", "kubectl auth can-i create pods/portforward --namespace=default", "invoke", "fn")
 	if want := "GET /api/v1/namespaces/default/pods/a/portforward"; asked != want {
@@ -367,7 +389,7 @@ func TestInvokeWithoutAResponse(t *testing.T) {
 			server := httptest.NewServer(answer)
 			defer server.Close()
 			w, stopped := newWorld(t, newFunction("fn", serves), pod("fn-00002", "a")), false
-			w.forward = func(context.Context, *Clients, string, string) (string, func(), error) {
+			w.forward = func(context.Context, *Clients, target) (string, func(), error) {
 				return server.Listener.Addr().String(), func() { stopped = true }, nil
 			}
 			w.wantError(name, "kubectl fn logs fn", "invoke", "fn")
