@@ -49,7 +49,9 @@ const usage = `usage: go -C hack run ./cluster up|down|status|control-plane|git-
   python         unpack the Python of the base image, with Flask and Gunicorn beside
                  it, and print the path of a program that runs it here
 
-NODE_IMAGE, if set, is the node image to use.
+NODE_IMAGE, if set, is the node image to use. PLATFORM is what the cluster has besides
+Kubernetes and a registry: knative, the default, is Tekton, Knative Serving and Traefik;
+plain is metrics-server. up makes the cluster anew if it has the other platform.
 `
 
 func main() {
@@ -109,8 +111,23 @@ func run(ctx context.Context, command func(context.Context, *env.Host) error) er
 	if err != nil {
 		return err
 	}
+	platform, err := platformOf(os.Getenv("PLATFORM"))
+	if err != nil {
+		return err
+	}
 	reporter := progress.New(os.Stdout, store.Path("logs"))
-	return command(ctx, &env.Host{Root: root, Store: store, Reporter: reporter})
+	return command(ctx, &env.Host{Root: root, Store: store, Reporter: reporter, Platform: platform})
+}
+
+// platformOf returns the platform that the value of PLATFORM names.
+func platformOf(value string) (env.Platform, error) {
+	switch platform := env.Platform(value); platform {
+	case "":
+		return env.Knative, nil
+	case env.Knative, env.Plain:
+		return platform, nil
+	}
+	return "", fmt.Errorf("PLATFORM is %q, and must be %s or %s", value, env.Knative, env.Plain)
 }
 
 // setEnvironment extends the PATH, and exempts this machine from the proxy.

@@ -137,12 +137,14 @@ func startNode(ctx context.Context, host *env.Host, e *engine.Engine) (kind stri
 	if err != nil {
 		return "", err
 	}
+	// Components cannot be removed without a trace, so each platform has a cluster of its own.
+	key += "-" + string(host.Platform)
 	state, err := cluster.State(ctx, key)
 	if err != nil {
 		return "", err
 	}
 	if state == kindcluster.Outdated {
-		host.Reporter.Printf("        the kind cluster that is there was made from something else: it is made anew")
+		host.Reporter.Printf("        the kind cluster has other parts, or the other platform: it is made anew")
 	}
 	if state == kindcluster.Present {
 		kind, err = buildKind(ctx, host)

@@ -37,6 +37,8 @@ import (
 
 	"knative.dev/pkg/apis"
 
+	"github.com/kiln-dev/kiln/pkg/apis/config"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/test"
 	"github.com/kiln-dev/kiln/test/images/relay/api"
@@ -203,21 +205,33 @@ func call(ctx context.Context, relay *test.Relay, fn *v1alpha1.Function, body st
 	return nil
 }
 
+// podSelector returns the selector of the Function's pods.
+func podSelector(fn *v1alpha1.Function) string {
+	if fn.Status.Serving == string(config.KubernetesServer) {
+		return serverless.ServerLabelKey + "," + serverless.FunctionNameLabelKey + "=" + fn.Name
+	}
+	return "serving.knative.dev/service=" + fn.Name
+}
+
 // next prints commands to try next.
 func next(fn *v1alpha1.Function, file string, local bool, w io.Writer) {
 	lines := [][2]string{
 		{"kubectl get fn -w", "watch the Functions"},
 		{"kubectl edit fn " + fn.Name, "change the source: it is built again while the old one serves"},
 		{"kubectl describe fn " + fn.Name, "conditions and events"},
-		{"kubectl logs -l serving.knative.dev/service=" + fn.Name + " -c function", "what the function logs"},
+		{"kubectl logs -l " + podSelector(fn) + " -c function", "what the function logs"},
 		{"kubectl delete -f " + file, "remove the function and all that belongs to it"},
 	}
 	if local {
+		again := "make run"
+		if platform := os.Getenv("PLATFORM"); platform == "plain" {
+			again += " PLATFORM=" + platform
+		}
 		lines = slices.Concat(
 			[][2]string{{". build/cluster/env", "let kubectl work with the cluster"}},
 			lines,
 			[][2]string{
-				{"make run", "install your changes of Kiln and try again"},
+				{again, "install your changes of Kiln and try again"},
 				{"make cluster-down", "remove the cluster"},
 			})
 	}

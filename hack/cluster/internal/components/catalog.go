@@ -16,7 +16,19 @@ limitations under the License.
 
 package components
 
-import "github.com/kiln-dev/kiln/hack/cluster/internal/baseimages"
+import (
+	"github.com/kiln-dev/kiln/hack/cluster/internal/baseimages"
+	"github.com/kiln-dev/kiln/hack/cluster/internal/env"
+)
+
+// of lists the components of a platform. The slowest to compile is the last, because by
+// then its shared packages are compiled.
+func of(platform env.Platform) []component {
+	if platform == env.Plain {
+		return []component{metricsServer}
+	}
+	return []component{tekton, serving, traefik}
+}
 
 // ingressClass is the class of the ingresses that Traefik's Knative provider serves.
 const ingressClass = "traefik.ingress.networking.knative.dev"
@@ -71,4 +83,35 @@ var traefik = component{
 	namespace: "traefik",
 	sources:   []source{{dirs: []string{"config"}}},
 	edit:      func(object, *baseimages.Set) {},
+}
+
+// metricsServer tells HorizontalPodAutoscalers how much CPU the pods use.
+var metricsServer = component{
+	name:      "metrics-server",
+	module:    "metrics-server",
+	namespace: "kube-system",
+	sources:   []source{{module: "sigs.k8s.io/metrics-server", dirs: []string{"manifests/base"}}},
+	prepare:   selectMetricsServer,
+	edit: func(o object, _ *baseimages.Set) {
+		if o.kind() == "Deployment" {
+			// kind's kubelets sign their own certificates.
+			addArg(o, "--kubelet-insecure-tls")
+		}
+	},
+}
+
+// selectMetricsServer does what upstream leaves to kustomize and its releases: the label
+// by which the Deployment and the Service find the pods, and the image.
+func selectMetricsServer(o object) {
+	labels := map[string]any{"k8s-app": "metrics-server"}
+	switch o.kind() {
+	case "Service":
+		set(o, labels, "spec", "selector")
+	case "Deployment":
+		set(o, labels, "spec", "selector", "matchLabels")
+		set(o, labels, "spec", "template", "metadata", "labels")
+		for _, c := range o.containers() {
+			c["image"] = "ko://sigs.k8s.io/metrics-server/cmd/metrics-server"
+		}
+	}
 }

@@ -14,8 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package components installs the components that Kiln needs on the cluster: Tekton,
-// Knative Serving and Traefik, all built from the modules in third_party.
+// Package components installs the components of the cluster's platform: Tekton, Knative
+// Serving and Traefik, or metrics-server. All are built from the modules in third_party.
 package components
 
 import (
@@ -41,15 +41,13 @@ type component struct {
 	namespace string
 	// sources are the places of its manifests.
 	sources []source
+	// prepare completes an object before its images are built. It may be nil.
+	prepare func(o object)
 	// edit adapts an object to this cluster.
 	edit func(o object, images *baseimages.Set)
-	// sample is an object that its webhooks accept.
+	// sample is an object that its webhooks accept, or "" if it has none.
 	sample string
 }
-
-// all lists the components. The slowest to compile is the last, because by then its
-// shared packages are compiled.
-var all = []component{tekton, serving, traefik}
 
 // Built is what Build has made.
 type Built struct {
@@ -64,7 +62,11 @@ type Built struct {
 // Download fetches the modules of everything that Build compiles, so that
 // compiling does not wait for the network.
 func Download(ctx context.Context, host *env.Host, log io.Writer) error {
-	for _, module := range []string{"ko", tekton.module, serving.module, traefik.module} {
+	modules := []string{"ko"}
+	for _, c := range of(host.Platform) {
+		modules = append(modules, c.module)
+	}
+	for _, module := range modules {
 		folder := host.ThirdParty(module)
 		key, err := cache.Key(cache.Dir(folder))
 		if err != nil {
@@ -83,7 +85,8 @@ func Download(ctx context.Context, host *env.Host, log io.Writer) error {
 // Build puts into the registry all images that it does not hold yet, and
 // returns the manifests that refer to them. It needs no cluster.
 func Build(ctx context.Context, host *env.Host, registry env.Registry) (*Built, error) {
-	built := &Built{manifests: make([]manifests, len(all))}
+	components := of(host.Platform)
+	built := &Built{manifests: make([]manifests, len(components))}
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() (err error) {
 		built.Base, err = baseimages.Build(gctx, host, registry)
@@ -103,7 +106,7 @@ func Build(ctx context.Context, host *env.Host, registry env.Registry) (*Built, 
 
 	b := &builder{host: host, registry: registry, ko: built.Ko, base: built.Base}
 	g, gctx = errgroup.WithContext(ctx)
-	for i, c := range all {
+	for i, c := range components {
 		g.Go(func() error {
 			return host.Reporter.Part(gctx, c.name+" images", func(ctx context.Context, log io.Writer) (err error) {
 				built.manifests[i], err = b.resolve(ctx, log, c)

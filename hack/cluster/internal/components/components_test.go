@@ -21,6 +21,7 @@ import (
 	"io"
 	"log"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -164,7 +165,7 @@ args: ["-image", "localhost:5001/a/b`+digest+`", "-win", "mcr.example.com/x`+dig
 }
 
 func TestCatalog(t *testing.T) {
-	for _, c := range all {
+	for _, c := range slices.Concat(of(env.Knative), of(env.Plain)) {
 		if c.sample == "" {
 			continue
 		}

@@ -174,6 +174,9 @@ func (i *installer) ready(ctx context.Context, log io.Writer, m manifests, timeo
 // apply applies objects in their order. It tries again while it fails: a
 // webhook that the objects need may be about to start.
 func (i *installer) apply(ctx context.Context, log io.Writer, objects []object) error {
+	if len(objects) == 0 {
+		return nil // kubectl refuses to apply nothing.
+	}
 	stream, err := encode(objects)
 	if err != nil {
 		return err

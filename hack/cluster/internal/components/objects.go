@@ -174,6 +174,14 @@ func setData(o object, data map[string]string) {
 	}
 }
 
+// addArg adds an argument to each container.
+func addArg(o object, arg string) {
+	for _, c := range o.containers() {
+		args, _ := c["args"].([]any)
+		c["args"] = append(args, arg)
+	}
+}
+
 // setArg sets a flag whose value is a separate argument.
 func setArg(o object, flag, value string) {
 	for _, c := range o.containers() {

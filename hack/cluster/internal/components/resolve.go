@@ -164,6 +164,11 @@ func (c component) read(ctx context.Context, folder string) ([]byte, error) {
 		}
 		out = append(out, objects...)
 	}
+	if c.prepare != nil {
+		for _, o := range out {
+			c.prepare(o)
+		}
+	}
 	return encode(out)
 }
 
@@ -213,7 +218,8 @@ func readDir(root string, deep bool) (out []object, err error) {
 		out = append(out, objects...)
 		return nil
 	})
-	return out, err
+	// It is for kustomize and not for the cluster.
+	return slices.DeleteFunc(out, func(o object) bool { return o.kind() == "Kustomization" }), err
 }
 
 // moduleDir returns where the module cache has the version of a module that a

@@ -36,6 +36,16 @@ type Registry struct {
 	Nodes string
 }
 
+// Platform names what the cluster has besides Kubernetes and a registry.
+type Platform string
+
+const (
+	// Knative has Tekton, Knative Serving and Traefik.
+	Knative Platform = "knative"
+	// Plain has metrics-server.
+	Plain Platform = "plain"
+)
+
 // Host is known before the cluster runs. Builds need nothing else.
 type Host struct {
 	// Root is the directory of the repository.
@@ -44,6 +54,8 @@ type Host struct {
 	Store *cache.Store
 	// Reporter prints the progress.
 	Reporter *progress.Reporter
+	// Platform is what the cluster has.
+	Platform Platform
 	// Arch is the architecture of the nodes, as Go names it.
 	Arch string
 }
