@@ -16,6 +16,11 @@
 # one that KUBECONFIG names; images go to KO_DOCKER_REPO.
 CLUSTER ?= kind
 
+# PLATFORM is what the local cluster has besides Kubernetes and a registry: knative is Tekton,
+# Knative Serving and Traefik; plain is metrics-server, and Kiln uses Jobs and Deployments.
+PLATFORM ?= knative
+export PLATFORM
+
 SHELL := bash
 .DEFAULT_GOAL := help
 
@@ -59,13 +64,13 @@ wait = kubectl wait --timeout=3m
 ##@ Try it
 
 .PHONY: run
-run: install ## Bring up a cluster with Kiln, apply a Function, show it work and call it.
+run: install ## Bring up a cluster with Kiln, apply a Function, show it work and call it. PLATFORM=plain
 	@$(on_cluster) $(build_relay) $(call program,hack,run) -local=$(local) -relay-image="$$relay"
 
 ##@ Cluster
 
 .PHONY: cluster-up
-cluster-up: ## Bring up the local kind cluster, or repair it.
+cluster-up: ## Bring up the local kind cluster, or repair it. PLATFORM=plain makes one without Tekton and Serving.
 	@$(call program,hack,cluster) up
 
 .PHONY: cluster-down
@@ -103,7 +108,7 @@ uninstall: ## Remove Kiln and all Functions.
 ##@ Checks
 
 .PHONY: test
-test: verify test-unit test-weather test-scale test-e2e test-e2e-job $(if $(filter kind,$(CLUSTER)),test-kills test-no-tekton) ## Run all checks and tests.
+test: verify test-unit test-weather test-scale test-e2e $(if $(filter kind,$(CLUSTER)),test-kills test-no-tekton test-e2e-plain,test-e2e-job) ## Run all checks and tests.
 
 .PHONY: verify
 verify: ## Check headers, formatting, vet, lint, shell scripts and generated files.
@@ -154,21 +159,30 @@ test-neighbours: install ## Let hostile tenants act beside a good one, on the cl
 FUZZTIME := 2m
 
 # What runs the builds of the end-to-end tests: tekton or job.
-BUILDER := tekton
+BUILDER := $(if $(filter plain,$(PLATFORM)),job,tekton)
+# What serves the Functions of the end-to-end tests: knative or kubernetes.
+SERVER := $(if $(filter plain,$(PLATFORM)),kubernetes,knative)
 # The end-to-end tests of what a Job does otherwise than a TaskRun.
 JOB_TESTS := ^(TestArchiveServerFails|TestBaseImageMissing|TestBuildCancelled|TestBuildDeleted|TestBuildOutOfDisk|TestBuildOutOfMemory|TestBuildPodForcedAway|TestBuildPodGone|TestBuildScriptFails|TestBuildStripped|TestBuildTimeout|TestChildrenOfRunningFunction|TestDependenciesInstalledOnce|TestDependencyMissing|TestForgedResults|TestFunctionWithDependency|TestGit|TestGitRefused|TestInstallationSeesNoCredentials|TestKubectlFn|TestOwnDockerfile|TestPackageRegistryDown|TestQuota|TestRegistryCredentials|TestRegistryDownThenFull)$$
+# The end-to-end tests of a cluster without Tekton and Serving.
+PLAIN_TESTS := $(JOB_TESTS)|^(TestAutoscaled|TestDeployments|TestEditsUnderLoad|TestExamples|TestFirstRevisionFails|TestKubectlFnWords|TestMinimumReplicas|TestMissingReferences|TestRollout|TestRuntimesConform|TestSyntaxError)$$
 # The tests to run. Without -run, go test runs all.
-e2e_tests = $(or $(TEST),$(if $(filter job,$(BUILDER)),$(JOB_TESTS)))
+e2e_tests = $(or $(TEST),$(if $(filter plain,$(PLATFORM)),$(PLAIN_TESTS),$(if $(filter job,$(BUILDER)),$(JOB_TESTS))))
 # $(call e2e,FLAGS) runs end-to-end tests with these flags.
-e2e = go test -tags=e2e -count=1 -v -timeout=75m -parallel=$(E2E_PARALLEL) ./test/e2e/... -builder=$(BUILDER) -relay-image="$$relay" -registries-image="$$registries" -htpasswd-image="$$htpasswd" -sources-image="$$sources" -versitygw-image="$$versitygw" -git-image="$$git" $(1)
+e2e = go test -tags=e2e -count=1 -v -timeout=75m -parallel=$(E2E_PARALLEL) ./test/e2e/... -builder=$(BUILDER) -server=$(SERVER) $(if $(EDITS),-edits=$(EDITS)) -relay-image="$$relay" -registries-image="$$registries" -htpasswd-image="$$htpasswd" -sources-image="$$sources" -versitygw-image="$$versitygw" -git-image="$$git" $(1)
 
 .PHONY: test-e2e
-test-e2e: install kubectl-fn ## Run the end-to-end tests on the cluster. TEST=Name runs one. BUILDER=job builds with Jobs.
+test-e2e: install kubectl-fn ## Run the end-to-end tests on the cluster. TEST=Name runs one. BUILDER=job SERVER=kubernetes PLATFORM=plain EDITS=100
 	@$(on_cluster) $(build_relay) $(build_registries) $(build_sources) $(build_versitygw) $(build_git) $(call e2e,$(if $(e2e_tests),-run='$(e2e_tests)'))
 
 .PHONY: test-e2e-job
 test-e2e-job: ## Run the end-to-end tests of builds again, with Jobs.
 	@$(MAKE) --no-print-directory test-e2e BUILDER=job
+
+# The local cluster is made anew for it, so it is the last of all tests.
+.PHONY: test-e2e-plain
+test-e2e-plain: ## Run the end-to-end tests of a cluster without Tekton and Serving. It replaces the local cluster.
+	@$(MAKE) --no-print-directory test-e2e PLATFORM=plain
 
 # TestWithoutTekton deletes all TaskRuns of the cluster, so it runs after all other tests.
 .PHONY: test-no-tekton

@@ -28,6 +28,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	duckv1 "knative.dev/pkg/apis/duck/v1"
+
+	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 )
 
 // dumpLines is the number of lines to print of each container's log.
@@ -77,6 +79,21 @@ func dumpConditions(ctx context.Context, c *Clients, namespace string, w io.Writ
 		for _, rev := range list.Items {
 			fmt.Fprintf(w, "Revision %s\n", rev.Name)
 			dumpStatus(w, rev.Status.Conditions)
+		}
+	}
+	ofFunctions := metav1.ListOptions{LabelSelector: serverless.ServerLabelKey}
+	if list, err := c.Kube.AppsV1().Deployments(namespace).List(ctx, ofFunctions); err == nil {
+		for _, d := range list.Items {
+			fmt.Fprintf(w, "Deployment %s: generation %d, observed %d, revision %s, replicas %d, updated %d, available %d\n", d.Name, d.Generation,
+				d.Status.ObservedGeneration, d.Spec.Template.Labels[serverless.RevisionLabelKey], d.Status.Replicas, d.Status.UpdatedReplicas, d.Status.AvailableReplicas)
+			for _, condition := range d.Status.Conditions {
+				fmt.Fprintf(w, "\t%s\t%s\t%s\t%s\n", condition.Type, condition.Status, condition.Reason, condition.Message)
+			}
+		}
+	}
+	if list, err := c.Kube.AutoscalingV2().HorizontalPodAutoscalers(namespace).List(ctx, ofFunctions); err == nil {
+		for _, scaler := range list.Items {
+			fmt.Fprintf(w, "HorizontalPodAutoscaler %s: %+v\n", scaler.Name, scaler.Status)
 		}
 	}
 }

@@ -27,16 +27,16 @@ import (
 	"testing"
 )
 
-// TestJobTests checks that the end-to-end tests that the Makefile runs with Jobs exist.
-// go test ignores unknown names.
-func TestJobTests(t *testing.T) {
+// TestListedTests checks that the end-to-end tests that the Makefile lists exist. go test
+// ignores unknown names.
+func TestListedTests(t *testing.T) {
 	makefile, err := os.ReadFile("../Makefile")
 	if err != nil {
 		t.Fatal(err)
 	}
-	line := regexp.MustCompile(`(?m)^JOB_TESTS := \^\((.*)\)\$\$$`).FindSubmatch(makefile)
-	if line == nil {
-		t.Fatal("the Makefile has no JOB_TESTS")
+	lists := regexp.MustCompile(`(?m)^((?:JOB|PLAIN)_TESTS) := .*\^\((.*)\)\$\$$`).FindAllSubmatch(makefile, -1)
+	if len(lists) != 2 {
+		t.Fatalf("the Makefile has %d lists of tests, want JOB_TESTS and PLAIN_TESTS", len(lists))
 	}
 	files, err := filepath.Glob("e2e/*_test.go")
 	if err != nil {
@@ -54,9 +54,11 @@ func TestJobTests(t *testing.T) {
 			}
 		}
 	}
-	for name := range strings.SplitSeq(string(line[1]), "|") {
-		if !known[name] {
-			t.Errorf("JOB_TESTS has %s, which is no end-to-end test", name)
+	for _, list := range lists {
+		for name := range strings.SplitSeq(string(list[2]), "|") {
+			if !known[name] {
+				t.Errorf("%s has %s, which is no end-to-end test", list[1], name)
+			}
 		}
 	}
 }

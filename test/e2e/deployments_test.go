@@ -22,9 +22,11 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"knative.dev/pkg/apis"
@@ -39,37 +41,42 @@ import (
 // parallel to any other test.
 func (e *env) serve(with config.Server) {
 	e.Helper()
-	configure(e, config.FunctionsConfigName, func(data map[string]string) { data["serving"] = string(with) })
+	configure(e, config.FunctionsConfigName, func(data map[string]string) { data[servingKey] = string(with) })
 }
 
-// TestDeployments serves a Function without Knative. It checks that edits, a scale and a
+// TestDeployments serves a Function without Knative. It checks that an edit, a scale and a
 // rollback lose no request, that a revision that crashes does not replace the last one, and
 // that the Function keeps its Deployment when the default changes.
 func TestDeployments(t *testing.T) {
 	e := newEnv(t)
-	e.choose(config.JobBuilder)
 	e.serve(config.KubernetesServer)
 	fn := e.until(e.create(function(answering("one"))), test.Healed)
 	if fn.Status.Serving != string(config.KubernetesServer) {
 		e.Errorf("status.serving is %q", fn.Status.Serving)
 	}
-	if _, err := clients.Serving.ServingV1().Services(e.namespace).Get(e.ctx, fn.Name, metav1.GetOptions{}); !apierrs.IsNotFound(err) {
+	if !hasServing {
+		e.Log("the cluster has no Knative Services")
+	} else if _, err := clients.Serving.ServingV1().Services(e.namespace).Get(e.ctx, fn.Name, metav1.GetOptions{}); !apierrs.IsNotFound(err) {
 		e.Errorf("there is a Knative Service: %v", err)
 	}
 	first := fn.Status.LatestReadyRevisionName
 	prober := e.probe(fn, "one")
 	e.serve(config.AutoServer)
-	for i := range 5 {
-		text := fmt.Sprintf("edit %d", i)
-		fn = e.until(e.edit(fn, answer(text)), test.Healed)
-		e.untilAnswer(prober, text)
-	}
+	fn = e.until(e.edit(fn, answer("two")), test.Healed)
+	e.untilAnswer(prober, "two")
 	fn = e.scale(fn, 2)
-	fn = e.wantOldPodsToServe(fn, "edit 4")
+	fn = e.wantOldPodsToServe(fn, "two")
 	fn = e.until(e.edit(fn, func(fn *v1alpha1.Function) {
 		fn.Spec.Traffic = []v1alpha1.TrafficTarget{{RevisionName: first, Percent: new(int64(100))}}
 	}), servesRevision(first))
 	e.untilAnswer(prober, "one")
+	e.wantNoFailure(prober)
+	e.deleteAndWantNothing(fn, "deployments/", "services/", "poddisruptionbudgets/")
+}
+
+// wantNoFailure stops a prober and checks that no request failed.
+func (e *env) wantNoFailure(prober *test.Prober) (requests int) {
+	e.Helper()
 	report, err := prober.Stop(e.ctx)
 	if err != nil {
 		e.Fatal(err)
@@ -77,7 +84,68 @@ func TestDeployments(t *testing.T) {
 	if report.Failed > 0 {
 		e.Errorf("%d of %d requests failed, such as %+v", report.Failed, report.Requests, report.Failures)
 	}
-	e.deleteAndWantNothing(fn, "deployments/", "services/", "poddisruptionbudgets/")
+	return report.Requests
+}
+
+// TestEditsUnderLoad edits the source of a Function again and again while it is called. It
+// checks that no request fails. The flag -edits sets how often.
+func TestEditsUnderLoad(t *testing.T) {
+	t.Parallel()
+	e := newEnvFor(t, testTimeout+time.Duration(edits)*15*time.Second)
+	fn := e.until(e.create(function(answering("edit 0"))), test.Healed)
+	probers := e.probeOften(request(fn, "{}"), callers, "edit 0")
+	for i := range edits {
+		text := fmt.Sprintf("edit %d", i+1)
+		start := time.Now()
+		fn = e.until(e.edit(fn, answer(text)), test.Healed)
+		for _, prober := range probers {
+			e.untilAnswer(prober, text)
+		}
+		e.Logf("%s answers after %s", text, time.Since(start).Round(100*time.Millisecond))
+	}
+	requests := 0
+	for _, prober := range probers {
+		requests += e.wantNoFailure(prober)
+	}
+	e.Logf("%d requests during %d edits", requests, edits)
+}
+
+// busy is the source of a function that needs a tenth of a second of CPU for each call.
+const busy = `module.exports = { main: () => {
+  const end = process.cpuUsage().user + 100000;
+  while (process.cpuUsage().user < end) {}
+  return 'done';
+} };
+`
+
+// TestAutoscaled calls a Function of a Deployment until its HorizontalPodAutoscaler has
+// started as many pods as it may, and lets it rest until one is left.
+func TestAutoscaled(t *testing.T) {
+	e := newEnv(t)
+	if server != deployments {
+		t.Skip("it needs metrics-server, which the local cluster has with PLATFORM=plain")
+	}
+	fn := function(busy)
+	fn.Spec.MinReplicas, fn.Spec.MaxReplicas = new(int32(1)), new(int32(3))
+	fn.Spec.Resources.Requests[corev1.ResourceCPU] = resource.MustParse("50m")
+	fn = e.until(e.create(fn), test.Healed)
+	prober := e.probe(fn, "done")
+	fn = e.until(fn, hasReplicas(3))
+	requests := e.wantNoFailure(prober)
+	e.Logf("%d requests until there were 3 pods", requests)
+	fn = e.until(fn, hasReplicas(1))
+	e.wantAnswer(fn, "{}", "done")
+	e.wantRevisions(1)
+}
+
+// hasReplicas returns a check that the Function is ready with so many pods.
+func hasReplicas(want int32) func(*v1alpha1.Function) error {
+	return func(fn *v1alpha1.Function) error {
+		if fn.Status.Replicas != want {
+			return fmt.Errorf("it has %d replicas", fn.Status.Replicas)
+		}
+		return test.Ready(fn)
+	}
 }
 
 // scale sets the number of pods, as kubectl scale does.
@@ -88,12 +156,7 @@ func (e *env) scale(fn *v1alpha1.Function, replicas int32) *v1alpha1.Function {
 	if err != nil {
 		e.Fatal(err)
 	}
-	return e.until(fn, func(fn *v1alpha1.Function) error {
-		if fn.Status.Replicas != replicas {
-			return fmt.Errorf("it has %d replicas", fn.Status.Replicas)
-		}
-		return test.Ready(fn)
-	})
+	return e.until(fn, hasReplicas(replicas))
 }
 
 // wantOldPodsToServe edits a Function so that it crashes. It checks that the last revision

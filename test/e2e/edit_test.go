@@ -31,9 +31,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
@@ -70,7 +67,7 @@ func TestRollout(t *testing.T) {
 				fn.Spec.Source = strings.ReplaceAll(fn.Spec.Source, conformance.LongAnswer, edited)
 			})
 			fn = e.until(fn, test.Ready)
-			ready := e.readyTime(fn.Status.LatestReadyRevisionName)
+			ready := server.readyTime(e, fn.Status.LatestReadyRevisionName)
 			for _, prober := range probers {
 				e.untilAnswer(prober, edited)
 			}
@@ -92,16 +89,6 @@ func TestRollout(t *testing.T) {
 			}
 		})
 	}
-}
-
-// readyTime returns when a revision became ready, in whole seconds.
-func (e *env) readyTime(revision string) time.Time {
-	e.Helper()
-	found, err := clients.Serving.ServingV1().Revisions(e.namespace).Get(e.ctx, revision, metav1.GetOptions{})
-	if err != nil {
-		e.Fatal(err)
-	}
-	return found.Status.GetCondition(servingv1.RevisionConditionReady).LastTransitionTime.Inner.Time
 }
 
 // watchDrain calls the pod of a Function repeatedly without Serving, which stops its own

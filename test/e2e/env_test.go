@@ -42,7 +42,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"knative.dev/pkg/apis"
-	"knative.dev/serving/pkg/apis/serving"
 	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
@@ -57,7 +56,7 @@ type env struct {
 	namespace string
 	taskRuns  *test.History[*pipelinev1.TaskRun]
 	jobs      *test.History[*batchv1.Job]
-	revisions *test.History[*servingv1.Revision]
+	revisions revisions
 
 	errors *errorTexts
 }
@@ -85,7 +84,13 @@ func (e *errorTexts) String() string {
 // newEnv creates the environment of a test. If the test fails, its objects are printed.
 func newEnv(t *testing.T) *env {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	return newEnvFor(t, testTimeout)
+}
+
+// newEnvFor is newEnv for a test with another timeout.
+func newEnvFor(t *testing.T, timeout time.Duration) *env {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	t.Cleanup(cancel)
 	// Builds run as root in their containers, so they need the level baseline. Another test
 	// checks that functions are restricted.
@@ -97,10 +102,12 @@ func newEnv(t *testing.T) *env {
 		T:         t,
 		ctx:       ctx,
 		namespace: namespace,
-		taskRuns:  test.Record[*pipelinev1.TaskRun](ctx, clients.Pipeline.TektonV1().TaskRuns(namespace), metav1.ListOptions{}),
 		jobs:      test.Record[*batchv1.Job](ctx, clients.Kube.BatchV1().Jobs(namespace), metav1.ListOptions{}),
-		revisions: test.Record[*servingv1.Revision](ctx, clients.Serving.ServingV1().Revisions(namespace), metav1.ListOptions{}),
+		revisions: server.record(ctx, namespace),
 		errors:    &errorTexts{},
+	}
+	if hasTekton {
+		e.taskRuns = test.Record[*pipelinev1.TaskRun](ctx, clients.Pipeline.TektonV1().TaskRuns(namespace), metav1.ListOptions{})
 	}
 	t.Cleanup(e.end)
 	return e
@@ -340,10 +347,10 @@ func (e *env) wantAnswers(prober *test.Prober, want ...string) api.Report {
 }
 
 // wantRevisions checks the exact number of revisions that were ever created, and returns
-// them.
-func (e *env) wantRevisions(want int) []*servingv1.Revision {
+// their metadata.
+func (e *env) wantRevisions(want int) []metav1.ObjectMeta {
 	e.Helper()
-	seen, err := e.revisions.Seen()
+	seen, err := e.revisions()
 	if err != nil {
 		e.Fatal(err)
 	}
@@ -360,11 +367,25 @@ func (e *env) wantRevisions(want int) []*servingv1.Revision {
 // podOf calls a Function, which prevents the scale to zero, and returns one of its pods.
 func (e *env) podOf(fn *v1alpha1.Function) *corev1.Pod {
 	e.Helper()
-	pods, err := clients.Kube.CoreV1().Pods(e.namespace).List(e.ctx, metav1.ListOptions{LabelSelector: serving.ServiceLabelKey + "=" + fn.Name})
-	if err != nil || len(pods.Items) == 0 {
-		e.Fatalf("there are %d pods of Function %s: %v", len(pods.Items), fn.Name, err)
+	pods := e.podsOf(fn)
+	if len(pods) == 0 {
+		e.Fatalf("there are no pods of Function %s", fn.Name)
 	}
-	return &pods.Items[0]
+	return pods[0]
+}
+
+// podsOf returns the pods that run a Function.
+func (e *env) podsOf(fn *v1alpha1.Function) []*corev1.Pod {
+	e.Helper()
+	list, err := clients.Kube.CoreV1().Pods(e.namespace).List(e.ctx, ofFunction(fn))
+	if err != nil {
+		e.Fatal(err)
+	}
+	pods := make([]*corev1.Pod, 0, len(list.Items))
+	for _, pod := range list.Items {
+		pods = append(pods, &pod)
+	}
+	return podsOf(pods, fn)
 }
 
 // service returns the Knative Service of a Function.

@@ -122,11 +122,7 @@ func TestSyntaxError(t *testing.T) {
 	prober := e.probe(fn, "old")
 
 	fn = e.edit(fn, func(fn *v1alpha1.Function) { fn.Spec.Source = "module.exports = { main: () => { };\n" })
-	fn, condition := e.untilCondition(fn, apis.Condition{
-		Type:   v1alpha1.FunctionConditionRunning,
-		Status: corev1.ConditionFalse,
-		Reason: v1alpha1.ReasonServiceFailed,
-	})
+	fn, condition := e.untilCondition(fn, revisionFailed())
 	wantWords(t, condition.Message, "handler.js:", "SyntaxError")
 	e.wantPhase(fn, v1alpha1.FunctionFailed)
 	if built := fn.Status.GetCondition(v1alpha1.FunctionConditionBuildReady); !built.IsTrue() {
@@ -148,11 +144,7 @@ func TestFirstRevisionFails(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	fn := e.create(function("module.exports = { handle: () => 'wrong name' };\n"))
-	fn, condition := e.untilCondition(fn, apis.Condition{
-		Type:   v1alpha1.FunctionConditionRunning,
-		Status: corev1.ConditionFalse,
-		Reason: v1alpha1.ReasonServiceFailed,
-	})
+	fn, condition := e.untilCondition(fn, revisionFailed())
 	wantWords(t, condition.Message, "handler.js", "main")
 	e.wantPhase(fn, v1alpha1.FunctionFailed)
 
@@ -169,11 +161,7 @@ func TestCrashHidesSecrets(t *testing.T) {
 	const secret = "correct-horse-battery"
 	fn := function("throw new Error(`cannot log in with ${process.env.API_KEY} at https://bob:staple@example.com`);\n")
 	setEnv("API_KEY", secret)(fn)
-	fn, condition := e.untilCondition(e.create(fn), apis.Condition{
-		Type:   v1alpha1.FunctionConditionRunning,
-		Status: corev1.ConditionFalse,
-		Reason: v1alpha1.ReasonServiceFailed,
-	})
+	fn, condition := e.untilCondition(e.create(fn), revisionFailed())
 	wantWords(t, condition.Message, "cannot log in with [redacted] at https://bob:[redacted]@example.com")
 	told := &strings.Builder{}
 	fmt.Fprint(told, fn.Status)

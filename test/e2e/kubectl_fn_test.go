@@ -175,7 +175,7 @@ func TestKubectlFn(t *testing.T) {
 	term.fail([]string{"kubectl fn deploy fn"}, "create", "fn", "--runtime=nodejs24")
 	term.run([]string{"fn unchanged", "runs at"}, "deploy", "fn")
 	term.wantStatusWords("fn", "completed", "running", "running")
-	term.run([]string{"Image     completed", "Function  running", "Next: Call it", "ServiceReady"}, "status", "fn")
+	term.run([]string{"Image     completed", "Function  running", "Next: Call it", server.ready}, "status", "fn")
 	term.run([]string{"FirstBuild", "Image    completed"}, "build-status", "fn")
 	term.run([]string{"Pushed "}, "build-logs", "fn")
 	term.run([]string{"Pushed "}, "build-logs", "-f", "fn")
@@ -209,8 +209,13 @@ func (t *terminal) deployAnother() {
 
 	settled := func() { t.run([]string{"Running: "}, "deploy", "fn", "--timeout=5m") }
 	t.run([]string{"traffic set"}, "traffic", "fn", "1=40,latest=60")
-	settled()
-	t.run([]string{"fn-00001", "40%", "fn-00002 (latest)", "60%"}, "traffic", "fn")
+	if server == knative {
+		settled()
+		t.run([]string{"fn-00001", "40%", "fn-00002 (latest)", "60%"}, "traffic", "fn")
+	} else {
+		t.fail([]string{v1alpha1.ReasonTrafficUnsupported}, "deploy", "fn", "--timeout=5m")
+		t.run([]string{"two"}, "invoke", "fn")
+	}
 	t.run([]string{"traffic set"}, "traffic", "fn", "latest=100")
 	settled()
 	t.run([]string{"rolled back to fn-00001", "kubectl fn traffic fn latest=100"}, "rollback", "fn")
@@ -418,7 +423,7 @@ func TestKubectlFnWords(t *testing.T) {
 	term.wantStatusWords("fails", "error", "not_found")
 	e.untilUnscheduled(homeless)
 	term.wantStatusWords("homeless", "completed", "pending", "pending")
-	e.untilCondition(crashes, apis.Condition{Type: v1alpha1.FunctionConditionRunning, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonServiceFailed})
+	e.untilCondition(crashes, revisionFailed())
 	term.wantStatusWords("crashes", "completed", "terminated", "terminated")
 	e.deleteBuildOf(serves)
 	term.wantStatusWords("serves", "not_found", "running", "running")

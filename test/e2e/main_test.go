@@ -34,7 +34,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
+	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
+
 	"github.com/kiln-dev/kiln/pkg/apis/config"
+	"github.com/kiln-dev/kiln/pkg/platform"
 	"github.com/kiln-dev/kiln/test"
 )
 
@@ -58,6 +62,12 @@ var (
 	toolNamespace string
 	// builder is the kind of the objects that run the builds of the tests.
 	builder *kind
+	// server is what serves the Functions of the tests.
+	server *serverKind
+	// hasTekton and hasServing report whether the cluster has the APIs of both.
+	hasTekton, hasServing bool
+	// edits is how often TestEditsUnderLoad edits a Function.
+	edits int
 	// deleteTekton lets TestWithoutTekton delete all TaskRuns of the cluster.
 	deleteTekton bool
 )
@@ -70,11 +80,13 @@ func TestMain(m *testing.M) {
 	flag.StringVar(&gitImage, "git-image", "", "the image of test/images/git, as ko build prints it on a base with Git and OpenSSH")
 	flag.StringVar(&versitygwImage, "versitygw-image", "", "the image of third_party/versitygw, as ko build prints it")
 	flag.BoolVar(&deleteTekton, "delete-tekton", false, "let TestWithoutTekton delete Tekton's definition of TaskRuns, and with it all TaskRuns of the cluster")
+	flag.IntVar(&edits, "edits", 5, "how often TestEditsUnderLoad edits a Function")
 	chosen := flag.String("builder", string(config.TektonBuilder), "what runs the builds of the tests: tekton or job")
+	chosenServer := flag.String("server", string(config.KnativeServer), "what serves the Functions of the tests: knative or kubernetes")
 	flag.Parse()
 
 	ctx := context.Background()
-	teardown, err := setUp(ctx, config.Builder(*chosen))
+	teardown, err := setUp(ctx, config.Builder(*chosen), config.Server(*chosenServer))
 	code := 1
 	if err == nil {
 		code = m.Run()
@@ -89,7 +101,7 @@ func TestMain(m *testing.M) {
 }
 
 // setUp starts what all tests share, and returns a function that deletes it.
-func setUp(ctx context.Context, chosen config.Builder) (teardown func(context.Context) error, err error) {
+func setUp(ctx context.Context, chosenBuilder config.Builder, chosenServer config.Server) (teardown func(context.Context) error, err error) {
 	var undo []func(context.Context) error
 	teardown = func(ctx context.Context) (err error) {
 		for _, step := range slices.Backward(undo) {
@@ -100,19 +112,32 @@ func setUp(ctx context.Context, chosen config.Builder) (teardown func(context.Co
 	if relayImage == "" {
 		return teardown, errors.New("-relay-image is not set; make test-e2e sets it")
 	}
-	if builder = kinds[chosen]; builder == nil {
-		return teardown, fmt.Errorf("-builder is %q, and must be %s or %s", chosen, config.TektonBuilder, config.JobBuilder)
+	if builder = kinds[chosenBuilder]; builder == nil {
+		return teardown, fmt.Errorf("-builder is %q, and must be %s or %s", chosenBuilder, config.TektonBuilder, config.JobBuilder)
+	}
+	if server = servers[chosenServer]; server == nil {
+		return teardown, fmt.Errorf("-server is %q, and must be %s or %s", chosenServer, config.KnativeServer, config.KubernetesServer)
 	}
 	if clients, err = test.NewClients(); err != nil {
 		return teardown, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, testTimeout)
 	defer cancel()
-	restore, err := chooseBuilder(ctx, chosen)
-	if err != nil {
+	if err := discover(); err != nil {
 		return teardown, err
 	}
-	undo = append(undo, restore)
+	for _, choose := range []func(context.Context) (func(context.Context) error, error){
+		func(ctx context.Context) (func(context.Context) error, error) {
+			return chooseBuilder(ctx, chosenBuilder)
+		},
+		func(ctx context.Context) (func(context.Context) error, error) { return chooseServer(ctx, chosenServer) },
+	} {
+		restore, err := choose(ctx)
+		if err != nil {
+			return teardown, err
+		}
+		undo = append(undo, restore)
+	}
 	if toolNamespace, err = createNamespace(ctx, "kiln-e2e-tools-", "privileged"); err != nil {
 		return teardown, err
 	}
@@ -121,33 +146,62 @@ func setUp(ctx context.Context, chosen config.Builder) (teardown func(context.Co
 	return teardown, err
 }
 
-// builderKey is the key of the builder in config-build.
-const builderKey = "builder"
+// discover finds out what the cluster has.
+func discover() error {
+	taskRuns, services := pipelinev1.SchemeGroupVersion.WithResource("taskruns"), servingv1.SchemeGroupVersion.WithResource("services")
+	found, err := platform.Discover(clients.Kube.Discovery(), taskRuns, services)
+	if err != nil {
+		return fmt.Errorf("failed to discover the cluster's APIs: %w", err)
+	}
+	hasTekton, hasServing = found[taskRuns], found[services]
+	return nil
+}
 
-// chooseBuilder sets the builder in config-build until restore is called. It tests the
-// default, which means Tekton, and not the value tekton.
+// builderKey is the key of the builder in config-build, and servingKey that of the server in
+// config-functions.
+const (
+	builderKey = "builder"
+	servingKey = "serving"
+)
+
+// chooseBuilder sets the builder in config-build until restore is called. Where the default
+// means the same, it tests the default.
 func chooseBuilder(ctx context.Context, chosen config.Builder) (restore func(context.Context) error, err error) {
+	if hasTekton == (chosen == config.TektonBuilder) {
+		return setKey(ctx, config.BuildConfigName, builderKey, nil)
+	}
+	return setKey(ctx, config.BuildConfigName, builderKey, new(string(chosen)))
+}
+
+// chooseServer sets the server in config-functions, as chooseBuilder sets the builder.
+func chooseServer(ctx context.Context, chosen config.Server) (restore func(context.Context) error, err error) {
+	if hasServing == (chosen == config.KnativeServer) {
+		return setKey(ctx, config.FunctionsConfigName, servingKey, nil)
+	}
+	return setKey(ctx, config.FunctionsConfigName, servingKey, new(string(chosen)))
+}
+
+// setKey sets a key of one of Kiln's ConfigMaps until restore is called. With nil, it deletes
+// the key.
+func setKey(ctx context.Context, name, key string, value *string) (restore func(context.Context) error, err error) {
 	configMaps := clients.Kube.CoreV1().ConfigMaps(test.SystemNamespace)
 	set := func(ctx context.Context, value *string) error {
-		patch, err := json.Marshal(map[string]any{"data": map[string]any{builderKey: value}})
+		patch, err := json.Marshal(map[string]any{"data": map[string]any{key: value}})
 		if err == nil {
-			_, err = configMaps.Patch(ctx, config.BuildConfigName, types.MergePatchType, patch, metav1.PatchOptions{})
+			_, err = configMaps.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
 		}
 		if err != nil {
-			return fmt.Errorf("failed to set the builder in %s: %w", config.BuildConfigName, err)
+			return fmt.Errorf("failed to set %s in %s: %w", key, name, err)
 		}
 		return nil
 	}
-	before, err := configMaps.Get(ctx, config.BuildConfigName, metav1.GetOptions{})
+	before, err := configMaps.Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("failed to get ConfigMap: %w", err)
 	}
-	var former, value *string
-	if text, ok := before.Data[builderKey]; ok {
+	var former *string
+	if text, ok := before.Data[key]; ok {
 		former = &text
-	}
-	if chosen != config.TektonBuilder {
-		value = new(string(chosen))
 	}
 	return func(ctx context.Context) error { return set(ctx, former) }, set(ctx, value)
 }

@@ -39,6 +39,7 @@ import (
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/children"
 	"github.com/kiln-dev/kiln/test"
 	"github.com/kiln-dev/kiln/test/images/relay/api"
 )
@@ -274,9 +275,7 @@ func TestMissingReferences(t *testing.T) {
 			e := newEnv(t)
 			fn := function(answering("at last"))
 			tc.edit(fn)
-			fn, failed := e.untilCondition(e.create(fn), apis.Condition{
-				Type: v1alpha1.FunctionConditionRunning, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonServiceFailed,
-			})
+			fn, failed := e.untilCondition(e.create(fn), revisionFailed())
 			if !strings.Contains(failed.Message, tc.reason) {
 				e.Errorf("message is %q, want %s in it", failed.Message, tc.reason)
 			}
@@ -308,7 +307,8 @@ func TestScaleToZero(t *testing.T) {
 // podsOf returns the pods that run a Function.
 func podsOf(pods []*corev1.Pod, fn *v1alpha1.Function) []*corev1.Pod {
 	return slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool {
-		return pod.Labels[serving.ServiceLabelKey] != fn.Name || pod.Labels[serverless.FunctionUIDLabelKey] != string(fn.UID)
+		return pod.Labels[serverless.FunctionUIDLabelKey] != string(fn.UID) ||
+			!slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == children.FunctionContainer })
 	})
 }
 
@@ -349,11 +349,11 @@ func TestMinimumReplicas(t *testing.T) {
 
 	setSeats(e, seat, 1)
 	pods := clients.Kube.CoreV1().Pods(e.namespace)
-	list, err := pods.List(e.ctx, metav1.ListOptions{LabelSelector: serving.ServiceLabelKey + "=" + fn.Name})
-	if err != nil || len(list.Items) != 2 {
-		e.Fatalf("there are %d pods, want 2: %v", len(list.Items), err)
+	running := e.podsOf(fn)
+	if len(running) != 2 {
+		e.Fatalf("there are %d pods, want 2", len(running))
 	}
-	if err := pods.Delete(e.ctx, list.Items[0].Name, metav1.DeleteOptions{}); err != nil {
+	if err := pods.Delete(e.ctx, running[0].Name, metav1.DeleteOptions{}); err != nil {
 		e.Fatal(err)
 	}
 	fn = wantShort(fn)
@@ -464,9 +464,7 @@ func TestFeatureFlags(t *testing.T) {
 		fn.Spec.NodeSelector = map[string]string{corev1.LabelOSStable: "linux"}
 		fn.Spec.Tolerations = []corev1.Toleration{{Key: "example.com/gpu", Operator: corev1.TolerationOpExists}}
 	})
-	fn, refused := e.untilCondition(fn, apis.Condition{
-		Type: v1alpha1.FunctionConditionRunning, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonServiceFailed,
-	})
+	fn, refused := e.untilCondition(fn, revisionFailed())
 	for _, want := range []string{"kubernetes.podspec-nodeselector", "kubernetes.podspec-tolerations", "config-features"} {
 		if !strings.Contains(refused.Message, want) {
 			e.Errorf("message is %q, want %s in it", refused.Message, want)
