@@ -25,8 +25,6 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -185,14 +183,10 @@ func (k *Kiln) children(ctx context.Context) (map[string]metav1.Object, error) {
 	return objects, nil
 }
 
-// served returns once the Function serves its generation. It does the work of Kubernetes'
-// controller of Deployments meanwhile.
+// served returns once the Function serves its generation.
 func (k *Kiln) served(ctx context.Context, what string) error {
 	seen := ""
 	err := k.await(ctx, "the Function serves "+what, func() (bool, error) {
-		if err := k.rollOut(ctx); err != nil {
-			return false, err
-		}
 		fn, err := k.functions().Get(ctx, "greeter", metav1.GetOptions{})
 		if err != nil {
 			return false, err
@@ -222,26 +216,6 @@ func (k *Kiln) await(ctx context.Context, what string, done func() (bool, error)
 	})
 	if err != nil {
 		return fmt.Errorf("failed to wait until %s: %w", what, err)
-	}
-	return nil
-}
-
-// rollOut makes all pods of the Deployment available.
-func (k *Kiln) rollOut(ctx context.Context) error {
-	deployments := k.Admin.Kube.AppsV1().Deployments(metav1.NamespaceDefault)
-	deployment, err := deployments.Get(ctx, "greeter", metav1.GetOptions{})
-	if apierrs.IsNotFound(err) {
-		return nil
-	}
-	if err != nil || deployment.Status.ObservedGeneration == deployment.Generation {
-		return err
-	}
-	replicas := *deployment.Spec.Replicas
-	deployment.Status = appsv1.DeploymentStatus{
-		ObservedGeneration: deployment.Generation, Replicas: replicas, UpdatedReplicas: replicas, ReadyReplicas: replicas, AvailableReplicas: replicas,
-	}
-	if _, err := deployments.UpdateStatus(ctx, deployment, metav1.UpdateOptions{}); err != nil && !apierrs.IsConflict(err) {
-		return err
 	}
 	return nil
 }

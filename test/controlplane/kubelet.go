@@ -21,6 +21,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,8 +31,8 @@ import (
 	"github.com/kiln-dev/kiln/pkg/children"
 )
 
-// runPods does the work of the kubelet for pods of Functions until ctx ends. It returns
-// when it watches.
+// runPods does the work of the kubelet for builds, and of the controller of Deployments, for
+// Functions until ctx ends. It returns when it watches.
 func (s *StandIn) runPods(ctx context.Context) {
 	factory := informers.NewSharedInformerFactoryWithOptions(s.clients.Kube, 0,
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = children.LabelSelector }))
@@ -46,8 +47,28 @@ func (s *StandIn) runPods(ctx context.Context) {
 		}
 		return s.endBuild(ctx, pod.DeepCopy())
 	})
+	deployments := factory.Apps().V1().Deployments()
+	work(ctx, deployments.Informer(), s.report, func(namespace, name string) error {
+		deployment, err := deployments.Lister().Deployments(namespace).Get(name)
+		if err != nil || deployment.Status.ObservedGeneration == deployment.Generation {
+			return ignoreNotFound(err)
+		}
+		return s.rollOut(ctx, deployment.DeepCopy())
+	})
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())
+}
+
+// rollOut makes all pods of a Deployment available, without pods.
+func (s *StandIn) rollOut(ctx context.Context, deployment *appsv1.Deployment) error {
+	replicas := *deployment.Spec.Replicas
+	deployment.Status = appsv1.DeploymentStatus{
+		ObservedGeneration: deployment.Generation, Replicas: replicas, UpdatedReplicas: replicas, ReadyReplicas: replicas, AvailableReplicas: replicas,
+	}
+	if _, err := s.clients.Kube.AppsV1().Deployments(deployment.Namespace).UpdateStatus(ctx, deployment, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("failed to roll out Deployment: %w", err)
+	}
+	return nil
 }
 
 // endBuild runs the containers of a build.

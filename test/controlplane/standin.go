@@ -120,9 +120,9 @@ func (i *Images) Annotations(image string) (map[string]string, error) {
 // Kiln's workers can have on the way.
 const standInWorkers = 16
 
-// StandIn replaces Tekton, Serving and the kubelet. With one write, it marks each TaskRun
-// and each pod of a Job as succeeded and each Service as ready, as soon as a watch delivers
-// the object. So benchmarks measure only Kiln and the API server.
+// StandIn replaces Tekton, Serving, the kubelet and the controller of Deployments. With one
+// write, it marks each TaskRun and each pod of a Job as succeeded, and each Service and
+// Deployment as ready, as soon as a watch delivers the object. So benchmarks measure only Kiln and the API server.
 type StandIn struct {
 	// Build, where it is set, returns the result of a build, and takes its time. Its object
 	// is a TaskRun, or the Pod of a Job, and mounts the volumes.

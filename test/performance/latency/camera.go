@@ -32,6 +32,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
 
+	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/test"
 )
@@ -110,7 +111,7 @@ func newCamera(ctx context.Context, clients *test.Clients, namespace string) *ca
 // marks returns the marks of the way of a Function to Ready, without those of
 // its build's log, and the pod of the build, if there was one.
 func (c *camera) marks(start, written, ready time.Time, fn *v1alpha1.Function) (m marks, buildPod string) {
-	m = marks{start: start, written: written, ready: ready}
+	m = marks{start: start, written: written, ready: ready, rollout: fn.Status.Serving == string(config.KubernetesServer)}
 	if built, ok := c.functions.first(start, func(f *v1alpha1.Function) bool {
 		return f.Name == fn.Name && f.Status.ObservedGeneration >= fn.Generation &&
 			f.Status.GetCondition(v1alpha1.FunctionConditionBuildReady).IsTrue()

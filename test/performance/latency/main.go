@@ -96,7 +96,8 @@ func conclude(samples map[string][]float64, split map[string][]map[string]float6
 			row.Baseline = rowFloor + "." + service
 			row.Ratio = row.MedianS / floor.Parts[service]
 		case rowFloor, rowFirstBuild, rowFirstBuildNPM, rowSourceEdit, rowDepsEdit,
-			rowJob + rowFloor, rowJob + rowFirstBuild, rowJob + rowFirstBuildNPM, rowJob + rowSourceEdit:
+			rowJob + rowFloor, rowJob + rowFirstBuild, rowJob + rowFirstBuildNPM, rowJob + rowSourceEdit,
+			rowPlain + rowFloor, rowPlain + rowFirstBuild, rowPlain + rowFirstBuildNPM, rowPlain + rowSourceEdit, rowPlain + rowEnvEdit:
 			row.Baseline = rowFloor
 			row.Ratio = row.MedianS / floor.MedianS
 		default:

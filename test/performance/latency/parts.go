@@ -37,6 +37,8 @@ const (
 	finish    = "finish"
 	revision  = "revision"
 	route     = "route"
+	// rollout takes the place of the last two where a Deployment serves.
+	rollout = "rollout"
 
 	// The parts of the floor.
 	emptyTaskRun = "empty-taskrun"
@@ -46,7 +48,7 @@ const (
 
 // parts are all parts in the order of time.
 var parts = []string{
-	admission, configure, queue, podStart, fetch, unpack, run, push, finish, revision, route,
+	admission, configure, queue, podStart, fetch, unpack, run, push, finish, revision, route, rollout,
 	emptyTaskRun, emptyJob, service,
 }
 
@@ -67,6 +69,9 @@ type marks struct {
 
 	// revision is when the newest revision was ready, ready when the Function was.
 	revision, ready time.Time
+
+	// rollout reports that a Deployment serves, which has no revision to wait for.
+	rollout bool
 }
 
 // split returns the parts of the time, in seconds. A mark that comes before its
@@ -92,10 +97,35 @@ func (m marks) split() map[string]float64 {
 	part(run, m.log.ran)
 	part(push, m.log.ended)
 	part(finish, m.image)
+	if m.rollout {
+		part(rollout, m.ready)
+		return split
+	}
 	part(revision, m.revision)
 	part(route, m.ready)
 	return split
 }
+
+// split measures the parts of a time that follow each other.
+type split struct {
+	start, last time.Time
+	parts       map[string]float64
+}
+
+func newSplit() *split {
+	now := time.Now()
+	return &split{start: now, last: now, parts: map[string]float64{}}
+}
+
+// mark ends a part.
+func (s *split) mark(part string) {
+	now := time.Now()
+	s.parts[part] = now.Sub(s.last).Seconds()
+	s.last = now
+}
+
+// total returns the time from the start to the last mark.
+func (s *split) total() time.Duration { return s.last.Sub(s.start) }
 
 // buildLog has the times in the logs of a build: its start; when Kaniko had resolved the
 // base image, unpacked it and run all instructions; and the end of the push. Without

@@ -56,6 +56,9 @@ const (
 	// rowJob is the prefix of the rows with Jobs instead of TaskRuns. Their floor is an
 	// empty Job, and a Service.
 	rowJob = "job-"
+	// rowPlain is the prefix of the rows with Jobs, and Deployments instead of Knative
+	// Services. Their floor is an empty Job, and a Deployment with a Service.
+	rowPlain = "plain-"
 	// rowReuse is an edit back to a source whose image the registry has.
 	rowReuse = "reuse"
 )
@@ -63,7 +66,8 @@ const (
 // rows are all rows in the order of the report.
 func rows() []string {
 	all := []string{rowFloor, rowFirstBuild, rowFirstBuildNPM, rowSourceEdit, rowDepsEdit, rowEnvEdit, rowReuse,
-		rowJob + rowFloor, rowJob + rowFirstBuild, rowJob + rowFirstBuildNPM, rowJob + rowSourceEdit}
+		rowJob + rowFloor, rowJob + rowFirstBuild, rowJob + rowFirstBuildNPM, rowJob + rowSourceEdit,
+		rowPlain + rowFloor, rowPlain + rowFirstBuild, rowPlain + rowFirstBuildNPM, rowPlain + rowSourceEdit, rowPlain + rowEnvEdit}
 	for _, g := range greeters {
 		all = append(all, rowColdStart+g.runtime+bare, rowColdStart+g.runtime)
 	}
@@ -103,6 +107,9 @@ func playRound(ctx context.Context, clients *test.Clients, relayImage string, te
 	if err := s.playJobs(ctx); err != nil {
 		return err
 	}
+	if err := s.playPlain(ctx); err != nil {
+		return err
+	}
 	return s.playColdStarts(ctx)
 }
 
@@ -124,6 +131,8 @@ func newFunctions(prefix string) (plain, npm *v1alpha1.Function) {
 
 func editSource(spec *v1alpha1.FunctionSpec) { spec.Source += "// edited\n" }
 
+func editEnv(spec *v1alpha1.FunctionSpec) { spec.Env = []corev1.EnvVar{{Name: "EDITED", Value: "yes"}} }
+
 // playFunctions applies the edits of an author to two Functions.
 func (s *stage) playFunctions(ctx context.Context) error {
 	plain, npm := newFunctions("")
@@ -136,55 +145,66 @@ func (s *stage) playFunctions(ctx context.Context) error {
 	return s.playAll(ctx, []act{
 		{rowFirstBuildNPM, npm, nil},
 		{rowSourceEdit, npm, editSource},
-		{rowEnvEdit, npm, func(spec *v1alpha1.FunctionSpec) { spec.Env = []corev1.EnvVar{{Name: "EDITED", Value: "yes"}} }},
+		{rowEnvEdit, npm, editEnv},
 		{rowDepsEdit, npm, func(spec *v1alpha1.FunctionSpec) { spec.Deps = dependency("2.1.2") }},
 		{rowReuse, npm, func(spec *v1alpha1.FunctionSpec) { spec.Deps = dependency("2.1.3") }},
 	})
 }
 
 // playJobs is playFunctions with Jobs, which config-build chooses meanwhile.
-func (s *stage) playJobs(ctx context.Context) (err error) {
-	former, err := s.setBuilder(ctx, string(config.JobBuilder))
+func (s *stage) playJobs(ctx context.Context) error {
+	plain, npm := newFunctions(rowJob)
+	return s.with(ctx, config.BuildConfigName, builderKey, string(config.JobBuilder), func(ctx context.Context) error {
+		if err := s.play(ctx, rowJob+rowFirstBuild, plain, nil); err != nil {
+			return fmt.Errorf("failed to take %s: %w", rowJob+rowFirstBuild, err)
+		}
+		runJob := func(ctx context.Context, image string) error { return s.runEmptyJob(ctx, rowJob+rowFloor, image) }
+		if err := s.playFloor(ctx, rowJob+rowFloor, plain.Name, emptyJob, runJob); err != nil {
+			return fmt.Errorf("failed to take %s: %w", rowJob+rowFloor, err)
+		}
+		return s.playAll(ctx, []act{
+			{rowJob + rowFirstBuildNPM, npm, nil},
+			{rowJob + rowSourceEdit, npm, editSource},
+		})
+	})
+}
+
+// builderKey is the key of the builder in config-build.
+const builderKey = "builder"
+
+// with calls do while a key of one of Kiln's ConfigMaps has a value.
+func (s *stage) with(ctx context.Context, name, key, value string, do func(context.Context) error) (err error) {
+	former, err := s.setKey(ctx, name, key, value)
 	if err != nil {
 		return err
 	}
 	defer func() {
-		_, restored := s.setBuilder(context.WithoutCancel(ctx), former)
+		_, restored := s.setKey(context.WithoutCancel(ctx), name, key, former)
 		err = errors.Join(err, restored)
 	}()
-	plain, npm := newFunctions(rowJob)
-	if err := s.play(ctx, rowJob+rowFirstBuild, plain, nil); err != nil {
-		return fmt.Errorf("failed to take %s: %w", rowJob+rowFirstBuild, err)
-	}
-	if err := s.playFloor(ctx, rowJob+rowFloor, plain.Name, emptyJob, s.runEmptyJob); err != nil {
-		return fmt.Errorf("failed to take %s: %w", rowJob+rowFloor, err)
-	}
-	return s.playAll(ctx, []act{
-		{rowJob + rowFirstBuildNPM, npm, nil},
-		{rowJob + rowSourceEdit, npm, editSource},
-	})
+	return do(ctx)
 }
 
-// setBuilder sets the builder of new builds, and returns the former value. "" is no value.
-func (s *stage) setBuilder(ctx context.Context, builder string) (former string, err error) {
-	const key = "builder"
+// setKey sets a key of one of Kiln's ConfigMaps, and returns the former value. "" is no
+// value.
+func (s *stage) setKey(ctx context.Context, name, key, value string) (former string, err error) {
 	configMaps := s.clients.Kube.CoreV1().ConfigMaps(test.SystemNamespace)
 	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		current, err := configMaps.Get(ctx, config.BuildConfigName, metav1.GetOptions{})
+		current, err := configMaps.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		former = current.Data[key]
-		if builder == "" {
+		if value == "" {
 			delete(current.Data, key)
 		} else {
-			current.Data[key] = builder
+			current.Data[key] = value
 		}
 		_, err = configMaps.Update(ctx, current, metav1.UpdateOptions{})
 		return err
 	})
 	if err != nil {
-		return former, fmt.Errorf("failed to set the builder in %s: %w", config.BuildConfigName, err)
+		return former, fmt.Errorf("failed to set %s in %s: %w", key, name, err)
 	}
 	return former, nil
 }
@@ -238,8 +258,12 @@ func (s *stage) play(ctx context.Context, row string, fn *v1alpha1.Function, cha
 	if done.Generation != asked.Generation {
 		return fmt.Errorf("somebody else has edited Function %s", fn.Name)
 	}
-	if ref := done.Status.Build.Ref; strings.HasPrefix(row, rowJob) != (ref != nil && ref.Kind == "Job") {
+	isPlain := strings.HasPrefix(row, rowPlain)
+	if ref := done.Status.Build.Ref; (isPlain || strings.HasPrefix(row, rowJob)) != (ref != nil && ref.Kind == "Job") {
 		return fmt.Errorf("%s was built by %+v", row, ref)
+	}
+	if isPlain != (done.Status.Serving == string(config.KubernetesServer)) {
+		return fmt.Errorf("%s is served by %q", row, done.Status.Serving)
 	}
 	m, pod := s.camera.marks(start, written, ready, done)
 	if pod != "" {
@@ -292,19 +316,16 @@ func (s *stage) playFloor(ctx context.Context, row, like, part string, run func(
 	if err != nil {
 		return err
 	}
-	start := time.Now()
+	clock := newSplit()
 	if err := run(ctx, svc.Spec.Template.Spec.Containers[0].Image); err != nil {
 		return err
 	}
-	built := time.Now()
+	clock.mark(part)
 	if err := s.runService(ctx, svc); err != nil {
 		return err
 	}
-	ready := time.Now()
-	s.tell(row, ready.Sub(start), map[string]float64{
-		part:    built.Sub(start).Seconds(),
-		service: ready.Sub(built).Seconds(),
-	})
+	clock.mark(service)
+	s.tell(row, clock.total(), clock.parts)
 	return nil
 }
 
@@ -344,8 +365,7 @@ func (s *stage) runEmptyTaskRun(ctx context.Context, image string) error {
 	})
 }
 
-func (s *stage) runEmptyJob(ctx context.Context, image string) error {
-	const name = rowJob + rowFloor
+func (s *stage) runEmptyJob(ctx context.Context, name, image string) error {
 	client := s.clients.Kube.BatchV1().Jobs(s.namespace)
 	_, err := client.Create(ctx, &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Name: name},

@@ -21,71 +21,15 @@ import (
 	"fmt"
 	"sync"
 
-	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
-	pipelineinformers "github.com/tektoncd/pipeline/pkg/client/informers/externalversions"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
-	"knative.dev/pkg/kmeta"
-	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
-	servinginformers "knative.dev/serving/pkg/client/informers/externalversions"
 
-	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	informers "github.com/kiln-dev/kiln/pkg/client/informers/externalversions"
 	"github.com/kiln-dev/kiln/test"
 )
-
-// pattern has the objects that Kiln created for one Function. The bare client writes
-// copies of them, so both write objects of the same size.
-type pattern struct {
-	fn        *v1alpha1.Function
-	configMap *corev1.ConfigMap
-	taskRun   *pipelinev1.TaskRun
-	service   *servingv1.Service
-}
-
-// patternOf returns the objects that Kiln has created for a Function.
-func patternOf(ctx context.Context, c *test.Clients, key types.NamespacedName) (p pattern, err error) {
-	if p.fn, err = c.Kiln.ServerlessV1alpha1().Functions(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{}); err != nil {
-		return p, fmt.Errorf("failed to get Function: %w", err)
-	}
-	children := metav1.ListOptions{LabelSelector: serverless.FunctionNameLabelKey + "=" + key.Name}
-	configMaps, err := c.Kube.CoreV1().ConfigMaps(key.Namespace).List(ctx, children)
-	if err != nil {
-		return p, fmt.Errorf("failed to list ConfigMaps: %w", err)
-	}
-	taskRuns, err := c.Pipeline.TektonV1().TaskRuns(key.Namespace).List(ctx, children)
-	if err != nil {
-		return p, fmt.Errorf("failed to list TaskRuns: %w", err)
-	}
-	services, err := c.Serving.ServingV1().Services(key.Namespace).List(ctx, children)
-	if err != nil {
-		return p, fmt.Errorf("failed to list Services: %w", err)
-	}
-	if len(configMaps.Items) != 1 || len(taskRuns.Items) != 1 || len(services.Items) != 1 {
-		return p, fmt.Errorf("failed to find what Function %s is made of: there are %d ConfigMaps, %d TaskRuns and %d Services",
-			key, len(configMaps.Items), len(taskRuns.Items), len(services.Items))
-	}
-	p.configMap, p.taskRun, p.service = &configMaps.Items[0], &taskRuns.Items[0], &services.Items[0]
-	return p, nil
-}
-
-// metaFor returns the metadata of a copy for a Function.
-func metaFor(fn *v1alpha1.Function, of metav1.ObjectMeta) metav1.ObjectMeta {
-	labels := map[string]string{}
-	for key, value := range of.Labels {
-		labels[key] = value
-	}
-	labels[serverless.FunctionNameLabelKey], labels[serverless.FunctionUIDLabelKey] = fn.Name, string(fn.UID)
-	return metav1.ObjectMeta{
-		Namespace: fn.Namespace, Name: fn.Name, Labels: labels, Annotations: of.Annotations,
-		OwnerReferences: []metav1.OwnerReference{*kmeta.NewControllerRef(fn)},
-	}
-}
 
 // stage is the step that the bare client waits for.
 type stage int
@@ -98,7 +42,7 @@ const (
 )
 
 // bare is the least that a controller can do. For each Function it creates a ConfigMap
-// and a TaskRun, and then a Service. It writes the status before each wait and at the
+// and what builds, and then what serves. It writes the status before each wait and at the
 // end. It never reads, compares, asks a registry, or handles a failure.
 type bare struct {
 	clients *test.Clients
@@ -119,24 +63,30 @@ type progress struct {
 // run starts the workers, and returns when they watch.
 func (b *bare) run(ctx context.Context, workers int) error {
 	b.known = map[cache.ObjectName]*progress{}
-	functions := informers.NewSharedInformerFactory(b.clients.Kiln, 0)
-	taskRuns := pipelineinformers.NewSharedInformerFactory(b.clients.Pipeline, 0)
-	services := servinginformers.NewSharedInformerFactory(b.clients.Serving, 0)
-	fns, runs, svcs := functions.Serverless().V1alpha1().Functions(), taskRuns.Tekton().V1().TaskRuns(), services.Serving().V1().Services()
-
 	queue := workqueue.NewTyped[cache.ObjectName]()
 	context.AfterFunc(ctx, queue.ShutDown)
-	wake := func(obj any) {
-		if object, ok := obj.(metav1.Object); ok {
-			queue.Add(cache.MetaObjectToName(object))
+	watch := func(informer cache.SharedIndexInformer) error {
+		wake := func(obj any) {
+			if object, ok := obj.(metav1.Object); ok {
+				queue.Add(cache.MetaObjectToName(object))
+			}
 		}
-	}
-	for _, informer := range []cache.SharedIndexInformer{fns.Informer(), runs.Informer(), svcs.Informer()} {
 		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: wake, UpdateFunc: func(_, obj any) { wake(obj) }})
 		if err != nil {
 			return fmt.Errorf("failed to watch: %w", err)
 		}
+		return nil
 	}
+	functions := informers.NewSharedInformerFactory(b.clients.Kiln, 0)
+	fns := functions.Serverless().V1alpha1().Functions()
+	if err := watch(fns.Informer()); err != nil {
+		return err
+	}
+	if err := b.pattern.objects.watch(ctx, b.clients, watch); err != nil {
+		return err
+	}
+	functions.Start(ctx.Done())
+	functions.WaitForCacheSync(ctx.Done())
 	for range workers {
 		go func() {
 			for {
@@ -145,21 +95,13 @@ func (b *bare) run(ctx context.Context, workers int) error {
 					return
 				}
 				fn, _ := fns.Lister().Functions(name.Namespace).Get(name.Name)
-				tr, _ := runs.Lister().TaskRuns(name.Namespace).Get(name.Name)
-				svc, _ := svcs.Lister().Services(name.Namespace).Get(name.Name)
-				if err := b.step(ctx, name, fn, tr, svc); err != nil && ctx.Err() == nil {
+				if err := b.step(ctx, name, fn); err != nil && ctx.Err() == nil {
 					b.failed(err)
 				}
 				queue.Done(name)
 			}
 		}()
 	}
-	functions.Start(ctx.Done())
-	taskRuns.Start(ctx.Done())
-	services.Start(ctx.Done())
-	functions.WaitForCacheSync(ctx.Done())
-	taskRuns.WaitForCacheSync(ctx.Done())
-	services.WaitForCacheSync(ctx.Done())
 	return nil
 }
 
@@ -176,8 +118,8 @@ func (b *bare) of(name cache.ObjectName, fn *v1alpha1.Function) *progress {
 }
 
 // step takes the next step, if its condition holds.
-func (b *bare) step(ctx context.Context, name cache.ObjectName, fn *v1alpha1.Function, tr *pipelinev1.TaskRun, svc *servingv1.Service) error {
-	p := b.of(name, fn)
+func (b *bare) step(ctx context.Context, name cache.ObjectName, fn *v1alpha1.Function) error {
+	p, objects := b.of(name, fn), b.pattern.objects
 	switch {
 	case p == nil:
 		return nil
@@ -186,18 +128,16 @@ func (b *bare) step(ctx context.Context, name cache.ObjectName, fn *v1alpha1.Fun
 		if _, err := b.clients.Kube.CoreV1().ConfigMaps(name.Namespace).Create(ctx, cm, metav1.CreateOptions{}); err != nil {
 			return fmt.Errorf("failed to create ConfigMap: %w", err)
 		}
-		run := &pipelinev1.TaskRun{ObjectMeta: metaFor(p.fn, b.pattern.taskRun.ObjectMeta), Spec: b.pattern.taskRun.Spec}
-		if _, err := b.clients.Pipeline.TektonV1().TaskRuns(name.Namespace).Create(ctx, run, metav1.CreateOptions{}); err != nil {
-			return fmt.Errorf("failed to create TaskRun: %w", err)
+		if err := objects.build(ctx, b.clients, p.fn); err != nil {
+			return err
 		}
 		return b.tell(ctx, p, toDeploy)
-	case p.next == toDeploy && tr != nil && tr.IsDone():
-		service := &servingv1.Service{ObjectMeta: metaFor(p.fn, b.pattern.service.ObjectMeta), Spec: b.pattern.service.Spec}
-		if _, err := b.clients.Serving.ServingV1().Services(name.Namespace).Create(ctx, service, metav1.CreateOptions{}); err != nil {
-			return fmt.Errorf("failed to create Service: %w", err)
+	case p.next == toDeploy && objects.isBuilt(name):
+		if err := objects.serve(ctx, b.clients, p.fn); err != nil {
+			return err
 		}
 		return b.tell(ctx, p, toRun)
-	case p.next == toRun && svc != nil && svc.IsReady():
+	case p.next == toRun && objects.isServed(name):
 		return b.tell(ctx, p, running)
 	}
 	return nil

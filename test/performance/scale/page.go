@@ -49,14 +49,16 @@ processes with the roles, the configuration and the environment of their manifes
 of memory or CPU.
 
 A stand-in replaces Tekton and Serving. It marks each TaskRun as succeeded and each Service as ready with one write, as
-soon as its watch delivers the object. Their CRDs are real; their webhooks are absent. So builds and pods take no time,
+soon as its watch delivers the object. It does the same with the pods of Jobs, which Kubernetes' own Job controller creates, and
+with Deployments. Their CRDs are real; their webhooks are absent. So builds and pods take no time,
 and the number of builds at a time has no limit. The registry is in memory. There is no garbage collector: each
 measurement begins with an empty API server.
 
 A resync is measured as a change of the configuration, which also reconciles each Function.
 
 The *bare client* is the baseline. It runs in turn with Kiln, in the same run, with as many workers and the same watches.
-For each Function it creates a ConfigMap, a TaskRun and a Service, which are copies of Kiln's. It writes the status three
+For each Function it creates a ConfigMap, a TaskRun and a Service, which are copies of Kiln's; or a ConfigMap, a Job, a
+Deployment, a Service and a HorizontalPodAutoscaler. It writes the status three
 times: twice before a wait, and once at the end. It reads nothing, compares nothing, emits no Events and handles no errors.
 
 *Writes* are those of the controller, without its lease and without Events, which have their own column. client-go writes
@@ -80,9 +82,9 @@ func page(r *report.Report) string {
 	b.WriteString("\n## Creation\n\nAll at once, in two namespaces, from the first one applied until all are Ready.\n\n" +
 		"| Functions | seconds | the bare client | ratio | writes of each | Events of each | GETs of each | LISTs of each | conflicts | requests, ratio | API server's CPU, ratio | rounds |\n" +
 		"|---|---|---|---|---|---|---|---|---|---|---|---|\n")
-	for _, row := range creations(r) {
+	for _, row := range append(creations(r), plainRows(r)...) {
 		p := row.Parts
-		fmt.Fprintf(&b, "| %s | %.1f | %s | %s | %.2f, of %s | %.2f | %.2f | %.2f | %.0f | %s | %s | %d |\n", strings.TrimPrefix(row.Name, "create-"), row.MedianS,
+		fmt.Fprintf(&b, "| %s | %.1f | %s | %s | %.2f, of %s | %.2f | %.2f | %.2f | %.0f | %s | %s | %d |\n", creationOf(row), row.MedianS,
 			known(p, "bare_s", "%.1f"), ratioToBare(row), p["writes_per_function"], known(p, "bare_writes_per_function", "%.0f"), p["events_per_function"],
 			p["gets_per_function"], p["lists_per_function"], p["conflicts"], known(p, "requests_ratio", "%.2f"), known(p, "apiserver_cpu_ratio", "%.2f"), len(row.SamplesS))
 	}
@@ -157,6 +159,24 @@ func creations(r *report.Report) (rows []report.Row) {
 		}
 	}
 	return rows
+}
+
+// plainRows returns the rows of creations with Jobs and Deployments.
+func plainRows(r *report.Report) (rows []report.Row) {
+	for _, row := range r.Rows {
+		if strings.HasPrefix(row.Name, "plain-create-") {
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+// creationOf returns what a row of a creation creates.
+func creationOf(row report.Row) string {
+	if n, ok := strings.CutPrefix(row.Name, "plain-create-"); ok {
+		return n + ", with Jobs and Deployments"
+	}
+	return strings.TrimPrefix(row.Name, "create-")
 }
 
 // compared returns the row of the most Functions that the bare client has also created.
@@ -236,6 +256,14 @@ func aims(r *report.Report) (all []aim) {
 			all = append(all, atMost(strings.Replace(last.Name, "create-", "time of each of ", 1)+", relative to "+strings.TrimPrefix(row.Name, "create-"),
 				last.Parts["ms_per_function"]/p["ms_per_function"], 1.3, ""))
 		}
+	}
+	for _, row := range plainRows(r) {
+		p, of := row.Parts, "creation of "+creationOf(row)
+		all = append(all,
+			atMost(of+": time, relative to the bare client", row.Ratio, 1.25, ""),
+			noMore(of+": writes of each", p["writes_per_function"], p["bare_writes_per_function"]+2, ""),
+			noMore(of+": LISTs", math.Round(p["lists_per_function"]*1000)/1000, 0, "of each"),
+			noMore(of+": conflicts", p["conflicts"], 0, ""))
 	}
 	resync, restart, storm := r.Row("steady-writes"), r.Row("restart"), r.Row("storm")
 	all = append(all, largeAims(r.Row("large"))...)

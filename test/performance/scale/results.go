@@ -115,6 +115,11 @@ func (r *results) report() *report.Report {
 		}
 		out.Rows = append(out.Rows, row)
 	}
+	if r.plain.n > 0 {
+		row := r.plain.row()
+		row.Name = fmt.Sprintf("plain-create-%d", r.plain.n)
+		out.Rows = append(out.Rows, row)
+	}
 	l := &r.live
 	writes := func(t taken) float64 { return float64(t.requests.of(controlplane.ControllerUser, isWrite)) }
 	n := float64(l.functions)

@@ -87,6 +87,7 @@ func newResults() *results {
 			{n: 10, kiln: []taken{taking(3*time.Second, 70, 0), taking(5*time.Second, 70, 0)}, bare: []taken{taking(2*time.Second, 60, 0), taking(5*time.Second, 60, 0)}},
 			{n: 100, kiln: []taken{taking(60*time.Second, 900, 100)}},
 		},
+		plain: growth{n: 10, kiln: []taken{taking(4*time.Second, 90, 0)}, bare: []taken{taking(2*time.Second, 80, 0)}},
 		live: live{
 			functions: 100, base: 90 << 20, rested: 95 << 20, edited: 50,
 			resync: taken{wall: time.Second}, restart: taking(20*time.Second, 1, 6), storm: taking(90*time.Second, 900, 100),
@@ -105,7 +106,7 @@ func TestReport(t *testing.T) {
 	for _, row := range got.Rows {
 		names = append(names, row.Name)
 	}
-	if diff := cmp.Diff([]string{"create-10", "create-100", "steady-writes", "restart", "storm", "large"}, names); diff != "" {
+	if diff := cmp.Diff([]string{"create-10", "create-100", "plain-create-10", "steady-writes", "restart", "storm", "large"}, names); diff != "" {
 		t.Errorf("rows (-want, +got): %s", diff)
 	}
 	for _, test := range []struct {
@@ -116,6 +117,7 @@ func TestReport(t *testing.T) {
 		{"create-10", got.Row("create-10").Parts["writes_per_function"], 7},
 		{"create-10", got.Row("create-10").Parts["bare_writes_per_function"], 6},
 		{"create-100", got.Row("create-100").Ratio, 1.5},
+		{"plain-create-10", got.Row("plain-create-10").Ratio, 2},
 		{"create-100", got.Row("create-100").Parts["lists_per_function"], 1},
 		{"restart", got.Row("restart").Parts["controller_kib_per_function"], 51.2},
 		{"storm", got.Row("storm").Ratio, 1.5},
@@ -179,6 +181,8 @@ func TestSave(t *testing.T) {
 		"| writes after a restart | ≤ 0 | 1 | **not met** |",
 		"| 10 | 4.0 | 3.5 | 1.25 | 7.00, of 6 |",
 		"| 100 | 60.0 | – | – | 9.00, of – |",
+		"| 10, with Jobs and Deployments | 4.0 | 2.0 | 2.00 | 9.00, of 8 |",
+		"| creation of 10, with Jobs and Deployments: time, relative to the bare client | ≤ 1.25 | 2 | **not met** |",
 		"| a restart of the controller, until it has reconciled all | 2.0 | 100 |",
 		"| Kiln | 400.0 | 100.0 | 0.0 | 0.0 | 50.0 | 550.0 |",
 		"| the bare client | 350.0 | 100.0 |",

@@ -47,6 +47,8 @@ type bench struct {
 type results struct {
 	// growth has the creation of each number of Functions.
 	growth []growth
+	// plain has the creation with Jobs and Deployments.
+	plain growth
 	// live has the costs of the largest number of Functions.
 	live live
 	// large is the memory with large sources.
@@ -73,20 +75,27 @@ func (b *bench) run(ctx context.Context) error {
 	for _, n := range b.sizes {
 		g := growth{n: n}
 		if n <= most {
-			if err := b.compare(ctx, &g); err != nil {
+			if err := b.compare(ctx, &g, nil); err != nil {
 				return err
 			}
+			b.found.plain = growth{n: n}
 		}
 		if n == slices.Max(b.sizes) {
 			if err := b.live(ctx, &g); err != nil {
 				return err
 			}
 		} else if n > most {
-			if err := b.grow(ctx, &g); err != nil {
+			if err := b.grow(ctx, &g, nil); err != nil {
 				return err
 			}
 		}
 		b.found.growth = append(b.found.growth, g)
+	}
+	if b.found.plain.n > 0 {
+		b.say("With Jobs and Deployments")
+		if err := b.compare(ctx, &b.found.plain, withPlain); err != nil {
+			return err
+		}
 	}
 	return b.measureLarge(ctx, b.large)
 }
@@ -103,11 +112,12 @@ func (w *world) workers() int {
 	return controller.DefaultThreadsPerController
 }
 
-// compare creates n Functions, several times, by Kiln and by the bare client in turn.
-func (b *bench) compare(ctx context.Context, g *growth) error {
+// compare creates n Functions, several times, by Kiln and by the bare client in turn. The
+// values of Kiln's ConfigMaps choose what builds and serves.
+func (b *bench) compare(ctx context.Context, g *growth, values map[string]map[string]string) error {
 	for round := range b.rounds {
 		b.say("%d Functions by the bare client, round %d of %d", g.n, round+1, b.rounds)
-		err := inWorld(ctx, b.Binaries, b.say, func(ctx context.Context, w *world) error {
+		err := inWorldOf(ctx, b.Binaries, values, b.say, func(ctx context.Context, w *world) error {
 			if err := w.goBare(ctx, w.workers()); err != nil {
 				return err
 			}
@@ -119,7 +129,7 @@ func (b *bench) compare(ctx context.Context, g *growth) error {
 			return err
 		}
 		b.say("%d Functions by Kiln, round %d of %d", g.n, round+1, b.rounds)
-		if err := b.grow(ctx, g); err != nil {
+		if err := b.grow(ctx, g, values); err != nil {
 			return err
 		}
 	}
@@ -127,8 +137,8 @@ func (b *bench) compare(ctx context.Context, g *growth) error {
 }
 
 // grow creates n Functions with Kiln.
-func (b *bench) grow(ctx context.Context, g *growth) error {
-	return inWorld(ctx, b.Binaries, b.say, func(ctx context.Context, w *world) error {
+func (b *bench) grow(ctx context.Context, g *growth, values map[string]map[string]string) error {
+	return inWorldOf(ctx, b.Binaries, values, b.say, func(ctx context.Context, w *world) error {
 		t, err := w.create(ctx, keysOf(g.n, one, two))
 		g.kiln = append(g.kiln, t)
 		return err

@@ -25,6 +25,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/test/controlplane"
 )
 
@@ -56,7 +57,18 @@ type world struct {
 // inWorld calls do with a new world that has one Ready Function. It keeps the logs if do
 // fails.
 func inWorld(ctx context.Context, b controlplane.Binaries, say func(string, ...any), do func(context.Context, *world) error) error {
-	options := controlplane.Options{Namespaces: []string{one, two, other}}
+	return inWorldOf(ctx, b, nil, say, do)
+}
+
+// withPlain are the values of Kiln's ConfigMaps that choose Jobs and Deployments.
+var withPlain = map[string]map[string]string{
+	config.BuildConfigName:     {"builder": string(config.JobBuilder)},
+	config.FunctionsConfigName: {"serving": string(config.KubernetesServer)},
+}
+
+// inWorldOf is inWorld with values of Kiln's ConfigMaps.
+func inWorldOf(ctx context.Context, b controlplane.Binaries, values map[string]map[string]string, say func(string, ...any), do func(context.Context, *world) error) error {
+	options := controlplane.Options{Namespaces: []string{one, two, other}, Config: values}
 	return controlplane.Run(ctx, b, options, func(ctx context.Context, k *controlplane.Kiln) error {
 		w := &world{Kiln: k, audit: &audit{file: k.AuditLog}, say: say}
 		if err := w.begin(ctx); err != nil {
