@@ -164,10 +164,9 @@ func setDefaults(object runtime.Object) {
 	}
 }
 
-// sync makes the caches those of the API server.
-func (w *world) sync() {
-	w.Helper()
-	lists := map[string]func() (runtime.Object, error){
+// lists returns what lists the objects of each kind, past the caches.
+func (w *world) lists() map[string]func() (runtime.Object, error) {
+	return map[string]func() (runtime.Object, error){
 		deploymentKind: func() (runtime.Object, error) {
 			return w.client.AppsV1().Deployments(namespace).List(w.ctx, metav1.ListOptions{})
 		},
@@ -184,7 +183,12 @@ func (w *world) sync() {
 			return w.client.NetworkingV1().Ingresses(namespace).List(w.ctx, metav1.ListOptions{})
 		},
 	}
-	for kind, list := range lists {
+}
+
+// sync makes the caches those of the API server.
+func (w *world) sync() {
+	w.Helper()
+	for kind, list := range w.lists() {
 		found, err := list()
 		if err != nil {
 			w.Fatal(err)
