@@ -138,8 +138,9 @@ var rows = map[string]row{
 			deployments: beside("Deployment.spec.replicas", "0", "HorizontalPodAutoscaler", "deleted"),
 		},
 	}},
-	"concurrency": {"works", "not enforced: edits get a warning, and with `serving: kubernetes` so do new Functions", []rowCase{
-		{after: `{concurrency: 5}`, knative: inPod("spec.containerConcurrency", "5")},
+	"concurrency": {"works", "not enforced, and the condition Running says so; edits get a warning, and with `serving: kubernetes` so do new Functions", []rowCase{
+		{after: `{concurrency: 5}`, knative: inPod("spec.containerConcurrency", "5"), deploymentsSay: "Nothing enforces spec.concurrency"},
+		{before: `{concurrency: 5}`, after: `{concurrency: 0}`, knative: inPod("spec.containerConcurrency", "0"), deploymentsSay: "One pod stays"},
 	}},
 	"timeoutSeconds": {"Serving enforces it", "Kiln's wrapper enforces it; an own Dockerfile must do so itself", []rowCase{
 		{after: `{timeoutSeconds: 60}`, knative: inPod("spec.timeoutSeconds", "60", timeout, "60"), deployments: inPod("spec.terminationGracePeriodSeconds", "75", timeout, "60")},

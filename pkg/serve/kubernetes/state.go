@@ -79,11 +79,21 @@ func markServing(ctx context.Context, fn *v1alpha1.Function, revision string) {
 	case fn.Spec.Visibility == v1alpha1.VisibilityPublic && publicHost(ctx, fn) == "":
 		fn.Status.MarkRunningFailed(v1alpha1.ReasonVisibilityUnsupported,
 			"The Function serves inside the cluster only: the ConfigMap config-functions has no public-domain. Set it, or remove spec.visibility.")
-	case fn.Spec.Replicas == nil && fn.DesiredMinReplicas() == 0:
-		fn.Status.MarkRunningWithReason(v1alpha1.ReasonDeploymentReady, "One pod stays although minReplicas is 0: a Deployment does not scale to zero.")
 	default:
-		fn.Status.MarkRunningWithReason(v1alpha1.ReasonDeploymentReady, "Revision %s serves.", revision)
+		fn.Status.MarkRunningWithReason(v1alpha1.ReasonDeploymentReady, "%s", describeServing(fn, revision))
 	}
+}
+
+// describeServing reports that the revision serves, and what a Deployment does not do.
+func describeServing(fn *v1alpha1.Function, revision string) string {
+	message := fmt.Sprintf("Revision %s serves.", revision)
+	if fn.Spec.Replicas == nil && fn.DesiredMinReplicas() == 0 {
+		message = "One pod stays although minReplicas is 0: a Deployment does not scale to zero."
+	}
+	if limit := fn.Spec.Concurrency; limit != nil && *limit != 0 {
+		message += " Nothing enforces spec.concurrency: a Deployment does not limit concurrent requests."
+	}
+	return message
 }
 
 // markWaiting reports a wait, unless the status already reports what the wait is for.
