@@ -23,18 +23,14 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	netapi "knative.dev/networking/pkg/apis/networking"
 	"knative.dev/pkg/apis"
-	"knative.dev/pkg/kmeta"
 	"knative.dev/serving/pkg/apis/serving"
 	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
-	listers "github.com/kiln-dev/kiln/pkg/client/listers/serverless/v1alpha1"
-	"github.com/kiln-dev/kiln/pkg/observe"
 	"github.com/kiln-dev/kiln/pkg/pods"
 	"github.com/kiln-dev/kiln/pkg/serve/podspec"
 )
@@ -105,22 +101,6 @@ func (s *Server) podState(fn *v1alpha1.Function, svc *servingv1.Service) (pods.S
 		return pods.State{}, fmt.Errorf("failed to list Events: %w", err)
 	}
 	return pods.StateOf(all, events), nil
-}
-
-// IsRelevant returns a filter for events of pods: it passes pods in trouble, and all
-// pods of Functions with a minimum of replicas. Serving reports on all others.
-func IsRelevant(functions listers.FunctionLister) func(any) bool {
-	return func(obj any) bool {
-		if pod, ok := obj.(*corev1.Pod); ok && (pods.TroubleOf(pod) != "" || observe.Unscheduled(pod) != "") {
-			return true
-		}
-		pod, err := kmeta.DeletionHandlingAccessor(obj)
-		if err != nil {
-			return false
-		}
-		fn, err := functions.Functions(pod.GetNamespace()).Get(pod.GetLabels()[serverless.FunctionNameLabelKey])
-		return err == nil && fn.DesiredMinReplicas() > 0
-	}
 }
 
 // isRouted reports whether requests can reach the newest revision. Serving keeps no
