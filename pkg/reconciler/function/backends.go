@@ -217,6 +217,23 @@ func (ss Servers) of(ctx context.Context, fn *v1alpha1.Function) (Server, bool, 
 	return ss[i], true, nil
 }
 
+// serverOf returns the server of the Function, as Servers.of. It returns errStale if that
+// could create the first object of a Function that has chosen another server meanwhile.
+func (r *Reconciler) serverOf(ctx context.Context, fn *v1alpha1.Function) (Server, bool, error) {
+	server, ok, err := r.servers.of(ctx, fn)
+	if err != nil || !ok || fn.Status.Serving != "" || fn.Status.IsDeployed() || fn.Status.Image == "" {
+		return server, ok, err
+	}
+	serves, err := server.Serves(fn)
+	if err != nil || serves {
+		return server, err == nil, err
+	}
+	// Other choices are in the status before an object exists, and its write detects a stale
+	// cache.
+	err = r.checkCurrent(ctx, fn)
+	return server, err == nil, err
+}
+
 // markUnavailable reports that the cluster does not have the API of the Function's server.
 func markUnavailable(fn *v1alpha1.Function, name config.Server) {
 	if fn.Status.IsDeployed() {
