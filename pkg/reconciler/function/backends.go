@@ -198,7 +198,7 @@ func (ss Servers) of(ctx context.Context, fn *v1alpha1.Function) (Server, bool, 
 		if err != nil {
 			return nil, false, err
 		}
-		if name == "" && serves {
+		if serves && !fn.Status.IsDeployed() {
 			// A crash has lost the status.
 			name = s.Name()
 		}
@@ -211,6 +211,7 @@ func (ss Servers) of(ctx context.Context, fn *v1alpha1.Function) (Server, bool, 
 		markUnavailable(fn, name)
 		return nil, false, nil
 	}
+	fn.Status.Serving = ""
 	if ss[i].Name() != config.KnativeServer {
 		fn.Status.Serving = string(ss[i].Name())
 	}

@@ -124,6 +124,16 @@ func TestServersOf(t *testing.T) {
 			serves: config.KubernetesServer, want: config.KubernetesServer, stored: config.KubernetesServer,
 		},
 		{
+			name: "a crash has lost the status of a Service, and another choice was recorded before the cache had it", hasServing: both,
+			setting: config.KubernetesServer, fn: []functionOption{servedBy(config.KubernetesServer)},
+			serves: config.KnativeServer, want: config.KnativeServer,
+		},
+		{
+			name: "a Deployment serves beside a Service of the same Function", hasServing: both, setting: config.KnativeServer,
+			fn: []functionOption{deployed, servedBy(config.KubernetesServer)}, serves: config.KnativeServer,
+			want: config.KubernetesServer, stored: config.KubernetesServer,
+		},
+		{
 			name: "Knative has gone", hasServing: plain, setting: config.AutoServer, fn: []functionOption{deployed},
 			condition: servingUnavailable(lacksSticky, config.KnativeServer),
 		},
