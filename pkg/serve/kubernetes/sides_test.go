@@ -180,13 +180,12 @@ func admit(t *testing.T, o options) clientgotesting.ReactionFunc {
 // kind has the pod template.
 func compare(t *testing.T, before, after map[string]any, kind string, fn *v1alpha1.Function) effect {
 	t.Helper()
-	e := effect{Pod: map[string]string{}, Others: map[string]string{}}
-	if running := fn.Status.GetCondition(v1alpha1.FunctionConditionRunning); running.IsFalse() {
-		e.Reason, e.message = running.Reason, running.Message
-	} else {
-		e.message = running.GetMessage()
+	running := fn.Status.GetCondition(v1alpha1.FunctionConditionRunning)
+	e := effect{Pod: map[string]string{}, Others: map[string]string{}, message: running.GetMessage()}
+	if running.IsFalse() {
+		e.Reason = running.Reason
 	}
-	for _, name := range slices.Sorted(maps.Keys(maps.Collect(concat(maps.All(before), maps.All(after))))) {
+	for _, name := range keysOf(before, after) {
 		switch {
 		case after[name] == nil:
 			e.Others[name] = "deleted"
@@ -196,7 +195,7 @@ func compare(t *testing.T, before, after map[string]any, kind string, fn *v1alph
 			continue
 		}
 		was, is := flatten(t, before[name]), flatten(t, after[name])
-		for path := range maps.Collect(concat(maps.All(was), maps.All(is))) {
+		for _, path := range keysOf(was, is) {
 			if was[path] == is[path] || isOfRevision(path) {
 				continue
 			}
@@ -210,16 +209,11 @@ func compare(t *testing.T, before, after map[string]any, kind string, fn *v1alph
 	return e
 }
 
-func concat[K, V any](seqs ...func(func(K, V) bool)) func(func(K, V) bool) {
-	return func(yield func(K, V) bool) {
-		for _, seq := range seqs {
-			for k, v := range seq {
-				if !yield(k, v) {
-					return
-				}
-			}
-		}
-	}
+// keysOf returns the keys of both maps, sorted.
+func keysOf[V any](a, b map[string]V) []string {
+	both := maps.Clone(a)
+	maps.Copy(both, b)
+	return slices.Sorted(maps.Keys(both))
 }
 
 // isOfRevision reports whether each new revision has another value at the path.
