@@ -198,7 +198,7 @@ func (ss Servers) of(ctx context.Context, fn *v1alpha1.Function) (Server, bool, 
 		if err != nil {
 			return nil, false, err
 		}
-		if name == "" && serves {
+		if serves && !fn.Status.IsDeployed() {
 			// A crash has lost the status.
 			name = s.Name()
 		}
@@ -211,10 +211,28 @@ func (ss Servers) of(ctx context.Context, fn *v1alpha1.Function) (Server, bool, 
 		markUnavailable(fn, name)
 		return nil, false, nil
 	}
+	fn.Status.Serving = ""
 	if ss[i].Name() != config.KnativeServer {
 		fn.Status.Serving = string(ss[i].Name())
 	}
 	return ss[i], true, nil
+}
+
+// serverOf returns the server of the Function, as Servers.of. It returns errStale if that
+// could create the first object of a Function that has chosen another server meanwhile.
+func (r *Reconciler) serverOf(ctx context.Context, fn *v1alpha1.Function) (Server, bool, error) {
+	server, ok, err := r.servers.of(ctx, fn)
+	if err != nil || !ok || fn.Status.Serving != "" || fn.Status.IsDeployed() || fn.Status.Image == "" {
+		return server, ok, err
+	}
+	serves, err := server.Serves(fn)
+	if err != nil || serves {
+		return server, err == nil, err
+	}
+	// Other choices are in the status before an object exists, and its write detects a stale
+	// cache.
+	err = r.checkCurrent(ctx, fn)
+	return server, err == nil, err
 }
 
 // markUnavailable reports that the cluster does not have the API of the Function's server.

@@ -29,14 +29,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"knative.dev/pkg/apis"
 	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
 
+	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds"
 	"github.com/kiln-dev/kiln/pkg/builds/tekton"
+	"github.com/kiln-dev/kiln/pkg/children"
 	listers "github.com/kiln-dev/kiln/pkg/client/listers/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/pods"
 	"github.com/kiln-dev/kiln/pkg/serve/knative"
@@ -321,30 +325,85 @@ func TestMountTroubleOf(t *testing.T) {
 	}
 }
 
-func TestIsRelevant(t *testing.T) {
-	homeless := podWith("homeless", corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable"})
-	well := podWith("well", corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue})
-	tests := map[string]struct {
-		fn   *v1alpha1.Function
-		obj  any
-		want bool
-	}{
-		"in trouble":                 {function(), pod(running1, "greeter-00001", crashed2), true},
-		"without a node":             {function(), homeless, true},
-		"well":                       {function(), well, false},
-		"well, and wanted":           {function(withMinReplicas(1)), well, true},
-		"of a Function that is gone": {function(withUID("x"), func(fn *v1alpha1.Function) { fn.Name = "other" }), well, false},
-		"gone, and wanted":           {function(withMinReplicas(1)), cache.DeletedFinalStateUnknown{Key: "default/well", Obj: well}, true},
-		"no pod":                     {function(withMinReplicas(1)), "x", false},
+// TestPodWatch checks which events of pods wake their Function.
+func TestPodWatch(t *testing.T) {
+	const revision = "greeter-00001"
+	with := func(status corev1.ConditionStatus, edits ...func(*corev1.Pod)) *corev1.Pod {
+		p := pod(running1, revision, corev1.ContainerStatus{Name: "function", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}})
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}
+		for _, edit := range edits {
+			edit(p)
+		}
+		return p
 	}
-	for name, tc := range tests {
+	ready, unready := with(corev1.ConditionTrue), with(corev1.ConditionFalse)
+	renewed := with(corev1.ConditionTrue, func(p *corev1.Pod) { p.ResourceVersion, p.Status.ContainerStatuses[0].RestartCount = "2", 1 })
+	leaving := with(corev1.ConditionTrue, func(p *corev1.Pod) { p.DeletionTimestamp = &noon })
+	ofBuild := func(p *corev1.Pod) { delete(p.Labels, knative.RevisionLabelKey) }
+	homeless := with(corev1.ConditionFalse, ofBuild, func(p *corev1.Pod) {
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable"}}
+	})
+	crashing := pod(running1, revision, crashed2)
+	crashesOn := crashing.DeepCopy()
+	crashesOn.Status.ContainerStatuses[0].RestartCount++
+	creating := pod(running1, revision, corev1.ContainerStatus{Name: "function", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}})
+	gone := cache.DeletedFinalStateUnknown{Key: "default/x", Obj: ready}
+	idle, least, deployed := function(), function(withMinReplicas(1)), function(servedBy(config.KubernetesServer))
+	runs := function(servedBy(config.KubernetesServer), withMinReplicas(1), running)
+	for name, tc := range map[string]struct {
+		fn       *v1alpha1.Function
+		old, now any
+		mount    bool
+		want     bool
+	}{
+		"begins to crash":               {fn: idle, now: crashing, want: true},
+		"crashes again":                 {fn: idle, old: crashing, now: crashesOn},
+		"has recovered":                 {fn: idle, old: crashing, now: unready, want: true},
+		"crashes, and goes":             {fn: idle, old: crashing, want: true},
+		"without a node":                {fn: idle, now: homeless, want: true},
+		"has got a node":                {fn: idle, old: homeless, now: with(corev1.ConditionFalse, ofBuild), want: true},
+		"ready, without a minimum":      {fn: idle, old: unready, now: ready},
+		"ready":                         {fn: least, old: unready, now: ready, want: true},
+		"ready, of a Deployment":        {fn: deployed, old: unready, now: ready, want: true},
+		"ready, and all run":            {fn: runs, old: unready, now: ready},
+		"not ready, and all ran":        {fn: runs, old: ready, now: unready, want: true},
+		"leaves":                        {fn: runs, old: ready, now: leaving, want: true},
+		"has left":                      {fn: runs, old: leaving},
+		"gone while the watch was down": {fn: runs, old: gone, want: true},
+		"new":                           {fn: least, now: unready},
+		"something else":                {fn: least, old: ready, now: renewed},
+		"of a build":                    {fn: least, old: with(corev1.ConditionFalse, ofBuild), now: with(corev1.ConditionTrue, ofBuild)},
+		"could not mount, and starts":   {fn: idle, old: creating, now: unready, mount: true, want: true},
+		"starts":                        {fn: least, old: creating, now: unready},
+		"of no Function":                {fn: function(func(fn *v1alpha1.Function) { fn.Name = "other" }), old: unready, now: ready},
+		"no pod":                        {fn: least, now: "x"},
+	} {
 		t.Run(name, func(t *testing.T) {
-			indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-			if err := indexer.Add(tc.fn); err != nil {
+			fns := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+			events := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+			if err := fns.Add(tc.fn); err != nil {
 				t.Fatal(err)
 			}
-			if got := knative.IsRelevant(listers.NewFunctionLister(indexer))(tc.obj); got != tc.want {
-				t.Errorf("knative.IsRelevant() = %v, want %v", got, tc.want)
+			if tc.mount {
+				if err := events.Add(mountFailed(creating, 2)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var woken []types.NamespacedName
+			h := podWatch{
+				functions: listers.NewFunctionLister(fns), mountEvents: corev1listers.NewEventLister(events),
+				wake: func(key types.NamespacedName) { woken = append(woken, key) },
+			}.handler()
+			switch {
+			case tc.old == nil:
+				h.OnAdd(tc.now, false)
+			case tc.now == nil:
+				h.OnDelete(tc.old)
+			default:
+				h.OnUpdate(tc.old, tc.now)
+			}
+			if (len(woken) == 1 && woken[0] == children.KeyOf(function())) != tc.want || len(woken) > 1 {
+				t.Errorf("woken are %v, want one: %t", woken, tc.want)
 			}
 		})
 	}

@@ -23,7 +23,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	corev1listers "k8s.io/client-go/listers/core/v1"
-	"k8s.io/client-go/tools/cache"
 	kubeclient "knative.dev/pkg/client/injection/kube/client"
 	configmapinformer "knative.dev/pkg/client/injection/kube/informers/core/v1/configmap/filtered"
 	podinformer "knative.dev/pkg/client/injection/kube/informers/core/v1/pod/filtered"
@@ -106,10 +105,8 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 	slim.Watch(ctx, functions.Informer(), slim.Function, controller.HandleAll(fair.AddObject))
 	slim.Watch(ctx, functions.Informer(), slim.Function, ReleaseDeleted(r.queue.Release, polls.Forget, checks.Forget))
 	slim.Watch(ctx, configMaps.Informer(), slim.ConfigMap, controller.HandleAll(ofChild))
-	slim.Watch(ctx, podInformer.Informer(), pods.Slim(knative.RevisionLabelKey, serverless.RevisionLabelKey), cache.FilteringResourceEventHandler{
-		FilterFunc: knative.IsRelevant(functions.Lister()),
-		Handler:    controller.HandleAll(enqueueFunctionOfLabel(fair.Add)),
-	})
+	slim.Watch(ctx, podInformer.Informer(), pods.Slim(knative.RevisionLabelKey, serverless.RevisionLabelKey),
+		podWatch{functions: functions.Lister(), mountEvents: mountEvents, wake: fair.Add}.handler())
 	_, _ = podInformer.Informer().AddEventHandler(hurryPulls(checks.Hurry))
 	slim.Watch(ctx, mounts, pods.SlimEvent, controller.HandleAll(pods.EnqueueFunctionOfMount(podInformer.Lister(), fair.Add)))
 	for _, watch := range watchBuilds {

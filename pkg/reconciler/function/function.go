@@ -111,7 +111,7 @@ func (r *Reconciler) reconcile(ctx context.Context, fn *v1alpha1.Function) error
 	case err != nil, !fn.Status.GetCondition(v1alpha1.FunctionConditionBuildReady).IsTrue():
 		return either(err, r.hold(ctx, fn))
 	}
-	server, ok, err := r.servers.of(ctx, fn)
+	server, ok, err := r.serverOf(ctx, fn)
 	if err != nil || !ok || fn.Status.Serving != before.Serving {
 		// The status has the choice before an object exists. Its write wakes the Function.
 		return err
@@ -126,7 +126,7 @@ func (r *Reconciler) reconcile(ctx context.Context, fn *v1alpha1.Function) error
 // hold keeps what serves the Function, if anything does.
 func (r *Reconciler) hold(ctx context.Context, fn *v1alpha1.Function) error {
 	original := fn.Status.Serving
-	server, ok, err := r.servers.of(ctx, fn)
+	server, ok, err := r.serverOf(ctx, fn)
 	if err != nil || !ok || fn.Status.Serving != original {
 		fn.Status.Serving = original
 		return err

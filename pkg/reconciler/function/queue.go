@@ -42,7 +42,7 @@ func (r *Reconciler) isTurn(fn *v1alpha1.Function, want plan, decision builds.De
 // ticketOf returns the Function's ticket for the queue. A build that no edit of the
 // Function caused yields to others: a new base image, for example, can cause very many.
 func ticketOf(fn *v1alpha1.Function, decision builds.Decision) queue.Ticket {
-	ticket := queue.Ticket{UID: fn.UID, Yields: fn.Status.VersionTag == versionTag(fn) && builds.IsAutomatic(decision.Reason)}
+	ticket := queue.Ticket{UID: fn.UID, Yields: isTagged(fn) && builds.IsAutomatic(decision.Reason)}
 	if b := fn.Status.Build; b != nil && b.QueuedTime != nil {
 		ticket.Since = b.QueuedTime.Time
 	}

@@ -31,6 +31,7 @@ import (
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/builds"
 	"github.com/kiln-dev/kiln/pkg/children"
 )
 
@@ -123,6 +124,16 @@ func TestServersOf(t *testing.T) {
 			serves: config.KubernetesServer, want: config.KubernetesServer, stored: config.KubernetesServer,
 		},
 		{
+			name: "a crash has lost the status of a Service, and another choice was recorded before the cache had it", hasServing: both,
+			setting: config.KubernetesServer, fn: []functionOption{servedBy(config.KubernetesServer)},
+			serves: config.KnativeServer, want: config.KnativeServer,
+		},
+		{
+			name: "a Deployment serves beside a Service of the same Function", hasServing: both, setting: config.KnativeServer,
+			fn: []functionOption{deployed, servedBy(config.KubernetesServer)}, serves: config.KnativeServer,
+			want: config.KubernetesServer, stored: config.KubernetesServer,
+		},
+		{
 			name: "Knative has gone", hasServing: plain, setting: config.AutoServer, fn: []functionOption{deployed},
 			condition: servingUnavailable(lacksSticky, config.KnativeServer),
 		},
@@ -183,6 +194,17 @@ func TestReconcileServing(t *testing.T) {
 		fs.MarkRunningUnknown(v1alpha1.ReasonDeploymentCreated, "Deployment greeter was created.")
 	})))
 	unavailable := function(observed(configured, built(tr1, digestA), servingUnavailable(lacksChosen, config.KnativeServer)))
+	newer := func(fn *v1alpha1.Function) *v1alpha1.Function {
+		fn = fn.DeepCopy()
+		fn.ResourceVersion = "newer"
+		return fn
+	}
+	buildingRun := taskRun(function(), builds.ReasonFirstBuild, taskRunRunning)
+	building1 := function(observed(configured, buildRunning(buildingRun)))
+	rebuildingRun := taskRun(edited(withSource(sourceB)), builds.ReasonSourceChanged, taskRunRunning)
+	rebuilding := edited(withSource(sourceB), observed(reconfigured, built(tr1, digestA), buildRunning(rebuildingRun)), func(fn *v1alpha1.Function) {
+		fn.Status.TemplateHash, fn.Status.LatestCreatedRevisionName, fn.Status.LatestReadyRevisionName = "", "", ""
+	})
 	gone := running1.DeepCopy()
 	servingUnavailable(lacksSticky, config.KnativeServer)(gone)
 	gone.Status.UpdatePhase()
@@ -191,8 +213,9 @@ func TestReconcileServing(t *testing.T) {
 	}
 
 	rtesting.TableTest{{
-		Name: "a new default writes nothing to a Function that Knative serves",
+		Name: "a new default writes nothing to a Function that Knative serves, and reads nothing",
 		Key:  key, Objects: objects(running1, svc1),
+		WithReactors:   []clientgotesting.ReactionFunc{rtesting.InduceFailure("get", "functions")},
 		OtherTestData:  row(beside, config.KubernetesServer),
 		PostConditions: calls(),
 	}, {
@@ -216,6 +239,31 @@ func TestReconcileServing(t *testing.T) {
 		WantStatusUpdates: statusUpdate(created),
 		WantEvents:        []string{"Normal DeploymentCreated Deployment greeter was created."},
 		PostConditions:    calls("Apply"),
+	}, {
+		Name: "the cache lags behind the choice of Deployments: Knative gets no Service",
+		Key:  key, Objects: objects(new1),
+		OtherTestData:  row(beside, config.KnativeServer),
+		WithReactors:   []clientgotesting.ReactionFunc{answer("get", "functions", newer(chosen))},
+		PostConditions: calls(),
+	}, {
+		Name: "the same while the next image is built, and the first was never deployed",
+		Key:  key, Objects: []runtime.Object{rebuilding, configMap(rebuilding), rebuildingRun},
+		OtherTestData:  row(beside, config.KnativeServer),
+		WithReactors:   []clientgotesting.ReactionFunc{answer("get", "functions", newer(chosen))},
+		PostConditions: calls(),
+	}, {
+		Name: "nothing is created while the choice cannot be read",
+		Key:  key, Objects: objects(new1),
+		OtherTestData:  row(beside, config.KnativeServer),
+		WithReactors:   []clientgotesting.ReactionFunc{rtesting.InduceFailure("get", "functions")},
+		WantErr:        true,
+		PostConditions: calls(),
+	}, {
+		Name: "the first build reads nothing",
+		Key:  key, Objects: []runtime.Object{building1, configMap(building1), buildingRun},
+		OtherTestData:  row(beside, config.KnativeServer),
+		WithReactors:   []clientgotesting.ReactionFunc{rtesting.InduceFailure("get", "functions")},
+		PostConditions: calls(),
 	}, {
 		Name: "the chosen API is absent",
 		Key:  key, Objects: objects(new1),

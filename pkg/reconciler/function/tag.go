@@ -27,6 +27,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/builds"
 	"github.com/kiln-dev/kiln/pkg/children"
 	"github.com/kiln-dev/kiln/pkg/images"
+	"github.com/kiln-dev/kiln/pkg/serve/podspec"
 )
 
 // lookAhead starts the lookups that a build will need: of its base image, and of images
@@ -63,22 +64,39 @@ func lookupFor(want plan, decision builds.Decision) images.Lookup {
 	return lookup
 }
 
-// tagVersion tags the deployed image with the Function's generation. A failure does not
+// tagVersion tags the deployed image with the Function's generation, unless that changes only
+// the number of pods. A failure does not
 // fail the Function. While a change of the Service is still to be reported, the tag waits
 // for that write of the status.
 func (r *Reconciler) tagVersion(ctx context.Context, fn *v1alpha1.Function, before *v1alpha1.FunctionStatus) {
-	tag := versionTag(fn)
-	if fn.Status.VersionTag == tag {
+	if isTagged(fn) {
 		r.taggings.Acknowledge(children.KeyOf(fn))
 		return
 	}
+	tag := versionTag(fn)
 	tagging := images.Tagging{Repository: repositoryOf(ctx, fn), Digest: digestIn(fn.Status.Image), Tag: tag}
 	r.taggings.Ask(children.KeyOf(fn), tagging)
 	settled := !fn.Status.GetCondition(v1alpha1.FunctionConditionRunning).IsUnknown()
 	_, done := r.taggings.Answer(children.KeyOf(fn), tagging, settled)
 	if done && (settled || !equality.Semantic.DeepEqual(before, &fn.Status)) {
-		fn.Status.VersionTag = tag
+		fn.Status.VersionTag, fn.Status.VersionHash = tag, versionHash(fn)
 	}
+}
+
+// isTagged reports whether the image has the tag of the generation, or needs none: an
+// autoscaler makes many generations, which differ only in the number of pods.
+func isTagged(fn *v1alpha1.Function) bool {
+	last := fn.Status.VersionTag
+	return last == versionTag(fn) || last != "" && fn.Status.VersionHash == versionHash(fn)
+}
+
+// versionHash returns a hash of the image and the spec, without the number of pods. The cache
+// has no texts, which are in the image.
+func versionHash(fn *v1alpha1.Function) string {
+	spec := fn.Spec
+	spec.Source, spec.Deps = "", ""
+	spec.Replicas, spec.MinReplicas, spec.MaxReplicas = nil, nil, nil
+	return podspec.Hash([]any{fn.Status.ImageTag, spec})
 }
 
 func versionTag(fn *v1alpha1.Function) string {

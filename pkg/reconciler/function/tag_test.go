@@ -267,6 +267,11 @@ func TestReconcileVersionTag(t *testing.T) {
 	envEdited := func(options ...functionOption) *v1alpha1.Function {
 		return edited(append([]functionOption{versionTagged("g1"), withEnv("A", "1")}, options...)...)
 	}
+	hashed := func(fn *v1alpha1.Function) *v1alpha1.Function {
+		fn = fn.DeepCopy()
+		fn.Status.VersionHash = versionHash(fn)
+		return fn
+	}
 	deploying := function(observed(configured, built(tr1, digestA), serviceCreated))
 	serviceUnobserved := func(svc *servingv1.Service) { svc.Status.ObservedGeneration = 0 }
 	again := withVersion.DeepCopy()
@@ -281,7 +286,7 @@ func TestReconcileVersionTag(t *testing.T) {
 		Key:               key,
 		Objects:           []runtime.Object{running1, configMap(running1), tr1, svc1},
 		OtherTestData:     tagged("g1"),
-		WantStatusUpdates: statusUpdate(withVersion),
+		WantStatusUpdates: statusUpdate(hashed(withVersion)),
 	}, {
 		Name:    "the image cannot get its tag: the Function runs",
 		Key:     key,
@@ -297,7 +302,7 @@ func TestReconcileVersionTag(t *testing.T) {
 		Objects:           []runtime.Object{envEdited(), configMap(running1), tr1, svc1},
 		OtherTestData:     tagged("g2"),
 		WantUpdates:       update(merged(envEdited(), svc1)),
-		WantStatusUpdates: statusUpdate(envEdited(observed(configured, built(tr1, digestA), serviceUpdated, versionTagged("g2")))),
+		WantStatusUpdates: statusUpdate(hashed(envEdited(observed(configured, built(tr1, digestA), serviceUpdated, versionTagged("g2"))))),
 		WantEvents:        []string{"Normal ServiceUpdated Service greeter was updated."},
 	}, {
 		Name:              "another image of the same generation gets the tag again",
@@ -398,6 +403,21 @@ func TestSameImageInAnotherCluster(t *testing.T) {
 	}
 }
 
+// scaled returns the next generation of the Function, with other numbers of pods and a cached
+// source.
+func scaled(fn *v1alpha1.Function, edits ...functionOption) *v1alpha1.Function {
+	fn.Status.VersionHash = versionHash(fn)
+	if fn.Status.VersionTag == "" {
+		fn.Status.VersionHash = ""
+	}
+	fn.Generation, fn.Spec.Source = 3, ""
+	fn.Spec.Replicas, fn.Spec.MinReplicas, fn.Spec.MaxReplicas = new(int32(7)), new(int32(1)), new(int32(9))
+	for _, edit := range edits {
+		edit(fn)
+	}
+	return fn
+}
+
 // TestTagVersion checks that a Ready Function costs nothing once its image has its
 // tag, and that it is woken for the tag only when nothing else will.
 func TestTagVersion(t *testing.T) {
@@ -420,6 +440,26 @@ func TestTagVersion(t *testing.T) {
 		"ready and tagged by an earlier generation": {
 			fn:   edited(versionTagged("g1"), withEnv("A", "1"), observed(running)),
 			want: &images.Tagging{Repository: pushedTo, Digest: digestA, Tag: "g2"}, awaited: true,
+		},
+		"only an autoscaler has changed it since": {
+			fn:   scaled(edited(versionTagged("g1"), withEnv("A", "1"), observed(running))),
+			want: &images.Tagging{Tag: "earlier"}, acknowledged: true,
+		},
+		"scaled and edited since": {
+			fn:   scaled(edited(versionTagged("g1"), observed(running)), withEnv("A", "1")),
+			want: &images.Tagging{Repository: pushedTo, Digest: digestA, Tag: "g3"}, awaited: true,
+		},
+		"scaled, and another image": {
+			fn:   scaled(edited(versionTagged("g1"), observed(running)), func(fn *v1alpha1.Function) { fn.Status.ImageTag = "other" }),
+			want: &images.Tagging{Repository: pushedTo, Digest: digestA, Tag: "g3"}, awaited: true,
+		},
+		"scaled before it had its tag": {
+			fn:   scaled(edited(observed(running))),
+			want: &images.Tagging{Repository: pushedTo, Digest: digestA, Tag: "g3"}, awaited: true,
+		},
+		"tagged by an earlier Kiln, and scaled": {
+			fn:   scaled(edited(versionTagged("g1"), observed(running)), func(fn *v1alpha1.Function) { fn.Status.VersionHash = "" }),
+			want: &images.Tagging{Repository: pushedTo, Digest: digestA, Tag: "g3"}, awaited: true,
 		},
 		"plain HTTP and credentials": {
 			fn: running1,

@@ -17,21 +17,26 @@ limitations under the License.
 package function
 
 import (
+	"cmp"
 	"context"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"knative.dev/pkg/controller"
 	"knative.dev/pkg/kmeta"
 	"knative.dev/pkg/logging"
 
+	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/children"
 	listers "github.com/kiln-dev/kiln/pkg/client/listers/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/pods"
+	"github.com/kiln-dev/kiln/pkg/serve/knative"
 )
 
 // enqueueFunctionOf returns a handler that enqueues the Function of a child. It uses the
@@ -89,6 +94,81 @@ func isBegun(lister listers.FunctionLister) func(types.NamespacedName) bool {
 		fn, err := lister.Functions(key.Namespace).Get(key.Name)
 		return err == nil && (fn.Status.Phase == v1alpha1.FunctionBuilding || fn.Status.Phase == v1alpha1.FunctionDeploying)
 	}
+}
+
+// podWatch wakes Functions for events of pods that can change the status.
+type podWatch struct {
+	functions   listers.FunctionLister
+	mountEvents corev1listers.EventLister
+	wake        func(types.NamespacedName)
+}
+
+func (w podWatch) handler() cache.ResourceEventHandler {
+	wake := enqueueFunctionOfLabel(w.wake)
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) {
+			if w.isNews(nil, podOf(obj)) {
+				wake(obj)
+			}
+		},
+		UpdateFunc: func(old, now any) {
+			if w.isNews(podOf(old), podOf(now)) {
+				wake(now)
+			}
+		},
+		DeleteFunc: func(obj any) {
+			if w.isNews(podOf(obj), nil) {
+				wake(obj)
+			}
+		},
+	}
+}
+
+// podOf returns the pod of an event, or nil.
+func podOf(obj any) *corev1.Pod {
+	child, err := kmeta.DeletionHandlingAccessor(obj)
+	if err != nil {
+		return nil
+	}
+	pod, _ := child.(*corev1.Pod)
+	return pod
+}
+
+// isNews reports whether the change of a pod can change what the status says. A nil pod does
+// not exist.
+func (w podWatch) isNews(before, after *corev1.Pod) bool {
+	pod := cmp.Or(after, before)
+	if pod == nil {
+		return false
+	}
+	// The list is of failed mounts only. An error leaves the events of pods.
+	events, _ := w.mountEvents.Events(pod.Namespace).List(labels.Everything())
+	old, now := stateOfPod(before, events), stateOfPod(after, events)
+	if old.Trouble != now.Trouble || old.Unscheduled != now.Unscheduled {
+		return true
+	}
+	return old.Ready != now.Ready && w.counts(pod, now.Ready > old.Ready)
+}
+
+// counts reports whether the status depends on the number of ready pods, which the pod has
+// increased or decreased. Serving reports the pods of a Function without a minimum.
+func (w podWatch) counts(pod *corev1.Pod, increased bool) bool {
+	if pod.Labels[knative.RevisionLabelKey] == "" && pod.Labels[serverless.RevisionLabelKey] == "" {
+		return false
+	}
+	fn, err := w.functions.Functions(pod.Namespace).Get(pod.Labels[serverless.FunctionNameLabelKey])
+	if err != nil || fn.DesiredMinReplicas() == 0 && fn.Status.Serving != string(config.KubernetesServer) {
+		return false
+	}
+	// One more pod changes nothing while there are enough.
+	return !increased || !fn.Status.GetCondition(v1alpha1.FunctionConditionRunning).IsTrue()
+}
+
+func stateOfPod(pod *corev1.Pod, events []*corev1.Event) pods.State {
+	if pod == nil {
+		return pods.State{}
+	}
+	return pods.StateOf([]*corev1.Pod{pod}, events)
 }
 
 // hurryPulls returns a handler that calls hurry for the Function of a pod whose image

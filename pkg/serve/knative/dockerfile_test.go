@@ -32,6 +32,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/pods"
+	"github.com/kiln-dev/kiln/pkg/serve/podspec"
 )
 
 // dockerfileConfig has a runtime with a wrapper, and one with the author's own Dockerfile.
@@ -81,16 +82,16 @@ func TestMarkNotReadyDockerfile(t *testing.T) {
 		requeue time.Duration
 	}{
 		"no pod runs yet": {
-			starting, pods.State{}, apis.Condition{Status: corev1.ConditionUnknown, Reason: v1alpha1.ReasonServiceWaiting, Message: "RevisionMissing: x"}, portTimeout,
+			starting, pods.State{}, apis.Condition{Status: corev1.ConditionUnknown, Reason: v1alpha1.ReasonServiceWaiting, Message: "RevisionMissing: x"}, podspec.PortTimeout,
 		},
 		"it has just started": {
-			starting, ago(10 * time.Second), apis.Condition{Status: corev1.ConditionUnknown, Reason: v1alpha1.ReasonServiceWaiting, Message: "RevisionMissing: x"}, portTimeout - 10*time.Second,
+			starting, ago(10 * time.Second), apis.Condition{Status: corev1.ConditionUnknown, Reason: v1alpha1.ReasonServiceWaiting, Message: "RevisionMissing: x"}, podspec.PortTimeout - 10*time.Second,
 		},
 		"it listens, and the route waits": {
 			starting, pods.State{Ready: 1}, apis.Condition{Status: corev1.ConditionUnknown, Reason: v1alpha1.ReasonServiceWaiting, Message: "RevisionMissing: x"}, 0,
 		},
 		"it has run for long": {
-			starting, ago(portTimeout), apis.Condition{
+			starting, ago(podspec.PortTimeout), apis.Condition{
 				Status: corev1.ConditionUnknown, Reason: v1alpha1.ReasonServiceWaiting,
 				Message: "Revision greeter-00001: its image runs but does not listen on port 8080 yet. " + listens + " See the log of its pod.",
 			}, 0,

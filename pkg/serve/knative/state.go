@@ -22,23 +22,16 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	netapi "knative.dev/networking/pkg/apis/networking"
 	"knative.dev/pkg/apis"
-	"knative.dev/pkg/controller"
-	"knative.dev/pkg/kmeta"
 	"knative.dev/serving/pkg/apis/serving"
 	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
-	listers "github.com/kiln-dev/kiln/pkg/client/listers/serverless/v1alpha1"
-	"github.com/kiln-dev/kiln/pkg/observe"
 	"github.com/kiln-dev/kiln/pkg/pods"
-	"github.com/kiln-dev/kiln/pkg/runtimes"
 	"github.com/kiln-dev/kiln/pkg/serve/podspec"
 )
 
@@ -52,15 +45,7 @@ const (
 	// outOfDate is the reason of a Service whose Configuration has not observed its
 	// last change.
 	outOfDate = "OutOfDate"
-
-	// portTimeout is how long an image may run before the status reports that it does
-	// not listen. Some images start slowly.
-	portTimeout = 30 * time.Second
 )
-
-// listenAdvice is the advice for an image that does not listen. Serving waits for such
-// an image until its progress deadline, and does not name the cause then either.
-var listenAdvice = fmt.Sprintf("The command in the Dockerfile must listen on $PORT, which is %d.", runtimes.Port)
 
 // markState reports the state of the Service, whose spec is as desired.
 func (s *Server) markState(ctx context.Context, fn *v1alpha1.Function, svc *servingv1.Service) error {
@@ -118,22 +103,6 @@ func (s *Server) podState(fn *v1alpha1.Function, svc *servingv1.Service) (pods.S
 	return pods.StateOf(all, events), nil
 }
 
-// IsRelevant returns a filter for events of pods: it passes pods in trouble, and all
-// pods of Functions with a minimum of replicas. Serving reports on all others.
-func IsRelevant(functions listers.FunctionLister) func(any) bool {
-	return func(obj any) bool {
-		if pod, ok := obj.(*corev1.Pod); ok && (pods.TroubleOf(pod) != "" || observe.Unscheduled(pod) != "") {
-			return true
-		}
-		pod, err := kmeta.DeletionHandlingAccessor(obj)
-		if err != nil {
-			return false
-		}
-		fn, err := functions.Functions(pod.GetNamespace()).Get(pod.GetLabels()[serverless.FunctionNameLabelKey])
-		return err == nil && fn.DesiredMinReplicas() > 0
-	}
-}
-
 // isRouted reports whether requests can reach the newest revision. Serving keeps no
 // pods of an unreachable revision.
 func isRouted(svc *servingv1.Service) bool {
@@ -179,12 +148,12 @@ func (s *Server) markNotReady(ctx context.Context, fn *v1alpha1.Function, svc *s
 	case failed != nil && failed.Reason == v1alpha1.ReasonRevisionMissing:
 		fn.Status.MarkRunningFailed(v1alpha1.ReasonRevisionMissing, "%s The previous traffic stays in effect.", failed.Message)
 	case failed != nil && isTooLate(failed) && podspec.HasOwnDockerfile(ctx, fn):
-		fn.Status.MarkRunningFailed(v1alpha1.ReasonServiceFailed, "%s: %s. If its pods started: %s", failed.Reason, strings.TrimSuffix(failed.Message, "."), listenAdvice)
+		fn.Status.MarkRunningFailed(v1alpha1.ReasonServiceFailed, "%s: %s. If its pods started: %s", failed.Reason, strings.TrimSuffix(failed.Message, "."), podspec.ListenAdvice)
 	case failed != nil:
 		fn.Status.MarkRunningFailed(v1alpha1.ReasonServiceFailed, "%s: %s", failed.Reason, failed.Message)
 	case podspec.HasOwnDockerfile(ctx, fn) && isStarting(svc) && state.Ready == 0:
 		markWaiting(fn, ready, svc.Name)
-		return awaitPort(fn, svc.Status.LatestCreatedRevisionName, state.RunningSince)
+		return podspec.AwaitPort(fn, v1alpha1.ReasonServiceWaiting, svc.Status.LatestCreatedRevisionName, state.RunningSince)
 	default:
 		markWaiting(fn, ready, svc.Name)
 	}
@@ -209,23 +178,6 @@ func isStarting(svc *servingv1.Service) bool {
 // progress deadline. Serving reports that only in the message.
 func isTooLate(failed *apis.Condition) bool {
 	return strings.Contains(failed.Message, "Initial scale was never achieved")
-}
-
-// awaitPort reports that an image has run for portTimeout without listening. Until
-// then it returns an error that requeues the Function, because no event reports a pod
-// that runs and is not ready.
-func awaitPort(fn *v1alpha1.Function, revision string, since time.Time) error {
-	left := portTimeout
-	if !since.IsZero() {
-		left -= time.Since(since)
-	}
-	if left > 0 {
-		return controller.NewRequeueAfter(left)
-	}
-	fn.Status.MarkRunningUnknown(v1alpha1.ReasonServiceWaiting,
-		"Revision %s: its image runs but does not listen on port %d yet. %s See the log of its pod.",
-		revision, runtimes.Port, listenAdvice)
-	return nil
 }
 
 // failureOf returns the condition that reports why the Service has failed, or nil. A

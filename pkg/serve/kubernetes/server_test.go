@@ -24,6 +24,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 
@@ -48,6 +49,8 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/children"
 	ktesting "github.com/kiln-dev/kiln/pkg/reconciler/testing"
+	"github.com/kiln-dev/kiln/pkg/runtimes"
+	"github.com/kiln-dev/kiln/pkg/serve/podspec"
 	"github.com/kiln-dev/kiln/pkg/slim"
 )
 
@@ -164,10 +167,9 @@ func setDefaults(object runtime.Object) {
 	}
 }
 
-// sync makes the caches those of the API server.
-func (w *world) sync() {
-	w.Helper()
-	lists := map[string]func() (runtime.Object, error){
+// lists returns what lists the objects of each kind, past the caches.
+func (w *world) lists() map[string]func() (runtime.Object, error) {
+	return map[string]func() (runtime.Object, error){
 		deploymentKind: func() (runtime.Object, error) {
 			return w.client.AppsV1().Deployments(namespace).List(w.ctx, metav1.ListOptions{})
 		},
@@ -184,7 +186,12 @@ func (w *world) sync() {
 			return w.client.NetworkingV1().Ingresses(namespace).List(w.ctx, metav1.ListOptions{})
 		},
 	}
-	for kind, list := range lists {
+}
+
+// sync makes the caches those of the API server.
+func (w *world) sync() {
+	w.Helper()
+	for kind, list := range w.lists() {
 		found, err := list()
 		if err != nil {
 			w.Fatal(err)
@@ -546,6 +553,80 @@ func TestState(t *testing.T) {
 	w.setStatus(d)
 	w.apply(fn)
 	w.wantRunning(fn, corev1.ConditionUnknown, v1alpha1.ReasonMinimumReplicasUnavailable, "greeter-00001 has 0 of 1 replicas")
+}
+
+// TestNotListening checks that the status reports an image that does not listen long before
+// the progress deadline, and that it forgets that when the image listens.
+func TestNotListening(t *testing.T) {
+	const listens = "The command in the Dockerfile must listen on $PORT, which is 8080."
+	age := func(age time.Duration) *time.Duration { return &age }
+	late := []appsv1.DeploymentCondition{{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Message: "timed out."}}
+	for name, tc := range map[string]struct {
+		runtime string
+		// age is how long the container has run, if there is a pod.
+		age          *time.Duration
+		ready        bool
+		conditions   []appsv1.DeploymentCondition
+		want         corev1.ConditionStatus
+		reason, text string
+		requeue      time.Duration
+	}{
+		"no pod yet":        {runtime: "any", want: corev1.ConditionUnknown, reason: v1alpha1.ReasonDeploymentUpdated, requeue: podspec.PortTimeout},
+		"has just started":  {runtime: "any", age: age(10 * time.Second), want: corev1.ConditionUnknown, reason: v1alpha1.ReasonDeploymentUpdated, requeue: podspec.PortTimeout - 10*time.Second},
+		"has run for long":  {runtime: "any", age: age(podspec.PortTimeout), want: corev1.ConditionUnknown, reason: v1alpha1.ReasonDeploymentWaiting, text: "Revision greeter-00002: its image runs but does not listen on port 8080 yet. " + listens + " See the log of its pod."},
+		"is ready":          {runtime: "any", age: age(time.Hour), ready: true, want: corev1.ConditionUnknown, reason: v1alpha1.ReasonDeploymentUpdated},
+		"the deadline":      {runtime: "any", age: age(time.Hour), conditions: late, want: corev1.ConditionFalse, reason: v1alpha1.ReasonDeploymentFailed, text: "timed out. If its pods started: " + listens},
+		"wrapper":           {runtime: "nodejs24", age: age(time.Hour), want: corev1.ConditionUnknown, reason: v1alpha1.ReasonDeploymentUpdated},
+		"wrapper, deadline": {runtime: "nodejs24", age: age(time.Hour), conditions: late, want: corev1.ConditionFalse, reason: v1alpha1.ReasonDeploymentFailed, text: "not ready in time: timed out."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fn := function(func(fn *v1alpha1.Function) { fn.Spec.Runtime = tc.runtime })
+			w := newWorld(t)
+			w.config.Runtimes = config.Runtimes{"any": {Language: runtimes.DockerfileLanguage}, "nodejs24": {BaseImage: "node", Language: "nodejs"}}
+			w.apply(fn)
+			w.rollOut(1000)
+			w.apply(fn)
+			fn.Status.Image = imageB
+			w.apply(fn)
+			d := w.deployment()
+			d.Status = appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: 2, UpdatedReplicas: 1, AvailableReplicas: 1, Conditions: tc.conditions}
+			w.setStatus(d)
+			if tc.age != nil {
+				w.addPod("greeter-00002", *tc.age, tc.ready)
+			}
+			for range 2 {
+				err := w.Apply(w.ctx, fn)
+				_, after := controller.IsRequeueKey(err)
+				if off := after - tc.requeue; off > 0 || off < -2*time.Second || (err == nil) != (tc.requeue == 0) {
+					t.Errorf("Apply() = %v, after %s, want %s", err, after, tc.requeue)
+				}
+				w.wantRunning(fn, tc.want, tc.reason, tc.text)
+			}
+			d.Status.Conditions = nil
+			d.Status.Replicas = 1
+			w.setStatus(d)
+			w.apply(fn)
+			w.wantRunning(fn, corev1.ConditionTrue, v1alpha1.ReasonDeploymentReady, "")
+		})
+	}
+}
+
+// addPod adds a pod of the revision whose container has run for that time.
+func (w *world) addPod(revision string, age time.Duration, ready bool) {
+	w.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "pod", Namespace: namespace, Labels: map[string]string{serverless.FunctionUIDLabelKey: "uid", serverless.RevisionLabelKey: revision}},
+		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
+			Name:  children.FunctionContainer,
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Now().Add(-age))}},
+		}}},
+	}
+	if ready {
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	}
+	if err := w.caches["Pod"].Add(pod); err != nil {
+		w.Fatal(err)
+	}
 }
 
 // TestEdited checks that Kiln undoes what others change, also while no image is available.

@@ -31,6 +31,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/pods"
+	"github.com/kiln-dev/kiln/pkg/serve/podspec"
 )
 
 // markState reports the state of the Deployment, whose spec is as desired.
@@ -48,7 +49,7 @@ func (s *Server) markState(ctx context.Context, fn *v1alpha1.Function, deploymen
 	status := &deployment.Status
 	isNew := status.Replicas == status.UpdatedReplicas
 	wasReady := servesAlready(fn, revision)
-	switch failure := failureOf(deployment, state); {
+	switch failure := failureOf(ctx, fn, deployment, state); {
 	case isNew && status.AvailableReplicas >= least:
 		markServing(ctx, fn, revision)
 	case failure != "" && !wasReady:
@@ -59,11 +60,15 @@ func (s *Server) markState(ctx context.Context, fn *v1alpha1.Function, deploymen
 			why = ": " + reason
 		}
 		fn.Status.MarkRunningUnknown(v1alpha1.ReasonMinimumReplicasUnavailable, "Revision %s has %d of %d replicas%s", revision, state.Ready, least, why)
-	case !isNew:
-		markWaiting(fn, v1alpha1.ReasonDeploymentWaiting, "Revision %s has %d of %d replicas, and %d of other revisions still run.",
-			revision, state.Ready, least, status.Replicas-status.UpdatedReplicas)
 	default:
-		markWaiting(fn, v1alpha1.ReasonDeploymentWaiting, "Revision %s has %d of %d replicas.", revision, state.Ready, least)
+		others := "."
+		if !isNew {
+			others = fmt.Sprintf(", and %d of other revisions still run.", status.Replicas-status.UpdatedReplicas)
+		}
+		markWaiting(fn, v1alpha1.ReasonDeploymentWaiting, "Revision %s has %d of %d replicas%s", revision, state.Ready, least, others)
+		if state.Ready == 0 && podspec.HasOwnDockerfile(ctx, fn) {
+			return podspec.AwaitPort(fn, v1alpha1.ReasonDeploymentWaiting, revision, state.RunningSince)
+		}
 	}
 	return nil
 }
@@ -79,11 +84,21 @@ func markServing(ctx context.Context, fn *v1alpha1.Function, revision string) {
 	case fn.Spec.Visibility == v1alpha1.VisibilityPublic && publicHost(ctx, fn) == "":
 		fn.Status.MarkRunningFailed(v1alpha1.ReasonVisibilityUnsupported,
 			"The Function serves inside the cluster only: the ConfigMap config-functions has no public-domain. Set it, or remove spec.visibility.")
-	case fn.Spec.Replicas == nil && fn.DesiredMinReplicas() == 0:
-		fn.Status.MarkRunningWithReason(v1alpha1.ReasonDeploymentReady, "One pod stays although minReplicas is 0: a Deployment does not scale to zero.")
 	default:
-		fn.Status.MarkRunningWithReason(v1alpha1.ReasonDeploymentReady, "Revision %s serves.", revision)
+		fn.Status.MarkRunningWithReason(v1alpha1.ReasonDeploymentReady, "%s", describeServing(fn, revision))
 	}
+}
+
+// describeServing reports that the revision serves, and what a Deployment does not do.
+func describeServing(fn *v1alpha1.Function, revision string) string {
+	message := fmt.Sprintf("Revision %s serves.", revision)
+	if fn.Spec.Replicas == nil && fn.DesiredMinReplicas() == 0 {
+		message = "One pod stays although minReplicas is 0: a Deployment does not scale to zero."
+	}
+	if limit := fn.Spec.Concurrency; limit != nil && *limit != 0 {
+		message += " Nothing enforces spec.concurrency: a Deployment does not limit concurrent requests."
+	}
+	return message
 }
 
 // markWaiting reports a wait, unless the status already reports what the wait is for.
@@ -114,7 +129,7 @@ func (s *Server) podState(fn *v1alpha1.Function, revision string) (pods.State, e
 }
 
 // failureOf returns why the newest pods do not become ready, or "".
-func failureOf(deployment *appsv1.Deployment, state pods.State) string {
+func failureOf(ctx context.Context, fn *v1alpha1.Function, deployment *appsv1.Deployment, state pods.State) string {
 	for _, c := range deployment.Status.Conditions {
 		if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
 			return c.Message
@@ -125,7 +140,11 @@ func failureOf(deployment *appsv1.Deployment, state pods.State) string {
 	}
 	for _, c := range deployment.Status.Conditions {
 		if c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse {
-			return fmt.Sprintf("its pods were not ready in time: %s", c.Message)
+			late := fmt.Sprintf("its pods were not ready in time: %s", c.Message)
+			if podspec.HasOwnDockerfile(ctx, fn) {
+				late += " If its pods started: " + podspec.ListenAdvice
+			}
+			return late
 		}
 	}
 	return ""

@@ -535,9 +535,14 @@ type FunctionStatus struct {
 	DependencyImages []DependencyImage `json:"dependencyImages,omitempty"`
 
 	// VersionTag is the tag of the image of the newest deployed generation in the
-	// registry: "g" and the generation. It is absent until the registry has that tag.
+	// registry: "g" and the generation. It is absent until the registry has that tag. A
+	// generation that changes only the number of pods gets none.
 	// +optional
 	VersionTag string `json:"versionTag,omitempty"`
+
+	// VersionHash is a hash of the generation of VersionTag, without the number of pods.
+	// +optional
+	VersionHash string `json:"versionHash,omitempty"`
 
 	// Build describes the current or the last build.
 	// +optional
