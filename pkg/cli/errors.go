@@ -32,7 +32,7 @@ type advisedError struct {
 	advice string
 }
 
-// Error returns text for a terminal: some errors quote what a function has sent.
+// Error returns text for a terminal. Some errors quote the log of a build or a function.
 func (e advisedError) Error() string {
 	return strings.Map(visible, e.error.Error()+"\nTry: "+e.advice)
 }
