@@ -33,6 +33,8 @@ const interrupted = 130
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// A second signal ends a command that does not end by itself.
+	context.AfterFunc(ctx, stop)
 	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
 	err := cli.Explain(cli.New(streams).ExecuteContext(ctx))
 	ended := ctx.Err() != nil

@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"strings"
 
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/clientcmd"
@@ -31,7 +32,11 @@ type advisedError struct {
 	advice string
 }
 
-func (e advisedError) Error() string { return e.error.Error() + "\nTry: " + e.advice }
+// Error returns text for a terminal. Some errors quote the log of a build or a function.
+func (e advisedError) Error() string {
+	return strings.Map(visible, e.error.Error()+"\nTry: "+e.advice)
+}
+
 func (e advisedError) Unwrap() error { return e.error }
 
 func try(err error, format string, args ...any) error {

@@ -103,3 +103,11 @@ func TestExplainKeepsTheCause(t *testing.T) {
 		})
 	}
 }
+
+// The message of a condition quotes a log, which may have any characters.
+func TestErrorsAreVisible(t *testing.T) {
+	err := Explain(fmt.Errorf("function fn failed: %w", errors.New("\x1b]0;title\a")))
+	if want := "function fn failed: ␛]0;title␇\nTry: the command with --help"; err.Error() != want {
+		t.Errorf("error is %q, want %q", err, want)
+	}
+}

@@ -19,17 +19,12 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net/http"
-	"os"
 	"strings"
-	"time"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	corev1 "k8s.io/api/core/v1"
@@ -59,64 +54,71 @@ const (
 )
 
 func (c *cli) invokeCommand() *cobra.Command {
-	var data, event string
+	var call call
 	command := &cobra.Command{
 		Use:   "invoke NAME",
 		Short: "Call a function and print its response",
-		Long: "Call a function and print its response. The status and the duration go to standard error. The call goes\n" +
-			"through the API server, so it also reaches functions that only the cluster can reach. It starts a function\n" +
-			"that has scaled to zero, if you may forward ports to Serving's activator. A status of 400 or more is an error.",
-		Example: "  kubectl fn invoke greeter -d '{\"name\": \"world\"}'\n  kubectl fn invoke greeter -d @order.json --event=com.example.order",
-		Args:    named, ValidArgsFunction: c.completeNames(1),
+		Long: "Call a function and print its response while it arrives. The status and the duration go to standard error.\n" +
+			"On a terminal, control characters of the response are replaced by visible ones.\n\n" +
+			"The call goes through the API server, so it also reaches functions that only the cluster can reach. It starts\n" +
+			"a function that has scaled to zero, if you may forward ports to Serving's activator. A status of 400 or more\n" +
+			"is an error.",
+		Example: "  kubectl fn invoke greeter -d '{\"name\": \"world\"}'\n" +
+			"  kubectl fn invoke greeter -d @order.json --event=com.example.order\n" +
+			"  kubectl fn invoke shop -X DELETE --path=/orders/7 --query=force=true -H 'Authorization: Bearer abc'\n" +
+			"  kubectl fn invoke greeter -o jsonpath='{.status}'",
+		Args: named, ValidArgsFunction: c.completeNames(1),
 	}
-	command.Flags().StringVarP(&data, "data", "d", "", "The body of a POST: text, @FILE, or @- for standard input. Without it, the call is a GET.")
-	command.Flags().StringVar(&event, "event", "", "Send a CloudEvent of this type.")
+	call.add(command)
+	out := newOutput(command)
 	command.RunE = func(command *cobra.Command, args []string) error {
-		body, err := c.readData(data)
+		ctx := command.Context()
+		// The function must not be called if its response could not be printed.
+		if _, err := out.flags.ToPrinter(); !out.forHumans() && err != nil {
+			return try(err, "kubectl fn invoke --help")
+		}
+		if err := call.parse(); err != nil {
+			return err
+		}
+		body, err := c.readData(ctx, call.data)
 		if err != nil {
 			return err
 		}
-		clients, fn, err := c.function(command.Context(), args[0])
+		clients, fn, err := c.function(ctx, args[0])
 		if err != nil {
 			return err
 		}
-		to, err := clients.findTarget(command.Context(), fn)
+		to, err := clients.findTarget(ctx, fn)
 		if err != nil {
 			return err
 		}
 		if to.wakes {
 			fmt.Fprintln(c.ErrOut, "No pod is ready. The call starts one.")
 		}
-		address, stop, err := c.forward(command.Context(), clients, to)
+		address, stop, err := c.forward(ctx, clients, to)
 		if err != nil {
 			return explainForward(fn, to, err)
 		}
 		defer stop()
-		request, err := newRequest(command.Context(), fn, to, address, body, event)
+		request, err := call.request(ctx, fn, to, address, body)
 		if err != nil {
 			return err
 		}
-		return c.send(request, fn.Name)
+		return c.send(request, fn.Name, out)
 	}
 	return command
 }
 
-func (c *cli) readData(data string) (body []byte, err error) {
-	name, isFile := strings.CutPrefix(data, "@")
-	switch {
-	case data == "":
-		return nil, nil
-	case !isFile:
-		return []byte(data), nil
-	case name == "-":
-		body, err = io.ReadAll(c.In)
-	default:
-		body, err = os.ReadFile(name)
+// interruptible runs a function that may block, and returns early with the context.
+func interruptible(ctx context.Context, run func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- run() }()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case err := <-done:
+		return err
 	}
-	if err != nil {
-		return nil, try(fmt.Errorf("failed to read data: %w", err), "-d @FILE, or -d TEXT")
-	}
-	return body, nil
 }
 
 type target struct {
@@ -218,6 +220,9 @@ func forwardPort(ctx context.Context, clients *Clients, to target) (address stri
 	}
 	go func() { ended <- forwarder.ForwardPorts() }()
 	select {
+	case <-ctx.Done():
+		cancel()
+		return "", nil, ctx.Err()
 	case <-ready:
 	case err := <-ended:
 		cancel()
@@ -229,59 +234,4 @@ func forwardPort(ctx context.Context, clients *Clients, to target) (address stri
 		return "", nil, err
 	}
 	return fmt.Sprintf("127.0.0.1:%d", ports[0].Local), cancel, nil
-}
-
-func newRequest(ctx context.Context, fn *v1alpha1.Function, to target, address string, body []byte, event string) (*http.Request, error) {
-	method := http.MethodGet
-	if body != nil || event != "" {
-		method = http.MethodPost
-	}
-	request, err := http.NewRequestWithContext(ctx, method, "http://"+address+"/", strings.NewReader(string(body)))
-	if err != nil {
-		return nil, fmt.Errorf("failed to create request: %w", err)
-	}
-	if fn.Status.URL != nil {
-		request.Host = fn.Status.URL.Host
-	}
-	request.Header.Set("User-Agent", "kubectl-fn")
-	if !to.direct {
-		request.Header.Set(revisionHeader, to.revision)
-		request.Header.Set(namespaceHeader, fn.Namespace)
-	}
-	switch {
-	case body == nil:
-	case json.Valid(body):
-		request.Header.Set("Content-Type", "application/json")
-	default:
-		request.Header.Set("Content-Type", "text/plain; charset=utf-8")
-	}
-	if event != "" {
-		request.Header.Set("Ce-Specversion", "1.0")
-		request.Header.Set("Ce-Type", event)
-		request.Header.Set("Ce-Source", "kubectl-fn")
-		request.Header.Set("Ce-Id", uuid.NewString())
-	}
-	return request, nil
-}
-
-func (c *cli) send(request *http.Request, name string) error {
-	began := time.Now()
-	// A proxy of the environment cannot reach a local address.
-	client := &http.Client{
-		Transport:     &http.Transport{},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		return try(fmt.Errorf("failed to call function %s: %w", name, err), "kubectl fn logs %s", name)
-	}
-	defer response.Body.Close()
-	if _, err := io.Copy(c.Out, response.Body); err != nil {
-		return try(fmt.Errorf("failed to read the response of function %s: %w", name, err), "kubectl fn logs %s", name)
-	}
-	fmt.Fprintf(c.ErrOut, "\n%s in %s\n", response.Status, time.Since(began).Round(time.Millisecond))
-	if response.StatusCode >= http.StatusBadRequest {
-		return try(fmt.Errorf("function %s responded with %s", name, response.Status), "kubectl fn logs %s", name)
-	}
-	return nil
 }

@@ -27,8 +27,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	corev1 "k8s.io/api/core/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -261,81 +259,6 @@ func TestForwardPortForbidden(t *testing.T) {
 	w.wantError("failed to connect to pod a: ", "kubectl auth can-i create pods/portforward --namespace=default", "invoke", "fn")
 	if want := "GET /api/v1/namespaces/default/pods/a/portforward"; asked != want {
 		t.Errorf("it sends %q, want %q", asked, want)
-	}
-}
-
-func TestNewRequest(t *testing.T) {
-	base := http.Header{
-		"User-Agent": {"kubectl-fn"}, "Knative-Serving-Revision": {"fn-00002"}, "Knative-Serving-Namespace": {namespace},
-	}
-	with := func(pairs ...string) http.Header {
-		header := base.Clone()
-		for i := 0; i < len(pairs); i += 2 {
-			header.Set(pairs[i], pairs[i+1])
-		}
-		return header
-	}
-	event := []string{"Ce-Specversion", "1.0", "Ce-Type", "com.example.order", "Ce-Source", "kubectl-fn"}
-	tests := map[string]struct {
-		body       []byte
-		event      string
-		wantMethod string
-		wantHeader http.Header
-	}{
-		"nothing":          {nil, "", http.MethodGet, base},
-		"empty text":       {[]byte{}, "", http.MethodPost, with("Content-Type", "text/plain; charset=utf-8")},
-		"text":             {[]byte("hello"), "", http.MethodPost, with("Content-Type", "text/plain; charset=utf-8")},
-		"object":           {[]byte(`{"a": 1}`), "", http.MethodPost, with("Content-Type", "application/json")},
-		"number":           {[]byte("1"), "", http.MethodPost, with("Content-Type", "application/json")},
-		"broken object":    {[]byte(`{"a": 1`), "", http.MethodPost, with("Content-Type", "text/plain; charset=utf-8")},
-		"event":            {nil, "com.example.order", http.MethodPost, with(event...)},
-		"event with data":  {[]byte("{}"), "com.example.order", http.MethodPost, with(append(event, "Content-Type", "application/json")...)},
-		"event with words": {[]byte("hello"), "com.example.order", http.MethodPost, with(append(event, "Content-Type", "text/plain; charset=utf-8")...)},
-	}
-	ids := map[string]bool{}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			got, err := newRequest(t.Context(), newFunction("fn", serves), target{revision: "fn-00002"}, "127.0.0.1:1234", tc.body, tc.event)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got.Method != tc.wantMethod || got.URL.String() != "http://127.0.0.1:1234/" || got.Host != "fn.default.svc.cluster.local" {
-				t.Errorf("request is %s %s to %s", got.Method, got.URL, got.Host)
-			}
-			if id := got.Header.Get("Ce-Id"); tc.event != "" && (id == "" || ids[id]) {
-				t.Errorf("the ID %q of the event is not unique", id)
-			} else {
-				ids[id] = true
-			}
-			got.Header.Del("Ce-Id")
-			if diff := cmp.Diff(tc.wantHeader, got.Header); diff != "" {
-				t.Errorf("header (-want +got):\n%s", diff)
-			}
-			body, err := io.ReadAll(got.Body)
-			if err != nil || string(body) != string(tc.body) {
-				t.Errorf("body is %q, %v, want %q", body, err, tc.body)
-			}
-		})
-	}
-}
-
-func TestReadData(t *testing.T) {
-	files(t, map[string]string{"order.json": `{"a": 1}`})
-	for data, want := range map[string]string{
-		"":            "",
-		"text":        "text",
-		"a@b":         "a@b",
-		"@order.json": `{"a": 1}`,
-		"@-":          "of standard input",
-	} {
-		t.Run(data, func(t *testing.T) {
-			w := newWorld(t)
-			w.In = strings.NewReader("of standard input")
-			got, err := w.readData(data)
-			if err != nil || string(got) != want || (got == nil) != (data == "") {
-				t.Errorf("readData() = %q, %v, want %q", got, err, want)
-			}
-		})
 	}
 }
 

@@ -20,10 +20,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
+	"golang.org/x/text/runes"
+	"golang.org/x/text/transform"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -136,4 +141,28 @@ func (c *cli) took(from, to *metav1.Time) string {
 
 func indent(text string, width int) string {
 	return strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n"+strings.Repeat(" ", width))
+}
+
+// display returns a writer for text that a function has sent. A terminal gets it
+// without control characters, which could change its settings or what it shows.
+func display(out io.Writer) io.WriteCloser {
+	if file, ok := out.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+		return transform.NewWriter(out, runes.Map(visible))
+	}
+	return struct {
+		io.Writer
+		io.Closer
+	}{out, io.NopCloser(nil)}
+}
+
+// visible replaces a control character by one that shows it.
+func visible(r rune) rune {
+	const picture = '\u2400' // of NUL; those of the others follow
+	switch {
+	case r == '\n', r == '\r', r == '\t', !unicode.IsControl(r):
+		return r
+	case r < ' ':
+		return picture + r
+	}
+	return unicode.ReplacementChar
 }

@@ -17,11 +17,14 @@ limitations under the License.
 package cli
 
 import (
+	"io"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/text/transform"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -132,5 +135,43 @@ func TestOutputFormats(t *testing.T) {
 				t.Errorf("-o wide prints %q, %v", got, err)
 			}
 		})
+	}
+}
+
+// Only a terminal gets text without control characters. Text for a program stays as it is.
+func TestDisplay(t *testing.T) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	const text = "\x1b]0;title\a\xff"
+	shown := display(write)
+	if _, err := io.WriteString(shown, text); err != nil || shown.Close() != nil || write.Close() != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(read); err != nil || string(got) != text {
+		t.Errorf("a pipe gets %q, %v, want %q", got, err, text)
+	}
+	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Skip("there is no terminal: ", err)
+	}
+	defer terminal.Close()
+	if _, ok := display(terminal).(*transform.Writer); !ok {
+		t.Error("a terminal gets the text as it is")
+	}
+}
+
+func TestVisible(t *testing.T) {
+	for text, want := range map[string]string{
+		"a\tb\r\né→😀":  "a\tb\r\né→😀",
+		"\x1b[31m":     "␛[31m",
+		"\a\b\x00":     "␇␈␀",
+		"\x7f\u009b1m": "\ufffd\ufffd1m",
+	} {
+		if got := strings.Map(visible, text); got != want {
+			t.Errorf("%q becomes %q, want %q", text, got, want)
+		}
 	}
 }

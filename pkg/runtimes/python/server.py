@@ -116,16 +116,35 @@ class Headers(dict):
 
 
 class Fields(dict):
-    """The fields of a query or a form: the last value of each, all by getall."""
+    """The fields of a query or a form, as Bottle's FormsDict: the last value of each, all by getall."""
 
-    def __init__(self, text):
+    def __init__(self, text, more=None):
         self.lists = parse_qs(text, keep_blank_values=True)
+        for name, values in more.lists.items() if more else ():
+            self.lists.setdefault(name, []).extend(values)
         super().__init__((name, values[-1]) for name, values in self.lists.items())
 
-    def getall(self, name):
-        return self.lists.get(name, [])
+    def get(self, key, default=None, index=-1, type=None):
+        try:
+            value = self.lists[key][index]
+            return type(value) if type else value
+        except Exception:
+            return default
+
+    def getunicode(self, name, default=None, encoding=None):
+        return self.get(name, default)
+
+    def getall(self, key):
+        return self.lists.get(key, [])
+
+    def allitems(self):
+        return [(name, value) for name, values in self.lists.items() for value in values]
+
+    getone, getlist = get, getall
 
     def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)  # Else copy and pickle take text for a method.
         return self.get(name, "")
 
 
@@ -190,9 +209,7 @@ class Request:
 
     @property
     def params(self):
-        fields = Fields(self.query_string)
-        fields.update(self.forms)
-        return fields
+        return Fields(self.query_string, self.forms)
 
     @property
     def url(self):

@@ -219,6 +219,22 @@ class TestMain(Test):
         self.assertEqual(got, ["2", ["1", "2"], "3", "", "4", "2", None, "c=4", "s", "application/x-www-form-urlencoded",
                                "http://h/p?a=1&a=2&b=3", None, True])
 
+    def test_fields_as_in_bottle(self):
+        function = self.serve(
+            """
+            import copy
+
+            def main(event, context):
+                r = event["extensions"]["request"]
+                return [r.query.get(key="a"), r.query.get(key="none", default="d"), r.query.get("a", index=0), r.query.get("a", type=int),
+                        r.query.get("b", "d", type=int), r.query.get("a", "d", index=5), r.query.getone("a"), r.query.getlist("a"),
+                        r.query.getunicode("b"), r.query.allitems(), r.params.getall("a"), r.params.get("c"), r.params["a"],
+                        copy.deepcopy(r.query)["a"], r.headers.get("x-none", default="d")]
+            """)
+        got = json.loads(function.send("/?a=1&a=2&b=x", "a=3&c=4", headers={"content-type": "application/x-www-form-urlencoded"})[2])
+        self.assertEqual(got, ["2", "d", "1", 2, "d", "d", "2", ["1", "2"], "x", [["a", "1"], ["a", "2"], ["b", "x"]], ["1", "2", "3"], "4", "3",
+                               "2", "d"])
+
 
 class TestThreads(Test):
     def test_one_call_for_each_thread(self):

@@ -67,6 +67,7 @@ const paths = {
   '/request': ({ extensions: { request } }) => ({
     method: request.method, path: request.path, a: request.query.a, b: request.query.b, sent: request.get('X-Sent'),
   }),
+  '/parameters': ({ extensions: { request: { query } } }) => ({ all: query.a, one: query.b, none: query.c ?? 'none' }),
   '/context': (event, { runtime, ...context }) => context,
   '/throws': () => {
     throw new Error('secret');

@@ -74,6 +74,11 @@ def request(event, context):
             "sent": request.headers["X-Sent"]}
 
 
+def parameters(event, context):
+    query = event["extensions"]["request"].query
+    return {"all": query.getall(key="a"), "one": query.get(key="b"), "none": query.get(key="c", default="none")}
+
+
 def throws(event, context):
     raise ValueError("secret")
 
@@ -112,6 +117,7 @@ PATHS = {
     "/data": data,
     "/length": lambda event, context: str(len(event["data"])),
     "/request": request,
+    "/parameters": parameters,
     "/context": lambda event, context: {name: value for name, value in context.items() if name != "runtime"},
     "/throws": throws,
     "/not-found": not_found,
