@@ -179,7 +179,7 @@ test-e2e: install kubectl-fn ## Run the end-to-end tests on the cluster. TEST=Na
 test-e2e-job: ## Run the end-to-end tests of builds again, with Jobs.
 	@$(MAKE) --no-print-directory test-e2e BUILDER=job
 
-# The local cluster is made anew for it, so it is the last of all tests.
+# It replaces the local cluster, so it is the last of all tests.
 .PHONY: test-e2e-plain
 test-e2e-plain: ## Run the end-to-end tests of a cluster without Tekton and Serving. It replaces the local cluster.
 	@$(MAKE) --no-print-directory test-e2e PLATFORM=plain

@@ -51,7 +51,7 @@ const usage = `usage: go -C hack run ./cluster up|down|status|control-plane|git-
 
 NODE_IMAGE, if set, is the node image to use. PLATFORM is what the cluster has besides
 Kubernetes and a registry: knative, the default, is Tekton, Knative Serving and Traefik;
-plain is metrics-server. up makes the cluster anew if it has the other platform.
+plain is metrics-server. up replaces a cluster that has the other platform.
 `
 
 func main() {

@@ -144,7 +144,7 @@ func startNode(ctx context.Context, host *env.Host, e *engine.Engine) (kind stri
 		return "", err
 	}
 	if state == kindcluster.Outdated {
-		host.Reporter.Printf("        the kind cluster has other parts, or the other platform: it is made anew")
+		host.Reporter.Printf("        the kind cluster has other parts, or the other platform: it is created again")
 	}
 	if state == kindcluster.Present {
 		kind, err = buildKind(ctx, host)
@@ -175,7 +175,7 @@ func repair(ctx context.Context, host *env.Host, cluster *kindcluster.Cluster, k
 	err := host.Reporter.Part(ctx, "kind cluster that is there", func(ctx context.Context, log io.Writer) error {
 		if err := cluster.Repair(ctx, kind, log); err != nil {
 			fmt.Fprintln(log, err)
-			progress.Note(ctx, "cannot be repaired: it is made anew")
+			progress.Note(ctx, "cannot be repaired: it is created again")
 			return ctx.Err()
 		}
 		repaired = true
