@@ -19,6 +19,7 @@ package function
 import (
 	"context"
 	"slices"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
@@ -218,11 +219,32 @@ func (ss Servers) of(ctx context.Context, fn *v1alpha1.Function) (Server, bool, 
 	return ss[i], true, nil
 }
 
+// choices remembers whether config-functions has had different servers in the life of the
+// process. The zero value is ready for use.
+type choices struct {
+	mu    sync.Mutex
+	first config.Server
+	mixed bool
+}
+
+// see adds the current choice, and reports whether there have been different ones.
+func (c *choices) see(name config.Server) (mixed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.first == "" {
+		c.first = name
+	}
+	c.mixed = c.mixed || name != c.first
+	return c.mixed
+}
+
 // serverOf returns the server of the Function, as Servers.of. It returns errStale if that
-// could create the first object of a Function that has chosen another server meanwhile.
+// could create the first object of a Function that has chosen another server meanwhile. While
+// all Functions choose the same, it reads nothing.
 func (r *Reconciler) serverOf(ctx context.Context, fn *v1alpha1.Function) (Server, bool, error) {
+	mixed := r.choices.see(config.FromContextOrDefaults(ctx).Functions.Server)
 	server, ok, err := r.servers.of(ctx, fn)
-	if err != nil || !ok || fn.Status.Serving != "" || fn.Status.IsDeployed() || fn.Status.Image == "" {
+	if err != nil || !ok || !mixed || fn.Status.Serving != "" || fn.Status.IsDeployed() || fn.Status.Image == "" {
 		return server, ok, err
 	}
 	serves, err := server.Serves(fn)

@@ -89,6 +89,8 @@ const (
 	withoutTekton = "without-tekton"
 	// serversKey holds a func(Server) Servers, which gets the server of Knative Services.
 	serversKey = "servers"
+	// formerServerKey holds a former config.Server of config-functions.
+	formerServerKey = "former-server"
 )
 
 // openedQueue returns a queue that wakes nobody.
@@ -303,6 +305,9 @@ func factory() rtesting.Factory {
 		r.servers = Servers{services}
 		if servers, ok := w.Row.OtherTestData[serversKey].(func(Server) Servers); ok {
 			r.servers = servers(services)
+		}
+		if former, ok := w.Row.OtherTestData[formerServerKey].(config.Server); ok {
+			r.choices.see(former)
 		}
 		return functionreconciler.NewReconciler(ctx, logging.FromContext(ctx), w.Kiln,
 			ktesting.TransformedFunctions{FunctionLister: w.FunctionLister, Transform: slim.Function}, edgeRecorder{w.Recorder}, r,

@@ -48,6 +48,7 @@ type Reconciler struct {
 
 	builders Builders
 	servers  Servers
+	choices  choices
 	secrets  Secrets
 
 	queue    *queue.Queue

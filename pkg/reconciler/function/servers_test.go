@@ -33,6 +33,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds"
 	"github.com/kiln-dev/kiln/pkg/children"
+	"github.com/kiln-dev/kiln/pkg/serve/knative"
 )
 
 // namedServer records the calls that write objects.
@@ -180,6 +181,9 @@ func TestReconcileServing(t *testing.T) {
 	row := func(servers func(Server) Servers, setting config.Server) map[string]any {
 		return map[string]any{serversKey: servers, configKey: withDefaultServer(setting)}
 	}
+	changed := func(setting, former config.Server) map[string]any {
+		return map[string]any{serversKey: beside, configKey: withDefaultServer(setting), formerServerKey: former}
+	}
 	calls := func(want ...string) []func(*testing.T, *rtesting.TableRow) {
 		return []func(*testing.T, *rtesting.TableRow){func(t *testing.T, _ *rtesting.TableRow) {
 			if diff := cmp.Diff(want, deployments.calls); diff != "" {
@@ -188,6 +192,7 @@ func TestReconcileServing(t *testing.T) {
 			deployments.calls = nil
 		}}
 	}
+	deploying := function(observed(configured, built(tr1, digestA), serviceCreated))
 	new1 := function(observed(configured, built(tr1, digestA)))
 	chosen := function(observed(configured, built(tr1, digestA), servedBy(config.KubernetesServer)))
 	created := function(observed(configured, built(tr1, digestA), servedBy(config.KubernetesServer), marked(func(fs *v1alpha1.FunctionStatus) {
@@ -242,26 +247,35 @@ func TestReconcileServing(t *testing.T) {
 	}, {
 		Name: "the cache lags behind the choice of Deployments: Knative gets no Service",
 		Key:  key, Objects: objects(new1),
-		OtherTestData:  row(beside, config.KnativeServer),
+		OtherTestData:  changed(config.KnativeServer, config.KubernetesServer),
 		WithReactors:   []clientgotesting.ReactionFunc{answer("get", "functions", newer(chosen))},
 		PostConditions: calls(),
 	}, {
 		Name: "the same while the next image is built, and the first was never deployed",
 		Key:  key, Objects: []runtime.Object{rebuilding, configMap(rebuilding), rebuildingRun},
-		OtherTestData:  row(beside, config.KnativeServer),
+		OtherTestData:  changed(config.KnativeServer, config.KubernetesServer),
 		WithReactors:   []clientgotesting.ReactionFunc{answer("get", "functions", newer(chosen))},
 		PostConditions: calls(),
 	}, {
 		Name: "nothing is created while the choice cannot be read",
 		Key:  key, Objects: objects(new1),
-		OtherTestData:  row(beside, config.KnativeServer),
+		OtherTestData:  changed(config.KnativeServer, config.KubernetesServer),
 		WithReactors:   []clientgotesting.ReactionFunc{rtesting.InduceFailure("get", "functions")},
 		WantErr:        true,
 		PostConditions: calls(),
 	}, {
+		Name: "nobody has changed the choice: nothing is read",
+		Key:  key, Objects: objects(new1),
+		OtherTestData:     row(beside, config.KnativeServer),
+		WithReactors:      []clientgotesting.ReactionFunc{rtesting.InduceFailure("get", "functions")},
+		WantCreates:       []runtime.Object{knative.MakeService(deploying, deploying.Status.Image)},
+		WantStatusUpdates: statusUpdate(deploying),
+		WantEvents:        []string{"Normal ServiceCreated Service greeter was created."},
+		PostConditions:    calls(),
+	}, {
 		Name: "the first build reads nothing",
 		Key:  key, Objects: []runtime.Object{building1, configMap(building1), buildingRun},
-		OtherTestData:  row(beside, config.KnativeServer),
+		OtherTestData:  changed(config.KnativeServer, config.KubernetesServer),
 		WithReactors:   []clientgotesting.ReactionFunc{rtesting.InduceFailure("get", "functions")},
 		PostConditions: calls(),
 	}, {
