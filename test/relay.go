@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"net/http"
 	"path"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -141,16 +142,26 @@ func (r *Relay) Call(ctx context.Context, request api.Request) (api.Answer, erro
 	return exchange[api.Answer](ctx, r, http.MethodPost, api.CallPath, request, "")
 }
 
-// unrouted is the body of the local cluster's ingress for an unknown host, with status 404.
-const unrouted = "404 page not found\n"
+const (
+	// unrouted is the body of the local cluster's ingress for an unknown host, with status
+	// 404.
+	unrouted = "404 page not found\n"
+	// refused is how kube-proxy answers for a Service without pods.
+	refused = "connection refused"
+	// routeTimeout is how long a node may take to route requests to a ready Function.
+	routeTimeout = 30 * time.Second
+)
 
 // CallFunction sends one request to a ready Function. The ingress of the local cluster
-// reports a route as ready after a fixed time, which can be too early on a busy node.
-// CallFunction retries until the ingress knows the route.
+// reports a route as ready after a fixed time, which can be too early on a busy node. So can
+// the readiness of a new Deployment: kube-proxy learns of its first pod later. CallFunction
+// retries until the node routes the request.
 func (r *Relay) CallFunction(ctx context.Context, request api.Request) (api.Answer, error) {
+	begin := time.Now()
 	for {
 		answer, err := r.Call(ctx, request)
-		if err != nil || answer.Status != http.StatusNotFound || answer.Body != unrouted {
+		isRouted := (answer.Status != http.StatusNotFound || answer.Body != unrouted) && !strings.HasSuffix(answer.Error, refused)
+		if err != nil || isRouted || time.Since(begin) > routeTimeout {
 			return answer, err
 		}
 	}

@@ -61,6 +61,9 @@ func (s *StandIn) runPods(ctx context.Context) {
 
 // rollOut makes all pods of a Deployment available, without pods.
 func (s *StandIn) rollOut(ctx context.Context, deployment *appsv1.Deployment) error {
+	if s.Serve != nil {
+		s.Serve(ctx, deployment)
+	}
 	replicas := *deployment.Spec.Replicas
 	deployment.Status = appsv1.DeploymentStatus{
 		ObservedGeneration: deployment.Generation, Replicas: replicas, UpdatedReplicas: replicas, ReadyReplicas: replicas, AvailableReplicas: replicas,

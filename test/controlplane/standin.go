@@ -100,6 +100,18 @@ func (i *Images) push(repository, tag string, annotations map[string]string) (st
 	return answer.Header().Get("Docker-Content-Digest"), nil
 }
 
+// Tagged returns an error unless the registry has the image, which is named by digest, under
+// the tag.
+func (i *Images) Tagged(image, tag string) error {
+	name, digest, _ := strings.Cut(strings.TrimPrefix(image, i.Address+"/"), "@")
+	answer := httptest.NewRecorder()
+	i.handler.ServeHTTP(answer, httptest.NewRequest(http.MethodHead, "/v2/"+name+"/manifests/"+tag, http.NoBody))
+	if got := answer.Header().Get("Docker-Content-Digest"); got != digest {
+		return fmt.Errorf("tag %q of %s is %q (status %d), want %s", tag, name, got, answer.Code, digest)
+	}
+	return nil
+}
+
 // Annotations returns the annotations of an image, which is named by digest.
 func (i *Images) Annotations(image string) (map[string]string, error) {
 	name, digest, _ := strings.Cut(strings.TrimPrefix(image, i.Address+"/"), "@")
@@ -128,8 +140,9 @@ type StandIn struct {
 	// is a TaskRun, or the Pod of a Job, and mounts the volumes.
 	Build func(ctx context.Context, object metav1.Object, volumes []corev1.Volume) (Built, error)
 
-	// Serve, where it is set, is called before a Service is ready, and takes its time.
-	Serve func(context.Context, *servingv1.Service)
+	// Serve, where it is set, is called before a Service or a Deployment is ready, and takes
+	// its time.
+	Serve func(context.Context, metav1.Object)
 
 	clients *test.Clients
 	images  *Images

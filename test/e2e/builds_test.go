@@ -21,7 +21,6 @@ package e2e
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -193,10 +192,15 @@ func convert[T any](objects []T, of func(T) *build) (all []*build) {
 // seenBuilds returns all builds of either kind that were ever created, oldest first.
 func (e *env) seenBuilds() []*build {
 	e.Helper()
-	taskRuns, errTaskRuns := e.taskRuns.Seen()
-	jobs, errJobs := e.jobs.Seen()
-	if err := errors.Join(errTaskRuns, errJobs); err != nil {
+	jobs, err := e.jobs.Seen()
+	if err != nil {
 		e.Fatal(err)
+	}
+	var taskRuns []*pipelinev1.TaskRun
+	if hasTekton {
+		if taskRuns, err = e.taskRuns.Seen(); err != nil {
+			e.Fatal(err)
+		}
 	}
 	seen := slices.Concat(convert(taskRuns, ofTaskRun), convert(jobs, ofJob))
 	slices.SortStableFunc(seen, func(a, b *build) int {

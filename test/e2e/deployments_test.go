@@ -21,9 +21,11 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -213,4 +215,102 @@ func servesRevision(revision string) func(*v1alpha1.Function) error {
 		}
 		return test.Ready(fn)
 	}
+}
+
+// wantInternal checks that the Service of a Function is reachable only from inside the
+// cluster.
+func wantInternal(e *env, fn *v1alpha1.Function) {
+	e.Helper()
+	service, err := clients.Kube.CoreV1().Services(e.namespace).Get(e.ctx, fn.Name, metav1.GetOptions{})
+	if err != nil {
+		e.Fatal(err)
+	}
+	if service.Spec.Type != corev1.ServiceTypeClusterIP || len(service.Spec.ExternalIPs) > 0 {
+		e.Errorf("the Service is %+v, want an address inside the cluster only", service.Spec)
+	}
+	ingresses, err := clients.Kube.NetworkingV1().Ingresses(e.namespace).List(e.ctx, metav1.ListOptions{})
+	if err != nil || len(ingresses.Items) > 0 {
+		e.Errorf("there are %d Ingresses: %v", len(ingresses.Items), err)
+	}
+}
+
+// editDeployment changes the image and environment of a Deployment.
+func editDeployment(e *env, fn *v1alpha1.Function) {
+	e.Helper()
+	objects := clients.Kube.AppsV1().Deployments(e.namespace)
+	edit(e, objects, fn.Name, func(d *appsv1.Deployment) {
+		container := &d.Spec.Template.Spec.Containers[0]
+		container.Image = relayImage
+		container.Env = append(container.Env, corev1.EnvVar{Name: "BY_HAND", Value: "yes"})
+	})
+	untilDeployment(e, fn, "it still has the manual changes", func(d *appsv1.Deployment) bool {
+		container := d.Spec.Template.Spec.Containers[0]
+		return container.Image == fn.Status.Image && !slices.ContainsFunc(container.Env, func(v corev1.EnvVar) bool { return v.Name == "BY_HAND" })
+	})
+}
+
+func stripDeployment(e *env, fn *v1alpha1.Function) {
+	e.Helper()
+	strip(e, clients.Kube.AppsV1().Deployments(e.namespace), fn.Name, fn)
+}
+
+func scaleDeployment(e *env, fn *v1alpha1.Function) {
+	e.Helper()
+	edit(e, clients.Kube.AppsV1().Deployments(e.namespace), fn.Name, func(d *appsv1.Deployment) { d.Spec.Replicas = new(int32(0)) })
+	untilDeployment(e, fn, "it has no pod", func(d *appsv1.Deployment) bool { return *d.Spec.Replicas == 1 })
+}
+
+func deleteDeployment(e *env, fn *v1alpha1.Function) {
+	e.Helper()
+	objects := clients.Kube.AppsV1().Deployments(e.namespace)
+	old, err := objects.Get(e.ctx, fn.Name, metav1.GetOptions{})
+	if err == nil {
+		err = objects.Delete(e.ctx, fn.Name, metav1.DeleteOptions{})
+	}
+	if err != nil {
+		e.Fatal(err)
+	}
+	untilDeployment(e, fn, "it was not created again", func(d *appsv1.Deployment) bool { return d.UID != old.UID })
+}
+
+// untilDeployment waits for the Deployment of a Function.
+func untilDeployment(e *env, fn *v1alpha1.Function, what string, is func(*appsv1.Deployment) bool) {
+	e.Helper()
+	untilObjects(e, clients.Kube.AppsV1().Deployments(e.namespace), func(found []*appsv1.Deployment) error {
+		if !slices.ContainsFunc(found, func(d *appsv1.Deployment) bool { return d.Name == fn.Name && is(d) }) {
+			return fmt.Errorf("Deployment %s: %s", fn.Name, what)
+		}
+		return nil
+	})
+}
+
+// editClusterIP makes the Service of a Function select nothing.
+func editClusterIP(e *env, fn *v1alpha1.Function) {
+	e.Helper()
+	services := clients.Kube.CoreV1().Services(e.namespace)
+	edited := edit(e, services, fn.Name, func(s *corev1.Service) { s.Spec.Selector = map[string]string{"by": "hand"} })
+	untilClusterIP(e, edited, "it still has the manual changes", func(s *corev1.Service) bool { return s.Spec.Selector["by"] == "" })
+}
+
+func deleteClusterIP(e *env, fn *v1alpha1.Function) {
+	e.Helper()
+	services := clients.Kube.CoreV1().Services(e.namespace)
+	old, err := services.Get(e.ctx, fn.Name, metav1.GetOptions{})
+	if err == nil {
+		err = services.Delete(e.ctx, fn.Name, metav1.DeleteOptions{})
+	}
+	if err != nil {
+		e.Fatal(err)
+	}
+	untilClusterIP(e, old, "it was not created again", func(s *corev1.Service) bool { return s.UID != old.UID })
+}
+
+func untilClusterIP(e *env, of *corev1.Service, what string, is func(*corev1.Service) bool) {
+	e.Helper()
+	untilObjects(e, clients.Kube.CoreV1().Services(e.namespace), func(found []*corev1.Service) error {
+		if !slices.ContainsFunc(found, func(s *corev1.Service) bool { return s.Name == of.Name && is(s) }) {
+			return fmt.Errorf("Service %s: %s", of.Name, what)
+		}
+		return nil
+	})
 }

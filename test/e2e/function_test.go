@@ -126,7 +126,7 @@ func wantStatus(e *env, fn *v1alpha1.Function) {
 	if status.Address == nil || status.Address.URL.String() != status.URL.String() {
 		e.Errorf("address is %v, want the URL %s", status.Address, status.URL)
 	}
-	container := e.service(fn).Spec.Template.Spec.Containers[0]
+	container := server.pods(e, fn).Containers[0]
 	if !strings.Contains(status.Image, "@sha256:") || container.Image != status.Image {
 		e.Errorf("image is %q, and %q is deployed; want both the same, by digest", status.Image, container.Image)
 	}
@@ -144,6 +144,10 @@ func wantClusterLocal(e *env, fn *v1alpha1.Function) {
 	e.Helper()
 	if want := fmt.Sprintf("http://%s.%s.svc.cluster.local", fn.Name, e.namespace); fn.Status.URL.String() != want {
 		e.Errorf("url is %s, want %s", fn.Status.URL, want)
+	}
+	if server == deployments {
+		wantInternal(e, fn)
+		return
 	}
 	if got := e.service(fn).Labels[netapi.VisibilityLabelKey]; got != serving.VisibilityClusterLocal {
 		e.Errorf("visibility is %q, want %s", got, serving.VisibilityClusterLocal)

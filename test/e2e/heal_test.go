@@ -44,6 +44,12 @@ import (
 	"github.com/kiln-dev/kiln/test"
 )
 
+// change is a manual change of what belongs to a Function.
+type change struct {
+	name string
+	make func(*env, *v1alpha1.Function)
+}
+
 // TestChildrenOfRunningFunction changes and deletes the children of a running Function by
 // hand. It checks that Kiln restores all of them without a build.
 func TestChildrenOfRunningFunction(t *testing.T) {
@@ -52,24 +58,18 @@ func TestChildrenOfRunningFunction(t *testing.T) {
 	fn := e.until(e.create(function("module.exports = { main: () => process.env.GREETING || 'none' };\n")), test.Ready)
 	e.wantAnswer(fn, "{}", "none")
 
-	for _, step := range []struct {
-		name string
-		hurt func(*env, *v1alpha1.Function)
-	}{
+	for _, step := range slices.Concat([]change{
 		{"ConfigMap deleted", deleteConfigMap},
 		{"ConfigMap stripped", stripConfigMap},
 		{"ConfigMap replaced", replaceConfigMap},
-		{"Service edited", editService},
-		{"Service stripped", stripService},
-		{"Service made public", publishService},
-		{"Service deleted", deleteService},
+	}, server.changes, []change{
 		{"status lost", loseStatus},
 		{"build stripped", stripBuild},
 		{"build deleted", deleteOnlyBuild},
-	} {
+	}) {
 		// A later edit proves that the controller has processed the manual change.
 		t.Log(step.name)
-		step.hurt(e, fn)
+		step.make(e, fn)
 		fn = e.until(fn, test.Healed)
 		fn = e.until(e.edit(fn, setEnv("GREETING", step.name)), test.Healed)
 		e.wantAnswerSoon(fn, step.name)

@@ -183,7 +183,7 @@ func TestKubectlFn(t *testing.T) {
 	term.run([]string{"kind: Function", "name: fn"}, "get", "fn", "-o", "yaml")
 	term.run([]string{"one you", "200 OK in "}, "invoke", "fn", "-d", `{"name": "you"}`)
 	term.run([]string{"called"}, "logs", "fn")
-	term.run([]string{"fn-00001", "called"}, "logs", "--all-pods", "fn")
+	term.run([]string{"[fn-", "called"}, "logs", "--all-pods", "fn")
 
 	term.deployAnother()
 	term.rebuild(fn)
@@ -224,6 +224,9 @@ func (t *terminal) deployAnother() {
 	t.run([]string{"rolled back to fn-00002"}, "rollback", "fn", "--to=2")
 	settled()
 	t.run([]string{"two"}, "invoke", "fn")
+	// A Deployment does not start an image that gets no requests.
+	t.run([]string{"traffic set"}, "traffic", "fn", "latest=100")
+	settled()
 }
 
 // rebuild requests a rebuild and follows its log.

@@ -131,6 +131,7 @@ func setUp(ctx context.Context, chosenBuilder config.Builder, chosenServer confi
 			return chooseBuilder(ctx, chosenBuilder)
 		},
 		func(ctx context.Context) (func(context.Context) error, error) { return chooseServer(ctx, chosenServer) },
+		chooseMaxReplicas,
 	} {
 		restore, err := choose(ctx)
 		if err != nil {
@@ -179,6 +180,12 @@ func chooseServer(ctx context.Context, chosen config.Server) (restore func(conte
 		return setKey(ctx, config.FunctionsConfigName, servingKey, nil)
 	}
 	return setKey(ctx, config.FunctionsConfigName, servingKey, new(string(chosen)))
+}
+
+// chooseMaxReplicas lets only tests that ask for it have an autoscaler. Functions are called
+// all the time here, and their pods share a small node.
+func chooseMaxReplicas(ctx context.Context) (restore func(context.Context) error, err error) {
+	return setKey(ctx, config.FunctionsConfigName, "kubernetes-max-replicas", new("1"))
 }
 
 // setKey sets a key of one of Kiln's ConfigMaps until restore is called. With nil, it deletes

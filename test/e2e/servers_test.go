@@ -43,6 +43,10 @@ type serverKind struct {
 	ready, failed string
 	// record starts to record the revisions of a namespace.
 	record func(ctx context.Context, namespace string) revisions
+	// pods returns the pods that serve a Function.
+	pods func(e *env, fn *v1alpha1.Function) corev1.PodSpec
+	// changes are manual changes of the objects that serve a Function.
+	changes []change
 	// readyTime returns when a revision became ready, in whole seconds.
 	readyTime func(e *env, revision string) time.Time
 }
@@ -62,6 +66,13 @@ var (
 				return metasOf(seen, func(r *servingv1.Revision) metav1.ObjectMeta { return r.ObjectMeta }), err
 			}
 		},
+		pods: func(e *env, fn *v1alpha1.Function) corev1.PodSpec { return e.service(fn).Spec.Template.Spec.PodSpec },
+		changes: []change{
+			{"Service edited", editService},
+			{"Service stripped", stripService},
+			{"Service made public", publishService},
+			{"Service deleted", deleteService},
+		},
 		readyTime: readyTimeOfRevision,
 	}
 	deployments = &serverKind{
@@ -74,6 +85,21 @@ var (
 				seen, err := history.Seen()
 				return metasOf(seen, func(r *appsv1.ReplicaSet) metav1.ObjectMeta { return r.ObjectMeta }), err
 			}
+		},
+		pods: func(e *env, fn *v1alpha1.Function) corev1.PodSpec {
+			found, err := clients.Kube.AppsV1().Deployments(e.namespace).Get(e.ctx, fn.Name, metav1.GetOptions{})
+			if err != nil {
+				e.Fatal(err)
+			}
+			return found.Spec.Template.Spec
+		},
+		changes: []change{
+			{"Deployment edited", editDeployment},
+			{"Deployment stripped", stripDeployment},
+			{"Deployment scaled to zero", scaleDeployment},
+			{"Deployment deleted", deleteDeployment},
+			{"Service edited", editClusterIP},
+			{"Service deleted", deleteClusterIP},
 		},
 		readyTime: readyTimeOfPods,
 	}

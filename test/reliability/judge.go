@@ -32,10 +32,13 @@ import (
 	pipelinelisters "github.com/tektoncd/pipeline/pkg/client/listers/pipeline/v1"
 
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
+	appsv1listers "k8s.io/client-go/listers/apps/v1"
+	autoscalingv2listers "k8s.io/client-go/listers/autoscaling/v2"
 	batchv1listers "k8s.io/client-go/listers/batch/v1"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -43,6 +46,7 @@ import (
 	servinginformers "knative.dev/serving/pkg/client/informers/externalversions"
 	servinglisters "knative.dev/serving/pkg/client/listers/serving/v1"
 
+	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	kilninformers "github.com/kiln-dev/kiln/pkg/client/informers/externalversions"
@@ -58,7 +62,11 @@ type judge struct {
 	taskRuns   pipelinelisters.TaskRunLister
 	jobs       batchv1listers.JobLister
 	services   servinglisters.ServiceLister
-	changed    chan struct{}
+	// deployments, clusterIPs and scalers are what serves a Function without Knative.
+	deployments appsv1listers.DeploymentLister
+	clusterIPs  corev1listers.ServiceLister
+	scalers     autoscalingv2listers.HorizontalPodAutoscalerLister
+	changed     chan struct{}
 
 	mu      sync.Mutex
 	stories []*story
@@ -77,9 +85,11 @@ func newJudge(ctx context.Context, k *controlplane.Kiln) (*judge, error) {
 	tekton := pipelineinformers.NewSharedInformerFactoryWithOptions(k.Admin.Pipeline, 0, pipelineinformers.WithTweakListOptions(ours))
 	serving := servinginformers.NewSharedInformerFactoryWithOptions(k.Admin.Serving, 0, servinginformers.WithTweakListOptions(ours))
 	fns, cms := kiln.Serverless().V1alpha1().Functions(), kube.Core().V1().ConfigMaps()
+	deployments, clusterIPs, scalers := kube.Apps().V1().Deployments(), kube.Core().V1().Services(), kube.Autoscaling().V2().HorizontalPodAutoscalers()
 	trs, svcs, jobs := tekton.Tekton().V1().TaskRuns(), serving.Serving().V1().Services(), kube.Batch().V1().Jobs()
 	j := &judge{
 		images: k.Images, functions: fns.Lister(), configMaps: cms.Lister(), taskRuns: trs.Lister(), jobs: jobs.Lister(), services: svcs.Lister(),
+		deployments: deployments.Lister(), clusterIPs: clusterIPs.Lister(), scalers: scalers.Lister(),
 		changed: make(chan struct{}, 1), live: map[types.UID]map[string]struct{}{},
 	}
 	for _, informer := range []cache.SharedIndexInformer{trs.Informer(), jobs.Informer()} {
@@ -90,7 +100,11 @@ func newJudge(ctx context.Context, k *controlplane.Kiln) (*judge, error) {
 			return nil, fmt.Errorf("failed to watch builds: %w", err)
 		}
 	}
-	for _, informer := range []cache.SharedIndexInformer{fns.Informer(), cms.Informer(), trs.Informer(), jobs.Informer(), svcs.Informer()} {
+	var synced []cache.InformerSynced
+	for _, informer := range []cache.SharedIndexInformer{
+		fns.Informer(), cms.Informer(), trs.Informer(), jobs.Informer(), svcs.Informer(), deployments.Informer(), clusterIPs.Informer(), scalers.Informer(),
+	} {
+		synced = append(synced, informer.HasSynced)
 		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc: j.wake, UpdateFunc: func(_, obj any) { j.wake(obj) }, DeleteFunc: j.wake,
 		})
@@ -101,7 +115,7 @@ func newJudge(ctx context.Context, k *controlplane.Kiln) (*judge, error) {
 	for _, factory := range []interface{ Start(<-chan struct{}) }{kiln, kube, tekton, serving} {
 		factory.Start(ctx.Done())
 	}
-	if !cache.WaitForCacheSync(ctx.Done(), fns.Informer().HasSynced, cms.Informer().HasSynced, trs.Informer().HasSynced, jobs.Informer().HasSynced, svcs.Informer().HasSynced) {
+	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
 		return nil, errors.New("failed to watch: the run has ended")
 	}
 	return j, nil
@@ -272,6 +286,32 @@ func (j *judge) children(selector labels.Selector) (all []metav1.Object, err err
 	for _, svc := range svcs {
 		all = append(all, svc)
 	}
+	return j.plainChildren(all, selector)
+}
+
+// plainChildren appends what serves Functions without Knative.
+func (j *judge) plainChildren(all []metav1.Object, selector labels.Selector) ([]metav1.Object, error) {
+	deployments, err := j.deployments.List(selector)
+	if err != nil {
+		return nil, fmt.Errorf("failed to list Deployments: %w", err)
+	}
+	clusterIPs, err := j.clusterIPs.List(selector)
+	if err != nil {
+		return nil, fmt.Errorf("failed to list Services: %w", err)
+	}
+	scalers, err := j.scalers.List(selector)
+	if err != nil {
+		return nil, fmt.Errorf("failed to list HorizontalPodAutoscalers: %w", err)
+	}
+	for _, deployment := range deployments {
+		all = append(all, deployment)
+	}
+	for _, clusterIP := range clusterIPs {
+		all = append(all, clusterIP)
+	}
+	for _, scaler := range scalers {
+		all = append(all, scaler)
+	}
 	return all, nil
 }
 
@@ -302,24 +342,67 @@ func (j *judge) isAsToldBy(s *story, fn *v1alpha1.Function) error {
 	case !fn.IsReady():
 		ready := fn.Status.GetCondition(v1alpha1.FunctionConditionReady)
 		return fmt.Errorf("Ready is %s: %s", ready.GetReason(), ready.GetMessage())
-	case fn.Status.VersionTag != fmt.Sprintf("g%d", fn.Generation):
-		return fmt.Errorf("the version tag is %q, not that of generation %d", fn.Status.VersionTag, fn.Generation)
+	}
+	// The tag may be that of an earlier generation with the same spec.
+	if err := j.images.Tagged(fn.Status.Image, fn.Status.VersionTag); err != nil {
+		return err
 	}
 	return j.serves(s, fn)
 }
 
-// serves returns nil if the Function's Service has the final state of its story.
-func (j *judge) serves(s *story, fn *v1alpha1.Function) error {
-	svc, err := j.services.Services(fn.Namespace).Get(fn.Name)
+// servedBy returns an error if another server than the chosen one serves most Functions. The
+// first may be created before Kiln knows the choice.
+func (j *judge) servedBy(deployments bool) error {
+	fns, err := j.functions.List(labels.Everything())
 	if err != nil {
-		return fmt.Errorf("failed to get Service: %w", err)
+		return fmt.Errorf("failed to list Functions: %w", err)
 	}
-	container := svc.Spec.Template.Spec.Containers[0]
+	others := 0
+	for _, fn := range fns {
+		if (fn.Status.Serving == string(config.KubernetesServer)) != deployments {
+			others++
+		}
+	}
+	if 2*others > len(fns) {
+		return fmt.Errorf("another server than the chosen one serves %d of %d Functions", others, len(fns))
+	}
+	return nil
+}
+
+// podSpecOf returns the pods that serve a Function. Only one server may have an object.
+func (j *judge) podSpecOf(fn *v1alpha1.Function) (*corev1.PodSpec, error) {
+	svc, errService := j.services.Services(fn.Namespace).Get(fn.Name)
+	deployment, errDeployment := j.deployments.Deployments(fn.Namespace).Get(fn.Name)
+	if errService == nil && errDeployment == nil {
+		return nil, errors.New("it has a Knative Service and a Deployment")
+	}
+	if fn.Status.Serving != string(config.KubernetesServer) {
+		if errService != nil {
+			return nil, fmt.Errorf("failed to get Service: %w", errService)
+		}
+		return &svc.Spec.Template.Spec.PodSpec, nil
+	}
+	if errDeployment != nil {
+		return nil, fmt.Errorf("failed to get Deployment: %w", errDeployment)
+	}
+	if _, err := j.clusterIPs.Services(fn.Namespace).Get(fn.Name); err != nil {
+		return nil, fmt.Errorf("failed to get Service: %w", err)
+	}
+	return &deployment.Spec.Template.Spec, nil
+}
+
+// serves returns nil if what serves the Function has the final state of its story.
+func (j *judge) serves(s *story, fn *v1alpha1.Function) error {
+	pods, err := j.podSpecOf(fn)
+	if err != nil {
+		return err
+	}
+	container := pods.Containers[0]
 	if container.Image != fn.Status.Image {
-		return fmt.Errorf("the Service runs %s, but the status names %s", container.Image, fn.Status.Image)
+		return fmt.Errorf("the pods run %s, but the status names %s", container.Image, fn.Status.Image)
 	}
 	if !hasGreeting(container, s.greeting) {
-		return fmt.Errorf("the Service does not have the variable GREETING=%s", s.greeting)
+		return fmt.Errorf("the pods do not have the variable GREETING=%s", s.greeting)
 	}
 	annotations, err := j.images.Annotations(container.Image)
 	if err != nil {

@@ -71,10 +71,11 @@ func main() {
 }
 
 func run(ctx context.Context, long bool, seed uint64, functions int, out, docs string) error {
-	f := forecast{functions: 10, seed: seed, days: []day{{}, {rate: 0.05}, {rate: 0.05, jobs: true}}, silence: 5 * time.Second, timeout: 3 * time.Minute}
+	f := forecast{functions: 10, seed: seed, days: []day{{}, {rate: 0.05}, {rate: 0.05, jobs: true, deployments: true}}, silence: 5 * time.Second, timeout: 3 * time.Minute}
 	if long {
 		f = forecast{
-			functions: 50, seed: seed, days: []day{{}, {rate: 0.01}, {rate: 0.05}, {rate: 0.2}, {rate: 0.05, jobs: true}, {rate: 0.2, jobs: true}, {}, {}, {rate: 0.05, killed: true}, {rate: 0.05, killed: true, jobs: true}},
+			functions: 50, seed: seed, days: []day{{}, {rate: 0.01}, {rate: 0.05}, {rate: 0.2}, {rate: 0.05, jobs: true}, {rate: 0.05, deployments: true}, {rate: 0.05, jobs: true, deployments: true}, {rate: 0.2, jobs: true, deployments: true},
+				{}, {}, {rate: 0.05, killed: true}, {rate: 0.05, killed: true, jobs: true, deployments: true}},
 			// This is longer than the timeout of Kiln's requests.
 			silence: 40 * time.Second, timeout: 10 * time.Minute,
 		}

@@ -47,8 +47,9 @@ type weatherReport struct {
 type dayReport struct {
 	Rate   float64 `json:"rate"`
 	Killed bool    `json:"killed,omitempty"`
-	// Builder is the kind of the objects that ran the builds.
+	// Builder and Server are the kinds of the objects that built and served.
 	Builder string `json:"builder"`
+	Server  string `json:"server"`
 	// SettledS is the time from the last edit until all Functions had their final state, in
 	// seconds.
 	SettledS float64        `json:"settled_s"`
@@ -77,7 +78,7 @@ func (w *weather) report() *weatherReport {
 		_, most := d.tally.most(func(s *share) int { return s.requests })
 		_, busiest := d.tally.most(func(s *share) int { return s.busiest })
 		day := dayReport{
-			Rate: d.rate, Killed: d.killed, Builder: d.builder(), SettledS: d.worst.Seconds(), Faults: d.tally.faults,
+			Rate: d.rate, Killed: d.killed, Builder: d.builder(), Server: d.server(), SettledS: d.worst.Seconds(), Faults: d.tally.faults,
 			Requests: d.tally.work, Events: d.tally.events, All: d.tally.all, Most: most, Busiest: busiest,
 			Goroutines: d.after.goroutines, HeapMiB: d.after.heap / (1 << 20), ResidentMiB: d.after.resident / (1 << 20), Starts: d.starts, WebhookStarts: d.webhookStarts,
 		}
@@ -212,14 +213,14 @@ func chapterOf(page, title string) string {
 func (w *weatherReport) write(b *strings.Builder, _ string) {
 	b.WriteString(weatherIntro)
 	fmt.Fprintf(b, "%d Functions, with `-seed=%d`, on %d cores. At most %d builds ran at once.\n\n", w.Functions, w.Seed, w.Cores, w.BuildsAtOnce)
-	b.WriteString("| bad | builds | all correct, after the last edit | requests for Functions | Events | most for one Function | share of the allowed | in its busiest second | goroutines after it | MiB in use |\n" +
+	b.WriteString("| bad | built and served by | all correct, after the last edit | requests for Functions | Events | most for one Function | share of the allowed | in its busiest second | goroutines after it | MiB in use |\n" +
 		"|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, d := range w.Days {
 		killed := ""
 		if d.Killed {
 			killed = ", and controller and webhook killed"
 		}
-		fmt.Fprintf(b, "| %g %%%s | %ss | %.1f s | %d | %d | %d | %.0f %% | %d | %d | %.1f |\n", 100*d.Rate, killed, d.Builder, d.SettledS, d.Requests, d.Events,
+		fmt.Fprintf(b, "| %g %%%s | %s, %s | %.1f s | %d | %d | %d | %.0f %% | %d | %d | %.1f |\n", 100*d.Rate, killed, d.Builder, d.Server, d.SettledS, d.Requests, d.Events,
 			d.Most, 100*d.MostOfAllowed, d.Busiest, d.Goroutines, d.HeapMiB)
 	}
 	fmt.Fprintf(b, "\nKiln may send %d requests for each step of a Function's user, with the builds and roll-outs that follow. It may send %d more for each fault that "+
@@ -229,7 +230,7 @@ func (w *weatherReport) write(b *strings.Builder, _ string) {
 	b.WriteString("\n| bad | what happened |\n|---|---|\n")
 	for _, d := range w.Days {
 		if len(d.Faults) > 0 {
-			fmt.Fprintf(b, "| %g %%, %ss | %s |\n", 100*d.Rate, d.Builder, listed(d.Faults))
+			fmt.Fprintf(b, "| %g %%, %s, %s | %s |\n", 100*d.Rate, d.Builder, d.Server, listed(d.Faults))
 		}
 	}
 	for _, wrong := range w.Wrong {

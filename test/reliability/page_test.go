@@ -123,7 +123,7 @@ func TestWrite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"1 Functions, with `-seed=1`", "| 5 % | TaskRuns | 2.0 s | 10 | 0 | 10 | 40 % | 3 | 100 | 10.0 |", "| 5 %, TaskRuns | answer lost 1 |"} {
+	for _, want := range []string{"1 Functions, with `-seed=1`", "| 5 % | TaskRun, Service | 2.0 s | 10 | 0 | 10 | 40 % | 3 | 100 | 10.0 |", "| 5 %, TaskRun, Service | answer lost 1 |"} {
 		if !strings.Contains(string(data), want) {
 			t.Errorf("the page does not have %q:\n%s", want, data)
 		}

@@ -31,7 +31,6 @@ import (
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/builds/job"
@@ -68,8 +67,9 @@ type day struct {
 	// killed reports whether the controller and the webhook are killed at the start of the
 	// day, so that they start under faults.
 	killed bool
-	// jobs reports whether Jobs run the builds. The builder changes at the start of the day.
-	jobs bool
+	// jobs reports whether Jobs run the builds, and deployments whether Deployments serve.
+	// Both change at the start of the day.
+	jobs, deployments bool
 }
 
 // weather is a run of Kiln behind a proxy that injects the planned faults.
@@ -122,7 +122,7 @@ func runWeather(ctx context.Context, b controlplane.Binaries, f forecast) (found
 				pause(ctx, dice.upTo(longestWork))
 				return w.build(ctx, object, volumes)
 			},
-			Serve: func(ctx context.Context, _ *servingv1.Service) { pause(ctx, dice.upTo(longestWork)) },
+			Serve: func(ctx context.Context, _ metav1.Object) { pause(ctx, dice.upTo(longestWork)) },
 		},
 	}
 	defer func() {
@@ -250,11 +250,11 @@ func (w *weather) round(ctx context.Context, d day) (r round, err error) {
 	stories := storiesOf(w.functions, w.seed)
 	w.proxy.ledger.take()
 	w.judge.expect(stories)
-	if err := w.setBuilder(ctx, d.jobs); err != nil {
+	if err := w.choose(ctx, d); err != nil {
 		return r, err
 	}
 	w.proxy.setRate(d.rate)
-	w.say("%d Functions, built by %ss, something happens to %g %% of the requests", len(stories), d.builder(), 100*d.rate)
+	w.say("%d Functions, built by %ss and served by %ss, something happens to %g %% of the requests", len(stories), d.builder(), d.server(), 100*d.rate)
 	begin := time.Now()
 	g, told := errgroup.WithContext(ctx)
 	for _, s := range stories {
@@ -276,6 +276,9 @@ func (w *weather) round(ctx context.Context, d day) (r round, err error) {
 	}
 	r.worst = time.Since(toldAll)
 	w.say("  all are as they are to be, %.1f s after the last edit", r.worst.Seconds())
+	if err := w.judge.servedBy(d.deployments); err != nil {
+		return r, w.diagnose(err)
+	}
 	if err := w.awaitQuiet(ctx); err != nil {
 		return r, w.diagnose(err)
 	}
@@ -312,16 +315,31 @@ func (d day) builder() string {
 	return tekton.Kind
 }
 
-// setBuilder sets the builder of the next builds.
-func (w *weather) setBuilder(ctx context.Context, jobs bool) error {
-	name := config.TektonBuilder
-	if jobs {
-		name = config.JobBuilder
+// server returns the kind of the objects that serve.
+func (d day) server() string {
+	if d.deployments {
+		return "Deployment"
 	}
-	patch := fmt.Sprintf(`{"data": {"builder": %q}}`, name)
-	_, err := w.Admin.Kube.CoreV1().ConfigMaps(test.SystemNamespace).Patch(ctx, config.BuildConfigName, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	if err != nil {
-		return fmt.Errorf("failed to set the builder: %w", err)
+	return "Service"
+}
+
+// choose sets what runs the next builds, and what serves new Functions.
+func (w *weather) choose(ctx context.Context, d day) error {
+	builder, server := config.TektonBuilder, config.KnativeServer
+	if d.jobs {
+		builder = config.JobBuilder
+	}
+	if d.deployments {
+		server = config.KubernetesServer
+	}
+	for name, patch := range map[string]string{
+		config.BuildConfigName:     fmt.Sprintf(`{"data": {"builder": %q}}`, builder),
+		config.FunctionsConfigName: fmt.Sprintf(`{"data": {"serving": %q}}`, server),
+	} {
+		_, err := w.Admin.Kube.CoreV1().ConfigMaps(test.SystemNamespace).Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		if err != nil {
+			return fmt.Errorf("failed to patch %s: %w", name, err)
+		}
 	}
 	return nil
 }

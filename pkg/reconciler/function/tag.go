@@ -64,10 +64,9 @@ func lookupFor(want plan, decision builds.Decision) images.Lookup {
 	return lookup
 }
 
-// tagVersion tags the deployed image with the Function's generation, unless that changes only
-// the number of pods. A failure does not
-// fail the Function. While a change of the Service is still to be reported, the tag waits
-// for that write of the status.
+// tagVersion tags the deployed image with the Function's generation, unless the last tagged
+// generation differs only in the number of pods. A failure does not fail the Function. While
+// a change of the Service is still to be reported, the tag waits for that write of the status.
 func (r *Reconciler) tagVersion(ctx context.Context, fn *v1alpha1.Function, before *v1alpha1.FunctionStatus) {
 	if isTagged(fn) {
 		r.taggings.Acknowledge(children.KeyOf(fn))

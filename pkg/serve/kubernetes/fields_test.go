@@ -151,7 +151,7 @@ var rows = map[string]row{
 			knative: inPod(cpu, "60m"), deployments: effect{Pod: map[string]string{cpu: "60m"}, Others: map[string]string{"HorizontalPodAutoscaler": "created"}},
 		},
 	}},
-	"traffic": {"works", "one target of 100 % works; all else is refused: Running is False with `TrafficUnsupported`", []rowCase{
+	"traffic": {"works", "one target of 100 % works, and no other image starts meanwhile; all else is refused: Running is False with `TrafficUnsupported`", []rowCase{
 		{
 			after:   pin,
 			knative: beside(route+"[0].revisionName", "greeter-00001", route+"[0].latestRevision", "false"),
