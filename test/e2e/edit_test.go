@@ -97,15 +97,14 @@ func TestRollout(t *testing.T) {
 func (e *env) watchDrain(fn *v1alpha1.Function) (drained func()) {
 	e.Helper()
 	pod := e.podOf(fn)
+	// The pod may be gone before the caller waits for that.
+	states := test.Record[*corev1.Pod](e.ctx, clients.Kube.CoreV1().Pods(e.namespace), test.Named(pod.Name))
 	at := "http://" + net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(runtimes.Port)) + conformance.LongPath
 	prober := e.probeOften(api.Request{Method: http.MethodGet, URL: at}, 1, conformance.LongAnswer)[0]
 	return func() {
 		e.Helper()
 		if err := test.Until(e.ctx, clients.Kube.CoreV1().Pods(e.namespace), test.Named(pod.Name), func(found []*corev1.Pod) error {
-			if len(found) == 0 {
-				return nil
-			}
-			if pod = found[0]; slices.ContainsFunc(pod.Status.ContainerStatuses, functionEnded) {
+			if len(found) == 0 || slices.ContainsFunc(found[0].Status.ContainerStatuses, functionEnded) {
 				return nil
 			}
 			return fmt.Errorf("the function of pod %s, of the old revision, still runs", pod.Name)
@@ -116,7 +115,11 @@ func (e *env) watchDrain(fn *v1alpha1.Function) (drained func()) {
 		if err != nil {
 			e.Fatal(err)
 		}
-		if pod.DeletionTimestamp == nil {
+		seen, err := states.Seen()
+		if err != nil || len(seen) != 1 {
+			e.Fatalf("%d pods are called %s: %v", len(seen), pod.Name, err)
+		}
+		if pod = seen[0]; pod.DeletionTimestamp == nil {
 			e.Fatalf("pod %s ended before it was deleted", pod.Name)
 		}
 		told := pod.DeletionTimestamp.Add(-time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second)
