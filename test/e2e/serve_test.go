@@ -307,9 +307,13 @@ func TestScaleToZero(t *testing.T) {
 // podsOf returns the pods that run a Function.
 func podsOf(pods []*corev1.Pod, fn *v1alpha1.Function) []*corev1.Pod {
 	return slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool {
-		return pod.Labels[serverless.FunctionUIDLabelKey] != string(fn.UID) ||
-			!slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == children.FunctionContainer })
+		return pod.Labels[serverless.FunctionUIDLabelKey] != string(fn.UID) || !runsFunction(pod)
 	})
+}
+
+// runsFunction reports whether a pod runs a Function. The other pods build.
+func runsFunction(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == children.FunctionContainer })
 }
 
 // TestMinimumReplicas checks that the status reports pods that fit no node, before the
