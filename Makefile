@@ -148,7 +148,7 @@ test-faults: ## Search for faults for long: hours, where the runs of make test t
 	$(if $(filter kind,$(CLUSTER)),@$(MAKE) --no-print-directory test-neighbours LONG=1)
 
 .PHONY: test-kills
-test-kills: install ## Kill what Functions are built and served by, on the cluster. LONG=1 writes docs/reliability.md. FUNCTIONS=3 BUILT=1 ONLY=registry
+test-kills: install ## Kill what Functions are built and served by, on the cluster. LONG=1 writes docs/reliability.md. FUNCTIONS=3 BUILT=1 ONLY=registry PLATFORM=plain
 	@$(on_cluster) $(build_relay) go run ./test/reliability -local=$(local) -relay-image="$$relay" $(if $(LONG),-long) $(if $(FUNCTIONS),-functions=$(FUNCTIONS)) $(if $(BUILT),-built=$(BUILT)) $(if $(ONLY),-only='$(ONLY)')
 
 .PHONY: test-neighbours

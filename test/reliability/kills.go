@@ -28,7 +28,6 @@ import (
 	"syscall"
 	"time"
 
-	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 	"golang.org/x/sync/errgroup"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,6 +49,8 @@ const (
 type victim struct {
 	name string
 	kill func(context.Context, *kills) error
+	// ofKnative reports that only clusters with Tekton and Knative Serving have it.
+	ofKnative bool
 }
 
 // nothing is the baseline without a kill.
@@ -57,15 +58,15 @@ const nothing = "nothing"
 
 // victims are the baseline and then the components that build and serve Functions.
 var victims = []victim{
-	{nothing, func(context.Context, *kills) error { return nil }},
-	{"Kiln's controller", pods("kiln-system", "app.kubernetes.io/component=controller")},
-	{"Kiln's webhook", pods("kiln-system", "app.kubernetes.io/component=webhook")},
-	{"Tekton's controller", pods("tekton-pipelines", "app.kubernetes.io/component=controller,app.kubernetes.io/part-of=tekton-pipelines")},
-	{"Serving's controller", pods("knative-serving", "app=controller")},
-	{"the registry", killRegistry},
-	{"CoreDNS", pods("kube-system", "k8s-app=kube-dns")},
-	{"the API server", pods("kube-system", "component=kube-apiserver")},
-	{"containerd", killContainerd},
+	{nothing, func(context.Context, *kills) error { return nil }, false},
+	{"Kiln's controller", pods("kiln-system", "app.kubernetes.io/component=controller"), false},
+	{"Kiln's webhook", pods("kiln-system", "app.kubernetes.io/component=webhook"), false},
+	{"Tekton's controller", pods("tekton-pipelines", "app.kubernetes.io/component=controller,app.kubernetes.io/part-of=tekton-pipelines"), true},
+	{"Serving's controller", pods("knative-serving", "app=controller"), true},
+	{"the registry", killRegistry, false},
+	{"CoreDNS", pods("kube-system", "k8s-app=kube-dns"), false},
+	{"the API server", pods("kube-system", "component=kube-apiserver"), false},
+	{"containerd", killContainerd, false},
 }
 
 // kills is a run that kills the components that build and serve Functions.
@@ -75,7 +76,8 @@ type kills struct {
 	tools     string
 	relay     *test.Relay
 	killer    *test.Relay
-	builds    *test.History[*pipelinev1.TaskRun]
+	backend   backend
+	builds    func() ([]build, error)
 	functions int
 	built     int
 	versions  int
@@ -85,6 +87,8 @@ type kills struct {
 // killsReport is the result of a run.
 type killsReport struct {
 	Kills []killReport `json:"kills"`
+	// plain reports that Jobs built and Deployments served. The page has no such chapter.
+	plain bool
 }
 
 // killReport is the result of one kill.
@@ -100,7 +104,7 @@ type killReport struct {
 	ReadyS float64 `json:"ready_s"`
 	// RefusedS is the time during which edits failed, in seconds.
 	RefusedS float64 `json:"refused_s"`
-	// Builds is the number of TaskRuns that succeeded. FailedBuilds is the number that
+	// Builds is the number of builds that succeeded. FailedBuilds is the number that
 	// failed and that Kiln retried.
 	Builds       int `json:"builds"`
 	FailedBuilds int `json:"failed_builds,omitempty"`
@@ -120,6 +124,9 @@ func runKills(ctx context.Context, relayImage string, all []victim, functions, b
 	if k.clients, err = test.NewClients(); err != nil {
 		return nil, err
 	}
+	if k.backend, err = backendOf(k.clients); err != nil {
+		return nil, err
+	}
 	defer func() { err = errors.Join(err, k.remove(context.WithoutCancel(ctx))) }()
 	// The history must include everything that follows.
 	ctx, cancel := context.WithCancel(ctx)
@@ -127,8 +134,12 @@ func runKills(ctx context.Context, relayImage string, all []victim, functions, b
 	if err := k.prepare(ctx, relayImage); err != nil {
 		return nil, err
 	}
-	r = &killsReport{}
+	_, isPlain := k.backend.(plain)
+	r = &killsReport{plain: isPlain}
 	for _, v := range all {
+		if v.ofKnative && isPlain {
+			continue
+		}
 		found, err := k.one(ctx, v)
 		if err != nil {
 			return r, fmt.Errorf("%s was killed: %w", v.name, err)
@@ -164,7 +175,7 @@ func (k *kills) prepare(ctx context.Context, relayImage string) (err error) {
 			return err
 		}
 	}
-	k.builds = test.Record[*pipelinev1.TaskRun](ctx, k.clients.Pipeline.TektonV1().TaskRuns(k.namespace), metav1.ListOptions{})
+	k.builds = k.backend.watch(ctx, k.clients, k.namespace)
 	nodes, err := k.clients.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: "node-role.kubernetes.io/control-plane"})
 	if err != nil || len(nodes.Items) != 1 {
 		return fmt.Errorf("failed to get the only node of the cluster: %w", err)
@@ -188,7 +199,7 @@ func (k *kills) prepare(ctx context.Context, relayImage string) (err error) {
 	if err := k.untilReady(ctx); err != nil {
 		return err
 	}
-	return serveBare(ctx, k.clients, k.namespace)
+	return k.backend.serveBare(ctx, k.clients, k.namespace)
 }
 
 // one kills one victim during builds and edits, and waits until all Functions are Ready.
@@ -201,7 +212,7 @@ func (k *kills) one(ctx context.Context, v victim) (r killReport, err error) {
 		return r, err
 	}
 	k.versions++
-	before, err := k.seenBuilds()
+	before, err := k.builds()
 	if err != nil {
 		return r, err
 	}
@@ -210,7 +221,7 @@ func (k *kills) one(ctx context.Context, v victim) (r killReport, err error) {
 	if _, err := k.edit(ctx, 0, half); err != nil {
 		return r, err
 	}
-	if err := k.untilBuilding(ctx); err != nil {
+	if err := k.backend.untilBuilding(ctx, k.clients, k.namespace); err != nil {
 		return r, err
 	}
 	killed := time.Now()
@@ -230,7 +241,7 @@ func (k *kills) one(ctx context.Context, v victim) (r killReport, err error) {
 	if r.traffic, err = probes.read(ctx); err != nil {
 		return r, err
 	}
-	after, err := k.seenBuilds()
+	after, err := k.builds()
 	if err != nil {
 		return r, err
 	}
@@ -240,26 +251,16 @@ func (k *kills) one(ctx context.Context, v victim) (r killReport, err error) {
 	return r, nil
 }
 
-// seenBuilds returns all recorded TaskRuns. It ignores those that were created and deleted
-// while the API server was not available.
-func (k *kills) seenBuilds() ([]*pipelinev1.TaskRun, error) {
-	seen, err := k.builds.Seen()
-	if err != nil && !errors.Is(err, test.ErrGap) {
-		return nil, fmt.Errorf("failed to follow TaskRuns: %w", err)
-	}
-	return seen, nil
-}
-
-// newIn returns how many new TaskRuns have succeeded and how many have failed.
-func newIn(all, before []*pipelinev1.TaskRun) (succeeded, failed int) {
+// newIn returns how many new builds have succeeded and how many have failed.
+func newIn(all, before []build) (succeeded, failed int) {
 	known := sets.New[types.UID]()
-	for _, tr := range before {
-		known.Insert(tr.UID)
+	for _, b := range before {
+		known.Insert(b.uid)
 	}
-	for _, tr := range all {
+	for _, b := range all {
 		switch {
-		case known.Has(tr.UID):
-		case tr.IsSuccessful():
+		case known.Has(b.uid):
+		case b.succeeded:
 			succeeded++
 		default:
 			failed++
@@ -309,18 +310,6 @@ func (k *kills) edit(ctx context.Context, from, to int) (refused time.Duration, 
 		})
 	}
 	return refused, g.Wait()
-}
-
-// untilBuilding waits until a build is running.
-func (k *kills) untilBuilding(ctx context.Context) error {
-	return test.Until(ctx, k.clients.Pipeline.TektonV1().TaskRuns(k.namespace), metav1.ListOptions{}, func(found []*pipelinev1.TaskRun) error {
-		for _, tr := range found {
-			if tr.HasStarted() && !tr.IsDone() {
-				return nil
-			}
-		}
-		return errors.New("no build runs")
-	})
 }
 
 // untilReady waits until all Functions are Ready in their current generation.

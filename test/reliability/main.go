@@ -120,7 +120,7 @@ func runOnCluster(ctx context.Context, relayImage, only string, long, local bool
 		return err
 	}
 	err = errors.Join(err, found.verdict(local))
-	if long {
+	if long && !found.plain {
 		err = errors.Join(err, write(out, docs, "kills", found))
 	}
 	return err

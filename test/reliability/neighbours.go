@@ -194,7 +194,7 @@ func (n *neighbours) prepare(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	return serveBare(ctx, n.clients, n.namespace)
+	return knative{}.serveBare(ctx, n.clients, n.namespace)
 }
 
 // untilReady waits until a Function is Ready in its current generation.

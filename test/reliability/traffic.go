@@ -18,15 +18,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	netapi "knative.dev/networking/pkg/apis/networking"
-	"knative.dev/serving/pkg/apis/serving"
-	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/test"
@@ -68,28 +62,6 @@ func newCalled(namespace string) *v1alpha1.Function {
 	called := newFunction(namespace, calledName, 0)
 	called.Spec.MinReplicas = new(int32(1))
 	return called
-}
-
-// serveBare creates the unmanaged Service with the image of the called Function, which is
-// Ready.
-func serveBare(ctx context.Context, clients *test.Clients, namespace string) error {
-	services := clients.Serving.ServingV1().Services(namespace)
-	of, err := services.Get(ctx, calledName, metav1.GetOptions{})
-	if err != nil {
-		return fmt.Errorf("failed to get Service: %w", err)
-	}
-	svc := &servingv1.Service{ObjectMeta: metav1.ObjectMeta{Name: bareName, Labels: map[string]string{netapi.VisibilityLabelKey: serving.VisibilityClusterLocal}}}
-	svc.Spec = *of.Spec.DeepCopy()
-	svc.Spec.Template.Labels = nil
-	if _, err := services.Create(ctx, svc, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("failed to create Service: %w", err)
-	}
-	return test.Until(ctx, services, test.Named(bareName), func(found []*servingv1.Service) error {
-		if len(found) == 0 || !found[0].IsReady() {
-			return errors.New("the Service is not ready")
-		}
-		return nil
-	})
 }
 
 // probers call the Function and the Service, by name.
