@@ -449,6 +449,7 @@ func (s *APIServer) record(change Change) {
 }
 
 func admitted(ctx context.Context, obj Object) error {
+	SetDefaults(obj)
 	if d, ok := obj.(apis.Defaultable); ok {
 		d.SetDefaults(ctx)
 	}

@@ -345,7 +345,7 @@ func TestWakes(t *testing.T) {
 		"labels": {func(s *autoscalingv2.HorizontalPodAutoscaler) { delete(s.Labels, serverless.FunctionUIDLabelKey) }, 1},
 	} {
 		woken := 0
-		handler := wakeOnChange(func(any) { woken++ })
+		handler := WakeOnChange(func(any) { woken++ })
 		handler.OnUpdate(old, scaler(tc.edit))
 		if woken != tc.want {
 			t.Errorf("%s: woken %d times, want %d", name, woken, tc.want)

@@ -57,7 +57,7 @@ func (s *Server) hold(ctx context.Context, fn *v1alpha1.Function) error {
 	if !fn.IsAccepted() {
 		return nil
 	}
-	err = s.others.apply(ctx, fn, s.CheckCurrent)
+	err = s.applyOthers(ctx, fn)
 	if b, ok := errors.AsType[*blocked](err); ok {
 		if b.ownership == children.Foreign {
 			return nil

@@ -344,6 +344,7 @@ func (m *model) changeLeader(t *rapid.T) {
 	err := old.reconciler.(fairqueue.Leader).Promote(pkgreconciler.UniversalBucket(), func(pkgreconciler.Bucket, types.NamespacedName) {})
 	m.starting = false
 	must(nil, err)
+	clear(m.memory.doubted)
 	old.wakeAll("")
 }
 

@@ -52,7 +52,12 @@ type memory struct {
 	// givenUp are the Jobs that the controller may have given up, although they could still
 	// run. They hold no slot of the queue any more.
 	givenUp map[types.UID]bool
+	// doubted are the objects whose creation had no answer, until a cache shows them. The
+	// queue does not count such a build: it may not exist.
+	doubted map[types.UID]bool
 
+	// acting is true during a call of the controller's, apart from its disturbance.
+	acting bool
 	// reconciling is true during a reconcile. began is the Function at its start.
 	reconciling bool
 	began       *v1alpha1.Function
@@ -65,7 +70,7 @@ type version struct {
 }
 
 func (m *memory) clone() memory {
-	return memory{tags: maps.Clone(m.tags), made: maps.Clone(m.made), givenUp: maps.Clone(m.givenUp)}
+	return memory{tags: maps.Clone(m.tags), made: maps.Clone(m.made), givenUp: maps.Clone(m.givenUp), doubted: maps.Clone(m.doubted)}
 }
 
 // begin records the Function at the start of a reconcile.
@@ -119,10 +124,11 @@ func (s *simulation) checkLive(started metav1.Object) {
 }
 
 // countBuilds counts all builds of a namespace, those of them that are not stalled, and
-// those of the cluster that are not.
+// those of the cluster that are not. For each lost answer, one build does not count until
+// the controller can know it.
 func (s *simulation) countBuilds(namespace string) (all, running, total int32) {
 	for _, b := range s.builds() {
-		if !b.isLive() || s.memory.givenUp[b.GetUID()] {
+		if !b.isLive() || s.memory.givenUp[b.GetUID()] || s.memory.doubted[b.GetUID()] {
 			continue
 		}
 		pending := b.queued().Pending

@@ -40,6 +40,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clientgotesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	netapi "knative.dev/networking/pkg/apis/networking"
 	"knative.dev/pkg/apis"
@@ -66,6 +67,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/reconciler/function"
 	ktesting "github.com/kiln-dev/kiln/pkg/reconciler/testing"
 	"github.com/kiln-dev/kiln/pkg/serve/knative"
+	"github.com/kiln-dev/kiln/pkg/serve/kubernetes"
 	"github.com/kiln-dev/kiln/pkg/slim"
 )
 
@@ -137,7 +139,7 @@ func newSimulation(builder config.Builder) *simulation {
 		ctx:       ctx,
 		config:    withBuilder(testConfig(func(cfg *config.Config) { cfg.Registry.Credentials = credentialsName }), builder),
 		limits:    queue.Limits{Cluster: 1},
-		memory:    memory{tags: map[version]string{}, made: map[string]string{}, givenUp: map[types.UID]bool{}},
+		memory:    memory{tags: map[version]string{}, made: map[string]string{}, givenUp: map[types.UID]bool{}, doubted: map[types.UID]bool{}},
 		pushed:    map[string]string{},
 		crashing:  map[string]bool{},
 		verdicts:  map[types.UID]verdict{},
@@ -275,10 +277,11 @@ var childSelector = func() labels.Selector {
 // resume returns a copy of the process, for a clone of its simulation.
 func (s *simulation) resume(original *process) *process {
 	p := *original
+	p.woken = keys{}
 	p.caches = original.caches.CloneFor(s.server)
-	p.woken, p.failed, p.asleep = maps.Clone(p.woken), maps.Clone(p.failed), maps.Clone(p.asleep)
 	lookups, taggings := original.lookups, original.taggings
 	s.connect(&p)
+	p.woken, p.failed, p.asleep = maps.Clone(original.woken), maps.Clone(original.failed), maps.Clone(original.asleep)
 	p.lookups.jobs, p.taggings.jobs = lookups.clone(), taggings.clone()
 	return &p
 }
@@ -292,7 +295,7 @@ func (s *simulation) connect(p *process) {
 	p.taggings = &asked[images.Tagging, struct{}]{do: s.tag, wake: p.wake}
 	p.queue = queue.New(s.ctx, s.limits, p.wake)
 	mountEvents := p.caches.EventLister()
-	podLister := ktesting.TransformedPods{PodLister: p.caches.PodLister(), Transform: pods.Slim(knative.RevisionLabelKey)}
+	podLister := ktesting.TransformedPods{PodLister: p.caches.PodLister(), Transform: pods.Slim(knative.RevisionLabelKey, serverless.RevisionLabelKey)}
 	jobs := &job.Builder{
 		Client: clients.Kube,
 		Jobs:   ktesting.TransformedJobs{JobLister: p.caches.JobLister(), Transform: job.Slim},
@@ -308,11 +311,16 @@ func (s *simulation) connect(p *process) {
 		Kiln: clients.Kiln, Kube: clients.Kube,
 		ConfigMaps: ktesting.TransformedConfigMaps{ConfigMapLister: p.caches.ConfigMapLister(), Transform: slim.ConfigMap},
 		Builders:   builders,
-		NewServer: func(checkCurrent func(context.Context, *v1alpha1.Function) error) function.Server {
-			return &knative.Server{
-				Client: clients.Serving, Networking: clients.Networking,
-				Services: ktesting.TransformedServices{ServiceLister: p.caches.ServiceLister(), Transform: knative.Slim},
-				Pods:     podLister, MountEvents: mountEvents, CheckCurrent: checkCurrent,
+		NewServers: func(checkCurrent func(context.Context, *v1alpha1.Function) error) function.Servers {
+			return function.Servers{
+				&knative.Server{
+					Client: clients.Serving, Networking: clients.Networking,
+					Services: ktesting.TransformedServices{ServiceLister: p.caches.ServiceLister(), Transform: knative.Slim},
+					Pods:     podLister, MountEvents: mountEvents, CheckCurrent: checkCurrent,
+				},
+				&kubernetes.Server{
+					Client: clients.Kube, Stores: p.stores(), Pods: podLister, MountEvents: mountEvents, CheckCurrent: checkCurrent,
+				},
 			}
 		},
 		Secrets:  simulatedSecrets{p.caches},
@@ -328,10 +336,27 @@ func (s *simulation) connect(p *process) {
 	leader := function.NewLeader(unlogged, generated.(fairqueue.Leader), p.queue, p.caches.FunctionLister(), builders)
 	s.starting = true
 	defer func() { s.starting = false }()
+	// A new leader lists all builds.
+	clear(s.memory.doubted)
 	if err := leader.Promote(pkgreconciler.UniversalBucket(), func(pkgreconciler.Bucket, types.NamespacedName) {}); err != nil {
 		panic(err)
 	}
 	p.reconciler = leader
+	// An informer reports the objects that it starts with, too.
+	for _, obj := range p.caches.Objects() {
+		s.hear(p, ktesting.Change{New: obj})
+	}
+}
+
+// stores returns the caches of the objects of Functions that Deployments serve.
+func (p *process) stores() kubernetes.Stores {
+	slim := func(c *ktesting.Cache) cache.Store {
+		return ktesting.TransformedStore{Store: c, Transform: kubernetes.Slim}
+	}
+	return kubernetes.Stores{
+		Deployments: slim(p.caches.Deployments), Services: slim(p.caches.KubeServices), Scalers: slim(p.caches.Scalers),
+		Budgets: slim(p.caches.Budgets), Ingresses: slim(p.caches.Ingresses),
+	}
 }
 
 func describeAction(action clientgotesting.Action) string {
@@ -367,7 +392,19 @@ func (s *simulation) call(what string, call ktesting.Call) (runtime.Object, erro
 	if disturb == nil {
 		disturb = func(_ string, call ktesting.Call) (runtime.Object, error) { return call() }
 	}
-	obj, err := disturb(what, call)
+	var created metav1.Object
+	obj, err := disturb(what, func() (runtime.Object, error) {
+		s.memory.acting = true
+		defer func() { s.memory.acting = false }()
+		obj, err := call()
+		if err == nil && strings.HasPrefix(what, "create ") {
+			created = obj.(metav1.Object)
+		}
+		return obj, err
+	})
+	if err != nil && created != nil {
+		s.memory.doubted[created.GetUID()] = true
+	}
 	if err == nil {
 		s.tracef("  %d: %s", s.calls, what)
 	} else {
@@ -428,7 +465,7 @@ func (s *simulation) deliver(late bool) bool {
 				break
 			}
 			told = true
-			s.process.hear(change)
+			s.hear(p, change)
 			if s.process.slow {
 				break
 			}
@@ -449,8 +486,9 @@ func (p *process) wakeOwner(obj any) {
 }
 
 // hear does what the handlers of NewController do.
-func (p *process) hear(change ktesting.Change) {
+func (s *simulation) hear(p *process, change ktesting.Change) {
 	handler := controller.HandleAll(p.wakeOwner)
+	delete(s.memory.doubted, change.Latest().GetUID())
 	switch object := change.Latest().(type) {
 	case *v1alpha1.Function:
 		p.wake(children.KeyOf(object))
