@@ -94,7 +94,7 @@ func TestModel(t *testing.T) {
 			rapid.SyncTest(t, func(t *rapid.T) {
 				ctx, cancel := context.WithCancel(context.Background())
 				defer cancel()
-				m := newModel(ctx, mode.builder)
+				m := newModel(ctx, mode.builder, mode.server)
 				m.mixed = mode.mixed
 				m.judge(t)
 				t.Repeat(m.actions())
@@ -119,8 +119,8 @@ func setUnset(t *testing.T, name, value string) {
 	t.Cleanup(func() { _ = flag.Lookup(name).Value.Set(before) })
 }
 
-func newModel(ctx context.Context, builder config.Builder) *model {
-	s := newSimulation(builder)
+func newModel(ctx context.Context, builder config.Builder, server config.Server) *model {
+	s := newSimulation(builder, server)
 	s.ctx, s.clocked = ctx, true
 	s.server.Now = time.Now()
 	s.limits = queue.Limits{Cluster: 1, Namespace: 1}
@@ -208,7 +208,7 @@ func (m *model) actions() map[string]func(*rapid.T) {
 		"editChild": m.editChild,
 	}
 	if m.mixed {
-		actions["builder"] = func(*rapid.T) { m.changeBuilder() }
+		actions["backends"] = func(*rapid.T) { m.changeBackends() }
 	}
 	if m.config.Build.Builder == config.JobBuilder {
 		actions["pull"] = m.pull

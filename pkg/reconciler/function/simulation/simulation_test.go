@@ -31,8 +31,12 @@ import (
 	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 	"go.uber.org/zap"
 
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -131,15 +135,18 @@ type simulation struct {
 	trace, wrong []string
 }
 
-// newSimulation returns a simulation without Functions, with that builder of new builds.
-func newSimulation(builder config.Builder) *simulation {
+// newSimulation returns a simulation without Functions, with that builder of new builds and
+// that server of new Functions.
+func newSimulation(builder config.Builder, server config.Server) *simulation {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	s := &simulation{
-		ctx:       ctx,
-		config:    withBuilder(testConfig(func(cfg *config.Config) { cfg.Registry.Credentials = credentialsName }), builder),
+		ctx: ctx,
+		config: withServer(withBuilder(testConfig(func(cfg *config.Config) {
+			cfg.Registry.Credentials, cfg.Functions.PublicDomain = credentialsName, "fn.example.com"
+		}), builder), server),
 		limits:    queue.Limits{Cluster: 1},
-		memory:    memory{tags: map[version]string{}, made: map[string]string{}, givenUp: map[types.UID]bool{}, doubted: map[types.UID]bool{}},
+		memory:    memory{tags: map[version]string{}, made: map[string]string{}, givenUp: map[types.UID]bool{}, doubted: map[types.UID]bool{}, excused: map[types.UID]bool{}},
 		pushed:    map[string]string{},
 		crashing:  map[string]bool{},
 		verdicts:  map[types.UID]verdict{},
@@ -197,8 +204,10 @@ type process struct {
 	reconciler controller.Reconciler
 	queue      *queue.Queue
 	jobs       *job.Handlers
-	lookups    *asked[images.Lookup, images.Found]
-	taggings   *asked[images.Tagging, struct{}]
+	// servingPods hears of the pods of Functions.
+	servingPods cache.ResourceEventHandler
+	lookups     *asked[images.Lookup, images.Found]
+	taggings    *asked[images.Tagging, struct{}]
 
 	// woken are the Functions in the queue, failed those to retry, and asleep has the
 	// times of delayed reconciles.
@@ -302,6 +311,9 @@ func (s *simulation) connect(p *process) {
 		Pods:   podLister, MountEvents: mountEvents, CreateEvents: p.caches.EventLister(), Logs: simulatedLogs{s},
 	}
 	p.jobs = job.NewHandlers(jobs, p.queue, p.wakeOwner)
+	p.servingPods = cache.FilteringResourceEventHandler{
+		FilterFunc: knative.IsRelevant(p.caches.FunctionLister()), Handler: controller.HandleAll(p.wakeOwner),
+	}
 	builders := function.Builders{&tekton.Builder{
 		Client:   clients.Tekton,
 		TaskRuns: ktesting.TransformedTaskRuns{TaskRunLister: p.caches.TaskRunLister(), Transform: tekton.Slim},
@@ -501,7 +513,25 @@ func (s *simulation) hear(p *process, change ktesting.Change) {
 		handler = controller.HandleAll(p.jobs.OnJob)
 	case *corev1.Pod:
 		handler = controller.HandleAll(p.jobs.OnPod)
+		defer tell(p.servingPods, change)
+	case *appsv1.Deployment, *corev1.Service, *autoscalingv2.HorizontalPodAutoscaler, *policyv1.PodDisruptionBudget, *networkingv1.Ingress:
+		handler = kubernetes.WakeOnChange(p.wakeOwner)
+		change.Old, change.New = slimmed(change.Old), slimmed(change.New)
 	}
+	tell(handler, change)
+}
+
+// slimmed returns the object as the caches of kubernetes.Server have it, or nil.
+func slimmed(obj ktesting.Object) ktesting.Object {
+	if obj == nil {
+		return nil
+	}
+	kept, err := kubernetes.Slim(obj.DeepCopyObject())
+	must(kept, err)
+	return kept.(ktesting.Object)
+}
+
+func tell(handler cache.ResourceEventHandler, change ktesting.Change) {
 	switch {
 	case change.New == nil:
 		handler.OnDelete(change.Old)
@@ -816,7 +846,7 @@ const maxSteps = 1000
 
 // standIns runs the next step of the stand-ins. It reports whether there was one.
 func (s *simulation) standIns() bool {
-	return s.runBuilds() || s.serve() || s.server.CollectGarbage()
+	return s.runBuilds() || s.serve() || s.runDeployments() || s.autoscale() || s.server.CollectGarbage()
 }
 
 // step runs the next event. It reports whether there was one.
@@ -978,6 +1008,10 @@ func (s *simulation) settled() map[string]any {
 			obj.Status = servingv1.ServiceStatus{}
 		case *servingv1.Revision:
 			obj.Status = servingv1.RevisionStatus{}
+		case *appsv1.Deployment:
+			delete(obj.Annotations, countAnnotation)
+		case *appsv1.ReplicaSet:
+			obj.Annotations, obj.CreationTimestamp = nil, metav1.Time{}
 		}
 		found[s.server.RefOf(obj).String()] = obj
 	}
