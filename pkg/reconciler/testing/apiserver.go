@@ -105,7 +105,7 @@ type APIServer struct {
 	// objects must not be changed in place.
 	objects map[Ref]Object
 	changes []Change
-	births  map[Ref]int
+	births  map[string]int
 }
 
 // NewAPIServer returns an APIServer without objects. Its webhooks use the context.
@@ -114,7 +114,7 @@ func NewAPIServer(ctx context.Context) *APIServer {
 		admission: apis.WithUserInfo(ctx, &authenticationv1.UserInfo{Username: "controller"}),
 		scheme:    runtime.NewScheme(),
 		objects:   map[Ref]Object{},
-		births:    map[Ref]int{},
+		births:    map[string]int{},
 	}
 	for _, add := range addToSchemes {
 		if err := add(s.scheme); err != nil {
@@ -251,8 +251,10 @@ func (s *APIServer) Create(obj Object) (Object, error) {
 	if status := part(obj, "Status"); status.IsValid() {
 		status.SetZero()
 	}
-	s.births[ref]++
-	obj.SetUID(types.UID(fmt.Sprintf("%s-%s-%d", ref.Resource, ref.Name, s.births[ref])))
+	// Services are of two groups, and no two objects may have the same UID.
+	born := ref.Resource + "-" + ref.Name
+	s.births[born]++
+	obj.SetUID(types.UID(fmt.Sprintf("%s-%d", born, s.births[born])))
 	obj.SetGeneration(1)
 	obj.SetCreationTimestamp(metav1.NewTime(s.Now))
 	return s.store(ref, obj), nil
