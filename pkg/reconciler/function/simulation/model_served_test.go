@@ -83,7 +83,7 @@ func (m *model) squat(t *rapid.T) {
 	must(nil, m.server.Delete(ref, metav1.DeleteOptions{}))
 }
 
-// deployments returns a Deployment of a Function that may be touched.
+// deployment returns a Deployment of a Function that may be touched.
 func (m *model) deployment(t *rapid.T) *appsv1.Deployment {
 	all := slices.DeleteFunc(objects[*appsv1.Deployment](m.simulation), func(d *appsv1.Deployment) bool { return d.Namespace == bystander.Namespace })
 	if len(all) == 0 {
@@ -94,7 +94,9 @@ func (m *model) deployment(t *rapid.T) *appsv1.Deployment {
 
 // scaleOther sets the number of pods, as an autoscaler does for its own reasons.
 func (m *model) scaleOther(t *rapid.T) {
-	m.setReplicas(m.deployment(t), int32(rapid.IntRange(0, 3).Draw(t, "replicas")))
+	d := m.deployment(t)
+	m.memory.excused[d.UID] = true
+	m.setReplicas(d, int32(rapid.IntRange(0, 3).Draw(t, "replicas")))
 }
 
 // shake has the pods of a Deployment miss a probe.
@@ -122,6 +124,7 @@ func (m *model) takeSet(t *rapid.T) {
 	}
 	set := rapid.SampledFrom(all).Draw(t, "set")
 	m.tracef("somebody deletes ReplicaSet %s", set.Name)
+	m.memory.excused[metav1.GetControllerOf(set).UID] = true
 	must(nil, m.server.Delete(m.server.RefOf(set), metav1.DeleteOptions{}))
 }
 

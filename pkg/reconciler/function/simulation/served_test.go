@@ -25,6 +25,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
 
@@ -67,7 +68,7 @@ func (s *simulation) checkServer(change ktesting.Change) {
 		s.wrongf("%s is written, which Function %s does not own", ref, fn.Name)
 	}
 	live := s.functionOf(children.KeyOf(fn))
-	if change.Old != nil || live == nil || live.UID != fn.UID {
+	if change.Old != nil || live == nil || !metav1.IsControlledBy(change.New, live) {
 		return
 	}
 	recorded := config.KnativeServer
@@ -85,11 +86,12 @@ func (s *simulation) checkServing(change ktesting.Change, d *appsv1.Deployment) 
 	if s.memory.acting {
 		s.checkDeployed(d, d.Spec.Template.Spec.Containers[0].Image)
 	}
-	if d.Status.AvailableReplicas > 0 {
-		delete(s.memory.excused, d.UID)
-	}
 	old, ok := change.Old.(*appsv1.Deployment)
-	if ok && old.Status.AvailableReplicas > 0 && d.Status.AvailableReplicas == 0 && *d.Spec.Replicas > 0 && !s.memory.excused[d.UID] {
+	switch {
+	case !ok, equality.Semantic.DeepEqual(old.Status, d.Status):
+	case d.Status.AvailableReplicas > 0:
+		delete(s.memory.excused, d.UID)
+	case old.Status.AvailableReplicas > 0 && *d.Spec.Replicas > 0 && !s.memory.excused[d.UID]:
 		s.wrongf("Deployment %s served, and does not any more", d.Name)
 	}
 }
