@@ -200,13 +200,17 @@ func TestHoldDeleted(t *testing.T) {
 			}
 			w.sync()
 			w.hold(fn)
+			want := map[string]string{"with its ReplicaSet": "greeter-00001", "without": "greeter-00002"}[name]
 			hasNew := slices.ContainsFunc(w.deployment().Spec.Template.Spec.Containers[0].Env, func(e corev1.EnvVar) bool { return e.Name == "NEW" })
-			if want := map[bool]string{true: "greeter-00001", false: "greeter-00002"}[keepsSets]; revisionOf(w.deployment()) != want || hasNew == keepsSets {
+			if revisionOf(w.deployment()) != want || hasNew == keepsSets {
 				t.Errorf("revision %s, of the new spec: %v", revisionOf(w.deployment()), hasNew)
 			}
 			w.rollOut(1)
 			if writes := w.hold(fn); writes != nil {
 				t.Errorf("a second time writes %v", writes)
+			}
+			if got := fn.Status.Traffic[0].RevisionName; got != want {
+				t.Errorf("status.traffic names %s, and %s serves", got, want)
 			}
 		})
 	}
