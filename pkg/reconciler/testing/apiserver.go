@@ -104,6 +104,8 @@ type APIServer struct {
 
 	// objects must not be changed in place.
 	objects map[Ref]Object
+	// names are the sorted names of the objects.
+	names   []Ref
 	changes []Change
 	births  map[string]int
 }
@@ -128,7 +130,7 @@ func NewAPIServer(ctx context.Context) *APIServer {
 func (s *APIServer) Clone() *APIServer {
 	clone := *s
 	clone.OnChange = nil
-	clone.objects = maps.Clone(s.objects)
+	clone.objects, clone.names = maps.Clone(s.objects), slices.Clone(s.names)
 	clone.changes = slices.Clone(s.changes)
 	clone.births = maps.Clone(s.births)
 	return &clone
@@ -223,11 +225,8 @@ func (s *APIServer) RefOf(obj Object) Ref {
 
 // Objects returns all objects, sorted by name. The caller must not change them.
 func (s *APIServer) Objects() []Object {
-	refs := slices.SortedFunc(maps.Keys(s.objects), func(a, b Ref) int {
-		return cmp.Compare(a.String(), b.String())
-	})
-	objects := make([]Object, 0, len(refs))
-	for _, ref := range refs {
+	objects := make([]Object, 0, len(s.names))
+	for _, ref := range s.names {
 		objects = append(objects, s.objects[ref])
 	}
 	return objects
@@ -431,8 +430,12 @@ func (s *APIServer) replace(stored, obj Object) Object {
 
 func (s *APIServer) store(ref Ref, obj Object) Object {
 	obj.SetResourceVersion(strconv.Itoa(len(s.changes) + 1))
-	old := s.objects[ref]
+	old, ok := s.objects[ref]
 	s.objects[ref] = obj
+	if !ok {
+		at, _ := slices.BinarySearchFunc(s.names, ref, compareRefs)
+		s.names = slices.Insert(s.names, at, ref)
+	}
 	s.record(Change{Ref: ref, Old: old, New: obj})
 	return obj
 }
@@ -440,6 +443,9 @@ func (s *APIServer) store(ref Ref, obj Object) Object {
 func (s *APIServer) remove(ref Ref) {
 	old := s.objects[ref]
 	delete(s.objects, ref)
+	if at, ok := slices.BinarySearchFunc(s.names, ref, compareRefs); ok {
+		s.names = slices.Delete(s.names, at, at+1)
+	}
 	s.record(Change{Ref: ref, Old: old})
 }
 
@@ -449,6 +455,8 @@ func (s *APIServer) record(change Change) {
 		s.OnChange(change)
 	}
 }
+
+func compareRefs(a, b Ref) int { return cmp.Compare(a.String(), b.String()) }
 
 func admitted(ctx context.Context, obj Object) error {
 	SetDefaults(obj)
