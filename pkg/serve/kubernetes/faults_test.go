@@ -216,6 +216,24 @@ func TestHoldDeleted(t *testing.T) {
 	}
 }
 
+// TestHoldUnlisted checks that a Deployment without its label gets it back while no newer image
+// is available. The cache does not have it.
+func TestHoldUnlisted(t *testing.T) {
+	fn := function()
+	w := serving(t, fn)
+	d := w.deployment()
+	delete(d.Labels, serverless.ServerLabelKey)
+	w.setStatus(d)
+	w.hold(fn)
+	if w.deployment().Labels[serverless.ServerLabelKey] == "" {
+		t.Error("the label is still missing")
+	}
+	w.sync()
+	if writes := w.hold(fn); writes != nil {
+		t.Errorf("a second time writes %v", writes)
+	}
+}
+
 // TestRejected checks that the status reports which object the API server rejects, and why.
 func TestRejected(t *testing.T) {
 	for _, resource := range []string{"deployments", "services", "horizontalpodautoscalers", "poddisruptionbudgets", "ingresses"} {

@@ -89,8 +89,9 @@ func (s *simulation) checkServing(change ktesting.Change, d *appsv1.Deployment) 
 	old, ok := change.Old.(*appsv1.Deployment)
 	switch {
 	case !ok, equality.Semantic.DeepEqual(old.Status, d.Status):
-	case d.Status.AvailableReplicas > 0:
+	case d.Status.AvailableReplicas > old.Status.AvailableReplicas:
 		delete(s.memory.excused, d.UID)
+	case d.Status.AvailableReplicas > 0:
 	case old.Status.AvailableReplicas > 0 && *d.Spec.Replicas > 0 && !s.memory.excused[d.UID]:
 		s.wrongf("Deployment %s served, and does not any more", d.Name)
 	}
