@@ -167,7 +167,10 @@ func (b *Build) supersedes(other *Build) bool {
 	if b.State == Planned {
 		return other.Generation < b.Generation || other.Attempt <= b.Attempt
 	}
-	return other.State == Failed && b.Name != other.Name && other.Generation <= b.Generation && other.Attempt < b.Attempt
+	if other.State != Failed || b.Name == other.Name || other.Generation > b.Generation {
+		return false
+	}
+	return other.Attempt < b.Attempt || b.Reason == ReasonImageReused && b.hasAnswered(other.Rebuild)
 }
 
 func (b *Build) precedes(other *Build) bool {

@@ -89,6 +89,8 @@ func TestDecide(t *testing.T) {
 	edited.Reason = ReasonPreviousBuildFailed
 	failed := build("a", Failed, want())
 	failed.Attempt = 1
+	reused := build("", Succeeded, want())
+	reused.Reason = ReasonImageReused
 	done := build("b", Succeeded, want(g2))
 	done.Attempt = 1
 	start := func(reason string) Decision { return Decision{Action: Start, Reason: reason} }
@@ -536,6 +538,16 @@ func TestDecide(t *testing.T) {
 			want:     want(),
 			known:    Known{Last: &Build{Name: "a", State: Running, Request: want(), Reason: ReasonPreviousBuildFailed}},
 			decision: again(start(ReasonPreviousBuildFailed)),
+		},
+		"a failed build outlives the reuse of an image: the image counts": {
+			want:     want(),
+			known:    Known{ImageTag: tagA, Last: &reused, Existing: []Build{failed}},
+			decision: Decision{Action: Use, Reason: ReasonImageReused},
+		},
+		"a rebuild fails after the reuse of an image: the rebuild counts": {
+			want:     want(x),
+			known:    Known{ImageTag: tagA, Last: &reused, Existing: []Build{build("a", Failed, want(x))}},
+			decision: follow("a"),
 		},
 		"two builds answer: the one that the status remembers counts": {
 			want:     want(),

@@ -117,7 +117,7 @@ func (b *Builder) List(fn *v1alpha1.Function) ([]builds.Run, error) {
 	return runs, nil
 }
 
-// Running returns all builds of the cluster that have not ended, past the cache of Jobs.
+// Running returns all builds of the cluster that have not ended, past the caches.
 func (b *Builder) Running(ctx context.Context) ([]queue.Build, error) {
 	list := func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 		return b.Client.BatchV1().Jobs(metav1.NamespaceAll).List(ctx, opts)
@@ -125,12 +125,26 @@ func (b *Builder) Running(ctx context.Context) ([]queue.Build, error) {
 	var running []queue.Build
 	err := children.EachLive(ctx, Kind, list, func(job *batchv1.Job) error {
 		run, err := b.runOf(job)
+		if err == nil && !run.State.Ended() && !QueuedBuild(run).Pending.IsZero() {
+			run, err = b.withLivePod(ctx, run)
+		}
 		if err == nil && !run.State.Ended() {
 			running = append(running, QueuedBuild(run))
 		}
 		return err
 	})
 	return running, err
+}
+
+// withLivePod returns the build with its pod past the cache. The queue must not take a build
+// that runs for a pending one.
+func (b *Builder) withLivePod(ctx context.Context, run builds.Run) (builds.Run, error) {
+	of := buildOf(run)
+	pod, err := b.livePod(ctx, of)
+	if err != nil || pod == nil {
+		return run, err
+	}
+	return RunOf(of.Job, pod), nil
 }
 
 // Get returns the build of that name, past the cache of Jobs. It returns the API server's

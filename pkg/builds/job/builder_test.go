@@ -167,6 +167,19 @@ func TestBuildsOfCluster(t *testing.T) {
 	}
 }
 
+// TestRunningPastCache checks that a new leader does not take a build for a pending one whose pod
+// the cache does not show.
+func TestRunningPastCache(t *testing.T) {
+	job, pod := newJob(), newPod(runs(steps.Fetch))
+	for name, cached := range map[string][]runtime.Object{"no pod": nil, "an older pod": {newPod()}} {
+		b := newBuilder(t, cached, job, pod)
+		running, err := b.Running(t.Context())
+		if diff := cmp.Diff([]queue.Build{QueuedBuild(RunOf(job, pod))}, running); diff != "" || err != nil {
+			t.Errorf("with %s in the cache, Running() = %v (-want, +got):\n%s", name, err, diff)
+		}
+	}
+}
+
 // TestFindSecret checks that a Secret is found that the author's code can read until the
 // Job has ended.
 func TestFindSecret(t *testing.T) {

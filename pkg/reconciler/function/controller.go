@@ -106,7 +106,7 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 	slim.Watch(ctx, functions.Informer(), slim.Function, ReleaseDeleted(r.queue.Release, polls.Forget, checks.Forget))
 	slim.Watch(ctx, configMaps.Informer(), slim.ConfigMap, controller.HandleAll(ofChild))
 	slim.Watch(ctx, podInformer.Informer(), pods.Slim(knative.RevisionLabelKey, serverless.RevisionLabelKey),
-		podWatch{functions: functions.Lister(), mountEvents: mountEvents, wake: fair.Add}.handler())
+		NewPodHandler(functions.Lister(), mountEvents, fair.Add))
 	_, _ = podInformer.Informer().AddEventHandler(hurryPulls(checks.Hurry))
 	slim.Watch(ctx, mounts, pods.SlimEvent, controller.HandleAll(pods.EnqueueFunctionOfMount(podInformer.Lister(), fair.Add)))
 	for _, watch := range watchBuilds {

@@ -43,9 +43,9 @@ type Options struct {
 	// Builders build the images.
 	Builders Builders
 
-	// NewServer returns the Server. checkCurrent returns an error if the cached Function
+	// NewServers returns the Servers. checkCurrent returns an error if the cached Function
 	// is stale.
-	NewServer func(checkCurrent func(context.Context, *v1alpha1.Function) error) Server
+	NewServers func(checkCurrent func(context.Context, *v1alpha1.Function) error) Servers
 
 	// Secrets provides registry credentials.
 	Secrets Secrets
@@ -67,6 +67,6 @@ func New(o Options) *Reconciler {
 		builders: o.Builders, secrets: o.Secrets,
 		queue: o.Queue, lookups: o.Lookups, taggings: o.Taggings, polls: o.Polls, checks: o.Checks,
 	}
-	r.servers = Servers{o.NewServer(r.checkCurrent)}
+	r.servers = o.NewServers(r.checkCurrent)
 	return r
 }

@@ -96,6 +96,12 @@ func isBegun(lister listers.FunctionLister) func(types.NamespacedName) bool {
 	}
 }
 
+// NewPodHandler returns a handler that calls wake for each event of a pod that can change the
+// status of a Function. It reads the caches of Functions and of events about mounts.
+func NewPodHandler(functions listers.FunctionLister, mountEvents corev1listers.EventLister, wake func(types.NamespacedName)) cache.ResourceEventHandler {
+	return podWatch{functions: functions, mountEvents: mountEvents, wake: wake}.handler()
+}
+
 // podWatch wakes Functions for events of pods that can change the status.
 type podWatch struct {
 	functions   listers.FunctionLister

@@ -104,8 +104,10 @@ type APIServer struct {
 
 	// objects must not be changed in place.
 	objects map[Ref]Object
+	// names are the sorted names of the objects.
+	names   []Ref
 	changes []Change
-	births  map[Ref]int
+	births  map[string]int
 }
 
 // NewAPIServer returns an APIServer without objects. Its webhooks use the context.
@@ -114,7 +116,7 @@ func NewAPIServer(ctx context.Context) *APIServer {
 		admission: apis.WithUserInfo(ctx, &authenticationv1.UserInfo{Username: "controller"}),
 		scheme:    runtime.NewScheme(),
 		objects:   map[Ref]Object{},
-		births:    map[Ref]int{},
+		births:    map[string]int{},
 	}
 	for _, add := range addToSchemes {
 		if err := add(s.scheme); err != nil {
@@ -128,7 +130,7 @@ func NewAPIServer(ctx context.Context) *APIServer {
 func (s *APIServer) Clone() *APIServer {
 	clone := *s
 	clone.OnChange = nil
-	clone.objects = maps.Clone(s.objects)
+	clone.objects, clone.names = maps.Clone(s.objects), slices.Clone(s.names)
 	clone.changes = slices.Clone(s.changes)
 	clone.births = maps.Clone(s.births)
 	return &clone
@@ -223,11 +225,8 @@ func (s *APIServer) RefOf(obj Object) Ref {
 
 // Objects returns all objects, sorted by name. The caller must not change them.
 func (s *APIServer) Objects() []Object {
-	refs := slices.SortedFunc(maps.Keys(s.objects), func(a, b Ref) int {
-		return cmp.Compare(a.String(), b.String())
-	})
-	objects := make([]Object, 0, len(refs))
-	for _, ref := range refs {
+	objects := make([]Object, 0, len(s.names))
+	for _, ref := range s.names {
 		objects = append(objects, s.objects[ref])
 	}
 	return objects
@@ -251,8 +250,10 @@ func (s *APIServer) Create(obj Object) (Object, error) {
 	if status := part(obj, "Status"); status.IsValid() {
 		status.SetZero()
 	}
-	s.births[ref]++
-	obj.SetUID(types.UID(fmt.Sprintf("%s-%s-%d", ref.Resource, ref.Name, s.births[ref])))
+	// Services are of two groups, and no two objects may have the same UID.
+	born := ref.Resource + "-" + ref.Name
+	s.births[born]++
+	obj.SetUID(types.UID(fmt.Sprintf("%s-%d", born, s.births[born])))
 	obj.SetGeneration(1)
 	obj.SetCreationTimestamp(metav1.NewTime(s.Now))
 	return s.store(ref, obj), nil
@@ -429,8 +430,12 @@ func (s *APIServer) replace(stored, obj Object) Object {
 
 func (s *APIServer) store(ref Ref, obj Object) Object {
 	obj.SetResourceVersion(strconv.Itoa(len(s.changes) + 1))
-	old := s.objects[ref]
+	old, ok := s.objects[ref]
 	s.objects[ref] = obj
+	if !ok {
+		at, _ := slices.BinarySearchFunc(s.names, ref, compareRefs)
+		s.names = slices.Insert(s.names, at, ref)
+	}
 	s.record(Change{Ref: ref, Old: old, New: obj})
 	return obj
 }
@@ -438,6 +443,9 @@ func (s *APIServer) store(ref Ref, obj Object) Object {
 func (s *APIServer) remove(ref Ref) {
 	old := s.objects[ref]
 	delete(s.objects, ref)
+	if at, ok := slices.BinarySearchFunc(s.names, ref, compareRefs); ok {
+		s.names = slices.Delete(s.names, at, at+1)
+	}
 	s.record(Change{Ref: ref, Old: old})
 }
 
@@ -448,7 +456,10 @@ func (s *APIServer) record(change Change) {
 	}
 }
 
+func compareRefs(a, b Ref) int { return cmp.Compare(a.String(), b.String()) }
+
 func admitted(ctx context.Context, obj Object) error {
+	SetDefaults(obj)
 	if d, ok := obj.(apis.Defaultable); ok {
 		d.SetDefaults(ctx)
 	}

@@ -17,11 +17,17 @@ limitations under the License.
 package testing
 
 import (
+	"slices"
+
 	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 	pipelinelisters "github.com/tektoncd/pipeline/pkg/client/listers/pipeline/v1"
 
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	batchv1listers "k8s.io/client-go/listers/batch/v1"
 	corev1listers "k8s.io/client-go/listers/core/v1"
@@ -29,6 +35,7 @@ import (
 	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
 	servinglisters "knative.dev/serving/pkg/client/listers/serving/v1"
 
+	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	listers "github.com/kiln-dev/kiln/pkg/client/listers/serverless/v1alpha1"
 )
@@ -44,6 +51,13 @@ type Caches struct {
 	Pods       *Cache
 	Events     *Cache
 	Secrets    *Cache
+
+	// Deployments and those below are of Functions that Deployments serve.
+	Deployments  *Cache
+	KubeServices *Cache
+	Scalers      *Cache
+	Budgets      *Cache
+	Ingresses    *Cache
 }
 
 // NewCaches returns caches with the objects after the first changes.
@@ -60,6 +74,8 @@ func NewCaches(server *APIServer, selector labels.Selector, changes int) *Caches
 		}
 		return c
 	}
+	served, err := labels.Parse(serverless.ServerLabelKey)
+	must(err)
 	return &Caches{
 		Functions:  newCache(&v1alpha1.Function{}, labels.Everything()),
 		ConfigMaps: newCache(&corev1.ConfigMap{}, selector),
@@ -69,6 +85,12 @@ func NewCaches(server *APIServer, selector labels.Selector, changes int) *Caches
 		Pods:       newCache(&corev1.Pod{}, selector),
 		Events:     newCache(&corev1.Event{}, labels.Everything()),
 		Secrets:    newCache(&corev1.Secret{}, labels.Everything()),
+
+		Deployments:  newCache(&appsv1.Deployment{}, served),
+		KubeServices: newCache(&corev1.Service{}, served),
+		Scalers:      newCache(&autoscalingv2.HorizontalPodAutoscaler{}, served),
+		Budgets:      newCache(&policyv1.PodDisruptionBudget{}, served),
+		Ingresses:    newCache(&networkingv1.Ingress{}, served),
 	}
 }
 
@@ -88,7 +110,10 @@ func (c *Caches) CloneFor(server *APIServer) *Caches {
 }
 
 func (c *Caches) pointers() []**Cache {
-	return []**Cache{&c.Functions, &c.ConfigMaps, &c.TaskRuns, &c.Jobs, &c.Services, &c.Pods, &c.Events, &c.Secrets}
+	return []**Cache{
+		&c.Functions, &c.ConfigMaps, &c.TaskRuns, &c.Jobs, &c.Services, &c.Pods, &c.Events, &c.Secrets,
+		&c.Deployments, &c.KubeServices, &c.Scalers, &c.Budgets, &c.Ingresses,
+	}
 }
 
 // All returns the caches, always in the same order.
@@ -96,6 +121,19 @@ func (c *Caches) All() []*Cache {
 	var all []*Cache
 	for _, p := range c.pointers() {
 		all = append(all, *p)
+	}
+	return all
+}
+
+// Objects returns the objects of all caches, always in the same order.
+func (c *Caches) Objects() []Object {
+	var all []Object
+	for _, one := range c.All() {
+		for _, name := range slices.Sorted(slices.Values(one.ListKeys())) {
+			obj, _, err := one.GetByKey(name)
+			must(err)
+			all = append(all, obj.(Object))
+		}
 	}
 	return all
 }

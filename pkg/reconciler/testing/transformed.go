@@ -100,6 +100,21 @@ func (l TransformedPods) Pods(namespace string) corev1listers.PodNamespaceLister
 	return transformedNamespace[*corev1.Pod]{l.PodLister.Pods(namespace), l.Transform}
 }
 
+// TransformedStore has objects after the transform.
+type TransformedStore struct {
+	cache.Store
+	Transform cache.TransformFunc
+}
+
+// GetByKey implements cache.Store.
+func (s TransformedStore) GetByKey(key string) (any, bool, error) {
+	found, ok, err := s.Store.GetByKey(key)
+	if ok && err == nil {
+		found, err = s.Transform(found.(Object).DeepCopyObject())
+	}
+	return found, ok, err
+}
+
 type transformedNamespace[T interface {
 	metav1.Object
 	DeepCopy() T

@@ -200,15 +200,37 @@ func TestHoldDeleted(t *testing.T) {
 			}
 			w.sync()
 			w.hold(fn)
+			want := map[string]string{"with its ReplicaSet": "greeter-00001", "without": "greeter-00002"}[name]
 			hasNew := slices.ContainsFunc(w.deployment().Spec.Template.Spec.Containers[0].Env, func(e corev1.EnvVar) bool { return e.Name == "NEW" })
-			if want := map[bool]string{true: "greeter-00001", false: "greeter-00002"}[keepsSets]; revisionOf(w.deployment()) != want || hasNew == keepsSets {
+			if revisionOf(w.deployment()) != want || hasNew == keepsSets {
 				t.Errorf("revision %s, of the new spec: %v", revisionOf(w.deployment()), hasNew)
 			}
 			w.rollOut(1)
 			if writes := w.hold(fn); writes != nil {
 				t.Errorf("a second time writes %v", writes)
 			}
+			if got := fn.Status.Traffic[0].RevisionName; got != want {
+				t.Errorf("status.traffic names %s, and %s serves", got, want)
+			}
 		})
+	}
+}
+
+// TestHoldUnlisted checks that a Deployment without its label gets it back while no newer image
+// is available. The cache does not have it.
+func TestHoldUnlisted(t *testing.T) {
+	fn := function()
+	w := serving(t, fn)
+	d := w.deployment()
+	delete(d.Labels, serverless.ServerLabelKey)
+	w.setStatus(d)
+	w.hold(fn)
+	if w.deployment().Labels[serverless.ServerLabelKey] == "" {
+		t.Error("the label is still missing")
+	}
+	w.sync()
+	if writes := w.hold(fn); writes != nil {
+		t.Errorf("a second time writes %v", writes)
 	}
 }
 
@@ -345,7 +367,7 @@ func TestWakes(t *testing.T) {
 		"labels": {func(s *autoscalingv2.HorizontalPodAutoscaler) { delete(s.Labels, serverless.FunctionUIDLabelKey) }, 1},
 	} {
 		woken := 0
-		handler := wakeOnChange(func(any) { woken++ })
+		handler := WakeOnChange(func(any) { woken++ })
 		handler.OnUpdate(old, scaler(tc.edit))
 		if woken != tc.want {
 			t.Errorf("%s: woken %d times, want %d", name, woken, tc.want)

@@ -57,7 +57,7 @@ func (s *Server) hold(ctx context.Context, fn *v1alpha1.Function) error {
 	if !fn.IsAccepted() {
 		return nil
 	}
-	err = s.others.apply(ctx, fn, s.CheckCurrent)
+	err = s.applyOthers(ctx, fn)
 	if b, ok := errors.AsType[*blocked](err); ok {
 		if b.ownership == children.Foreign {
 			return nil
@@ -68,7 +68,7 @@ func (s *Server) hold(ctx context.Context, fn *v1alpha1.Function) error {
 }
 
 // recreate creates a deleted Deployment with its last template. Without its ReplicaSet, the
-// template is that of the spec. It returns nil if it has created none.
+// template is that of the spec. It returns the Deployment that has the name, or nil.
 func (s *Server) recreate(ctx context.Context, fn *v1alpha1.Function) (*appsv1.Deployment, error) {
 	if fn.Status.TemplateHash == "" || fn.Status.Image == "" || !fn.IsAccepted() {
 		return nil, nil
@@ -95,8 +95,8 @@ func (s *Server) recreate(ctx context.Context, fn *v1alpha1.Function) (*appsv1.D
 	case err != nil:
 		return nil, retryError(fmt.Errorf("failed to create Deployment: %w", err))
 	case from != children.Created:
-		// The cache is stale, or Apply reports it.
-		return nil, nil
+		// The cache is stale, or somebody has removed the label.
+		return created, nil
 	}
 	fn.Status.TemplateHash = remember(created)
 	return created, nil

@@ -79,9 +79,20 @@ func informerOf(ctx context.Context, kind string) cache.SharedIndexInformer {
 	return informer
 }
 
-// wakeOnChange returns a handler that calls wake with each object that changes in the cache.
+// storesOf returns the stores of the informers.
+func storesOf(ctx context.Context) Stores {
+	return Stores{
+		Deployments: informerOf(ctx, deploymentKind).GetStore(),
+		Services:    informerOf(ctx, serviceKind).GetStore(),
+		Scalers:     informerOf(ctx, scalerKind).GetStore(),
+		Budgets:     informerOf(ctx, budgetKind).GetStore(),
+		Ingresses:   informerOf(ctx, ingressKind).GetStore(),
+	}
+}
+
+// WakeOnChange returns a handler that calls wake with each object that changes in the cache.
 // Kubernetes writes the status of an autoscaler every few seconds, which Slim drops.
-func wakeOnChange(wake func(any)) cache.ResourceEventHandlerFuncs {
+func WakeOnChange(wake func(any)) cache.ResourceEventHandlerFuncs {
 	return cache.ResourceEventHandlerFuncs{AddFunc: wake, DeleteFunc: wake, UpdateFunc: func(old, now any) {
 		if !isSame(old, now) {
 			wake(now)

@@ -38,11 +38,11 @@ type others struct {
 	ingresses child[networkingv1.Ingress, *networkingv1.Ingress]
 }
 
-func newOthers(ctx context.Context, kube kubernetes.Interface) *others {
+func newOthers(kube kubernetes.Interface, stores Stores) *others {
 	same := equality.Semantic.DeepEqual
 	return &others{
 		services: child[corev1.Service, *corev1.Service]{
-			kind: serviceKind, store: informerOf(ctx, serviceKind).GetStore(),
+			kind: serviceKind, store: stores.Services,
 			client: func(namespace string) client[*corev1.Service] { return kube.CoreV1().Services(namespace) },
 			isSame: func(a, b *corev1.Service) bool {
 				return same(a.Spec.Selector, b.Spec.Selector) && same(withoutNodePorts(a.Spec.Ports), b.Spec.Ports) && a.Spec.Type == b.Spec.Type
@@ -53,7 +53,7 @@ func newOthers(ctx context.Context, kube kubernetes.Interface) *others {
 			},
 		},
 		scalers: child[autoscalingv2.HorizontalPodAutoscaler, *autoscalingv2.HorizontalPodAutoscaler]{
-			kind: scalerKind, store: informerOf(ctx, scalerKind).GetStore(),
+			kind: scalerKind, store: stores.Scalers,
 			client: func(namespace string) client[*autoscalingv2.HorizontalPodAutoscaler] {
 				return kube.AutoscalingV2().HorizontalPodAutoscalers(namespace)
 			},
@@ -69,7 +69,7 @@ func newOthers(ctx context.Context, kube kubernetes.Interface) *others {
 			},
 		},
 		budgets: child[policyv1.PodDisruptionBudget, *policyv1.PodDisruptionBudget]{
-			kind: budgetKind, store: informerOf(ctx, budgetKind).GetStore(),
+			kind: budgetKind, store: stores.Budgets,
 			client: func(namespace string) client[*policyv1.PodDisruptionBudget] {
 				return kube.PolicyV1().PodDisruptionBudgets(namespace)
 			},
@@ -77,7 +77,7 @@ func newOthers(ctx context.Context, kube kubernetes.Interface) *others {
 			merge:  func(existing, desired *policyv1.PodDisruptionBudget) { existing.Spec = desired.Spec },
 		},
 		ingresses: child[networkingv1.Ingress, *networkingv1.Ingress]{
-			kind: ingressKind, store: informerOf(ctx, ingressKind).GetStore(),
+			kind: ingressKind, store: stores.Ingresses,
 			client: func(namespace string) client[*networkingv1.Ingress] { return kube.NetworkingV1().Ingresses(namespace) },
 			isSame: func(a, b *networkingv1.Ingress) bool {
 				return same(a.Spec.Rules, b.Spec.Rules) && (b.Spec.IngressClassName == nil || same(a.Spec.IngressClassName, b.Spec.IngressClassName))
@@ -102,8 +102,10 @@ func withoutNodePorts(ports []corev1.ServicePort) []corev1.ServicePort {
 	return bare
 }
 
-// apply makes the objects as the spec says. One that fails does not keep back the others.
-func (o *others) apply(ctx context.Context, fn *v1alpha1.Function, check checkFunc) error {
+// applyOthers makes the objects besides the Deployment as the spec says. One that fails does
+// not keep back the others.
+func (s *Server) applyOthers(ctx context.Context, fn *v1alpha1.Function) error {
+	o, check := newOthers(s.Client, s.Stores), s.CheckCurrent
 	return cmp.Or(
 		o.services.apply(ctx, fn, MakeService(fn), check),
 		o.scalers.apply(ctx, fn, MakeScaler(ctx, fn), check),

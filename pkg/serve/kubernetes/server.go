@@ -65,27 +65,30 @@ type Server struct {
 	// updates a Deployment.
 	CheckCurrent func(ctx context.Context, fn *v1alpha1.Function) error
 
-	deployments cache.Store
-	others      *others
+	// Stores are the caches of the objects, as Slim leaves them.
+	Stores Stores
+}
+
+// Stores has a cache for each kind of object.
+type Stores struct {
+	Deployments, Services, Scalers, Budgets, Ingresses cache.Store
 }
 
 // NewServer returns a Server. The context must carry the informers of this package.
 func NewServer(ctx context.Context, pods corev1listers.PodLister, mountEvents corev1listers.EventLister, checkCurrent func(context.Context, *v1alpha1.Function) error) *Server {
-	s := &Server{
+	return &Server{
 		Client:       kubeclient.Get(ctx),
 		Pods:         pods,
 		MountEvents:  mountEvents,
 		CheckCurrent: checkCurrent,
-		deployments:  informerOf(ctx, deploymentKind).GetStore(),
+		Stores:       storesOf(ctx),
 	}
-	s.others = newOthers(ctx, s.Client)
-	return s
 }
 
 // Watch calls wake with each object that changes.
 func (*Server) Watch(ctx context.Context, wake func(any)) {
 	for kind := range kinds {
-		slim.Watch(ctx, informerOf(ctx, kind), Slim, wakeOnChange(wake))
+		slim.Watch(ctx, informerOf(ctx, kind), Slim, WakeOnChange(wake))
 	}
 }
 
@@ -108,7 +111,7 @@ func (s *Server) Apply(ctx context.Context, fn *v1alpha1.Function) error {
 	if err != nil || deployment == nil {
 		return err
 	}
-	if err := s.others.apply(ctx, fn, s.CheckCurrent); err != nil {
+	if err := s.applyOthers(ctx, fn); err != nil {
 		return markUnapplied(fn, err)
 	}
 	propagate(ctx, fn, deployment)
@@ -119,7 +122,7 @@ func (s *Server) Apply(ctx context.Context, fn *v1alpha1.Function) error {
 }
 
 func (s *Server) cached(fn *v1alpha1.Function) (*appsv1.Deployment, error) {
-	deployment, err := cached[appsv1.Deployment](s.deployments, types.NamespacedName{Namespace: fn.Namespace, Name: children.ServiceName(fn)})
+	deployment, err := cached[appsv1.Deployment](s.Stores.Deployments, types.NamespacedName{Namespace: fn.Namespace, Name: children.ServiceName(fn)})
 	if err != nil {
 		return nil, fmt.Errorf("failed to get Deployment: %w", err)
 	}

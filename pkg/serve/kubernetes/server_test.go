@@ -17,7 +17,6 @@ limitations under the License.
 package kubernetes
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -112,7 +111,7 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 		Client: w.client, Pods: corev1listers.NewPodLister(pods),
 		MountEvents:  corev1listers.NewEventLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})),
 		CheckCurrent: func(context.Context, *v1alpha1.Function) error { return nil },
-		deployments:  w.caches[deploymentKind], others: newOthers(w.ctx, w.client),
+		Stores:       storesOf(w.ctx),
 	}
 	w.sync()
 	return w
@@ -125,7 +124,7 @@ func (w *world) store(action clientgotesting.Action) (bool, runtime.Object, erro
 	if !ok {
 		return false, nil, nil
 	}
-	setDefaults(a.GetObject())
+	ktesting.SetDefaults(a.GetObject())
 	object := a.GetObject().(metav1.Object)
 	if object.GetUID() == "" {
 		object.SetUID(types.UID("uid-" + object.GetName()))
@@ -140,31 +139,6 @@ func (w *world) store(action clientgotesting.Action) (bool, runtime.Object, erro
 	object.SetResourceVersion(strconv.Itoa(w.version))
 	object.SetGeneration(object.GetGeneration() + 1)
 	return false, nil, nil
-}
-
-// setDefaults sets defaults of the API server.
-func setDefaults(object runtime.Object) {
-	switch o := object.(type) {
-	case *appsv1.Deployment:
-		pod := &o.Spec.Template.Spec
-		pod.RestartPolicy, pod.DNSPolicy, pod.SchedulerName = corev1.RestartPolicyAlways, corev1.DNSClusterFirst, corev1.DefaultSchedulerName
-		pod.SecurityContext = cmp.Or(pod.SecurityContext, &corev1.PodSecurityContext{})
-		for i := range pod.Containers {
-			c := &pod.Containers[i]
-			c.ImagePullPolicy, c.TerminationMessagePath, c.TerminationMessagePolicy = corev1.PullIfNotPresent, "/dev/termination-log", corev1.TerminationMessageReadFile
-			if c.ReadinessProbe != nil && c.ReadinessProbe.HTTPGet != nil {
-				c.ReadinessProbe.HTTPGet.Scheme = corev1.URISchemeHTTP
-			}
-		}
-	case *corev1.Service:
-		o.Spec.ClusterIP, o.Spec.ClusterIPs, o.Spec.SessionAffinity = "10.0.0.1", []string{"10.0.0.1"}, corev1.ServiceAffinityNone
-		o.Spec.IPFamilies, o.Spec.IPFamilyPolicy = []corev1.IPFamily{corev1.IPv4Protocol}, new(corev1.IPFamilyPolicySingleStack)
-		o.Spec.InternalTrafficPolicy = new(corev1.ServiceInternalTrafficPolicyCluster)
-	case *autoscalingv2.HorizontalPodAutoscaler:
-		o.Spec.MinReplicas = cmp.Or(o.Spec.MinReplicas, new(int32(1)))
-	case *networkingv1.Ingress:
-		o.Spec.IngressClassName = cmp.Or(o.Spec.IngressClassName, new("default"))
-	}
 }
 
 // lists returns what lists the objects of each kind, past the caches.

@@ -50,7 +50,7 @@ func (s *Server) markState(ctx context.Context, fn *v1alpha1.Function, deploymen
 	isNew := status.Replicas == status.UpdatedReplicas
 	wasReady := servesAlready(fn, revision)
 	switch failure := failureOf(ctx, fn, deployment, state); {
-	case isNew && status.AvailableReplicas >= least:
+	case isRolledOut(fn, deployment):
 		markServing(ctx, fn, revision)
 	case failure != "" && !wasReady:
 		fn.Status.MarkRunningFailed(v1alpha1.ReasonDeploymentFailed, "Revision %s: %s", revision, failure)
@@ -73,13 +73,15 @@ func (s *Server) markState(ctx context.Context, fn *v1alpha1.Function, deploymen
 	return nil
 }
 
+// isRolledOut reports whether all pods are of the Deployment's revision, and enough of them
+// are available.
+func isRolledOut(fn *v1alpha1.Function, deployment *appsv1.Deployment) bool {
+	status := &deployment.Status
+	return status.ObservedGeneration == deployment.Generation && status.Replicas == status.UpdatedReplicas && status.AvailableReplicas >= leastReplicas(fn)
+}
+
 // markServing reports that the revision serves as the spec says.
 func markServing(ctx context.Context, fn *v1alpha1.Function, revision string) {
-	fn.Status.LatestReadyRevisionName = cmp.Or(fn.Status.LatestReadyRevisionName, revision)
-	if numberOf(revision) > numberOf(fn.Status.LatestReadyRevisionName) || pinnedRevision(fn) == "" {
-		fn.Status.LatestReadyRevisionName = revision
-	}
-	setTraffic(fn, revision)
 	switch {
 	case fn.Spec.Visibility == v1alpha1.VisibilityPublic && publicHost(ctx, fn) == "":
 		fn.Status.MarkRunningFailed(v1alpha1.ReasonVisibilityUnsupported,
@@ -164,9 +166,21 @@ func propagate(ctx context.Context, fn *v1alpha1.Function, deployment *appsv1.De
 	if host := publicHost(ctx, fn); host != "" {
 		fn.Status.URL = apis.HTTP(host)
 	}
-	if len(fn.Status.Traffic) == 1 {
+	switch {
+	case isRolledOut(fn, deployment):
+		recordReady(fn, revisionOf(deployment))
+	case len(fn.Status.Traffic) == 1:
 		setTraffic(fn, fn.Status.Traffic[0].RevisionName)
 	}
+}
+
+// recordReady reports that the revision is ready, and gets all requests.
+func recordReady(fn *v1alpha1.Function, revision string) {
+	fn.Status.LatestReadyRevisionName = cmp.Or(fn.Status.LatestReadyRevisionName, revision)
+	if numberOf(revision) > numberOf(fn.Status.LatestReadyRevisionName) || pinnedRevision(fn) == "" {
+		fn.Status.LatestReadyRevisionName = revision
+	}
+	setTraffic(fn, revision)
 }
 
 // setTraffic reports that the revision gets all requests.

@@ -208,13 +208,26 @@ func (s *simulation) setBuilder(builder config.Builder) {
 	s.process.wakeAll("")
 }
 
-// changeBuilder sets the other builder.
-func (s *simulation) changeBuilder() {
+// changeBackends sets the other builder, and the other server of new Functions.
+func (s *simulation) changeBackends() {
+	server := config.KubernetesServer
+	if s.config.Functions.Server == server {
+		server = config.KnativeServer
+	}
+	s.tracef("the server of new Functions is %s", server)
+	s.config = withServer(s.config, server)
 	if s.config.Build.Builder == config.JobBuilder {
 		s.setBuilder(config.TektonBuilder)
 		return
 	}
 	s.setBuilder(config.JobBuilder)
+}
+
+// withServer returns a copy of the config with that server.
+func withServer(cfg *config.Config, server config.Server) *config.Config {
+	copied, functions := *cfg, *cfg.Functions
+	copied.Functions, functions.Server = &functions, server
+	return &copied
 }
 
 // withBuilder returns a copy of the config with that builder.

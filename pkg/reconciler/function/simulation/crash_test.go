@@ -38,6 +38,8 @@ var long = flag.Bool("long", false, "search for faults for long")
 // chapter is a part of the life of a Function.
 type chapter struct {
 	name string
+	// only is the server whose Functions have the chapter, or "".
+	only config.Server
 	// does is what a user does.
 	does func(*simulation)
 	// until is when the next chapter begins; nil is when nothing happens any more.
@@ -58,6 +60,9 @@ var life = []chapter{
 	{name: "crash as soon as it runs", does: func(s *simulation) { s.edit(withSource(crashingSource)) }},
 	{name: "fix that, and the environment", does: func(s *simulation) { s.edit(withSource(sourceA), withEnv("A", "1")) }},
 	{name: "edit the environment", does: func(s *simulation) { s.edit(withEnv("B", "2")) }},
+	{name: "roll back to the first revision", only: config.KubernetesServer, does: func(s *simulation) {
+		s.edit(withTraffic(v1alpha1.TrafficTarget{RevisionName: "greeter-00001", Percent: new(int64(100))}))
+	}},
 	{name: "send half of the requests to the first revision", does: func(s *simulation) {
 		s.edit(withTraffic(
 			v1alpha1.TrafficTarget{RevisionName: "greeter-00001", Percent: new(int64(50))},
@@ -69,9 +74,10 @@ var life = []chapter{
 	{name: "to the newest again, and to everybody", does: func(s *simulation) {
 		s.edit(withTraffic(), func(fn *v1alpha1.Function) { fn.Spec.Visibility = v1alpha1.VisibilityPublic })
 	}},
+	{name: "always two pods", only: config.KubernetesServer, does: func(s *simulation) { s.edit(withMinReplicas(2)) }},
 	{name: "the registry refuses a build", does: func(s *simulation) {
 		s.setPassword(namespace, "wrong")
-		s.edit(withSource("module.exports = { main: () => 'F' }"))
+		s.edit(withSource("module.exports = { main: () => 'F' }"), withMinReplicas(0))
 	}},
 	{name: "the credentials are corrected", does: func(s *simulation) { s.setPassword(namespace, "right") }},
 	{name: "edit, to delete while that is built", does: func(s *simulation) { s.edit(withSource(slowSource + " again")) }, until: isBuilding},
@@ -148,16 +154,22 @@ var views = []struct {
 
 // TestCrash disturbs each single call of the controller's in the life of a
 // Function, and checks that all goes on as if nothing had been. The short run
-// disturbs each second call with each builder in one way, the long run each in all.
+// disturbs each second call of the pairs of builder and server that matter most, and each
+// sixteenth of the others, in one way. The long run disturbs each call in all.
 func TestCrash(t *testing.T) {
 	ways := len(disturbances) * len(views)
-	for k, builder := range []config.Builder{config.TektonBuilder, config.JobBuilder} {
-		story := tell(t, builder)
+	for _, mode := range modes {
+		if mode.mixed {
+			continue
+		}
+		story := tellLife(t, mode.builder, mode.server)
 		for i := range disturbances {
 			for j := range views {
-				t.Run(string(builder)+": "+disturbances[i].name+", "+views[j].name, func(t *testing.T) {
+				t.Run(mode.name+": "+disturbances[i].name+", "+views[j].name, func(t *testing.T) {
 					t.Parallel()
-					isChosen := func(call int) bool { return call%2 == k && call/2%ways == i*len(views)+j }
+					isChosen := func(call int) bool {
+						return call%mode.crashes == mode.first%mode.crashes && call/mode.crashes%ways == i*len(views)+j
+					}
 					story.forEach(t, isChosen, func(t *testing.T, s *simulation, n, chapter int) {
 						s.disturbCall(n, i, j)
 						story.goOn(t, s, chapter)
@@ -216,21 +228,23 @@ var interruptions = []struct {
 // the life of a Function: just before it the Function is edited, or deleted. There
 // is no undisturbed end to compare with, so the oracle judges, also after one more
 // edit, and after the Function is deleted. In one mode, the builder changes with each edit.
-// The short run does one thing before each sixth call in each mode, the long run each thing
-// before each call.
+// The short run does one thing before each sixth call in the modes that matter most, the long
+// run each thing before each call.
 func TestEditedMeanwhile(t *testing.T) {
 	ways := len(interruptions) * len(views)
-	for k, mode := range modes {
-		story := tell(t, mode.builder)
+	for _, mode := range modes {
+		story := tellLife(t, mode.builder, mode.server)
 		for i := range interruptions {
 			for j := range views {
 				t.Run(mode.name+": the user "+interruptions[i].name+", "+views[j].name, func(t *testing.T) {
 					t.Parallel()
-					isChosen := func(call int) bool { return call%6 == 2*k && call/6%ways == i*len(views)+j }
+					isChosen := func(call int) bool {
+						return call%mode.edits == 2*mode.first && call/mode.edits%ways == i*len(views)+j
+					}
 					story.forEach(t, isChosen, func(t *testing.T, s *simulation, n, chapter int) {
 						s.mixed = mode.mixed
 						s.interruptCall(n, i, j)
-						s.play(life[chapter])
+						s.play(story[chapter].chapter)
 						s.run(nil)
 						s.goOnAfter(t, len(story[chapter].begins.trace))
 					})
@@ -240,16 +254,22 @@ func TestEditedMeanwhile(t *testing.T) {
 	}
 }
 
-// modes are which builders a search uses.
+// modes are which builders and servers a search uses.
 var modes = []struct {
 	name    string
 	builder config.Builder
-	// mixed has the builder change while builds run.
+	server  config.Server
+	// mixed has the builder and the server of new Functions change while builds run.
 	mixed bool
+	// A short run of TestCrash disturbs one of that many calls, and one of TestEditedMeanwhile
+	// interrupts one of that many. The first is another one in each mode.
+	crashes, edits, first int
 }{
-	{name: "tekton", builder: config.TektonBuilder},
-	{name: "job", builder: config.JobBuilder},
-	{name: "mixed", builder: config.JobBuilder, mixed: true},
+	{name: "tekton", builder: config.TektonBuilder, server: config.KnativeServer, crashes: 2, edits: 6, first: 0},
+	{name: "job", builder: config.JobBuilder, server: config.KnativeServer, crashes: 16, edits: 48, first: 1},
+	{name: "mixed", builder: config.JobBuilder, server: config.KnativeServer, mixed: true, edits: 6, first: 2},
+	{name: "kubernetes", builder: config.JobBuilder, server: config.KubernetesServer, crashes: 2, edits: 6, first: 1},
+	{name: "tekton, kubernetes", builder: config.TektonBuilder, server: config.KubernetesServer, crashes: 16, edits: 48, first: 2},
 }
 
 // interruptCall has a user interrupt that call of the controller's, and its caches
@@ -261,7 +281,7 @@ func (s *simulation) interruptCall(n, interruption, view int) {
 			s.tracef("  %d: %s: before it the user %s", s.calls, what, interruptions[interruption].name)
 			s.process.late, s.process.slow = v.late, v.slow
 			if s.mixed {
-				s.changeBuilder()
+				s.changeBackends()
 			}
 			interruptions[interruption].do(s)
 		}
@@ -282,7 +302,7 @@ func (s *simulation) goOnAfter(t *testing.T, begun int) {
 	judge("in the end")
 	if s.functionOf(greeter) != nil {
 		if s.mixed {
-			s.changeBuilder()
+			s.changeBackends()
 		}
 		s.edit(withSource("module.exports = { main: () => 'Y' }"), withEnv("Y", "2"))
 		s.run(nil)
@@ -317,6 +337,7 @@ type story []*told
 
 // told is the result of a chapter.
 type told struct {
+	chapter
 	// begins is what there is in the beginning.
 	begins *simulation
 	// calls counts what the controller asks the API server for.
@@ -325,13 +346,23 @@ type told struct {
 	ends map[string]any
 }
 
-// tell plays the whole life with that builder and returns its story.
-func tell(t *testing.T, builder config.Builder) story {
+// stories are those told so far. Nobody changes them.
+var stories = map[[2]string]story{}
+
+// tellLife plays the whole life with that builder and server, and returns its story.
+func tellLife(t *testing.T, builder config.Builder, server config.Server) story {
 	t.Helper()
+	pair := [2]string{string(builder), string(server)}
+	if stories[pair] != nil {
+		return stories[pair]
+	}
 	var story story
-	s := newSimulation(builder)
+	s := newSimulation(builder, server)
 	for _, chapter := range life {
-		now := &told{begins: s.clone()}
+		if chapter.only != "" && chapter.only != server {
+			continue
+		}
+		now := &told{chapter: chapter, begins: s.clone()}
 		s.play(chapter)
 		now.calls = s.calls - now.begins.calls
 		if chapter.until == nil {
@@ -345,6 +376,7 @@ func tell(t *testing.T, builder config.Builder) story {
 		}
 		story = append(story, now)
 	}
+	stories[pair] = story
 	return story
 }
 
@@ -364,8 +396,8 @@ func (s *simulation) play(chapter chapter) {
 func (story story) goOn(t *testing.T, s *simulation, i int) {
 	t.Helper()
 	begun := len(s.trace)
-	for ends := 0; i < len(life) && ends < 2; i++ {
-		s.play(life[i])
+	for ends := 0; i < len(story) && ends < 2; i++ {
+		s.play(story[i].chapter)
 		diff := ""
 		if want := story[i].ends; want != nil {
 			ends++
@@ -374,7 +406,7 @@ func (story story) goOn(t *testing.T, s *simulation, i int) {
 			s.wantQuiet()
 		}
 		if diff != "" || len(s.wrong) > 0 {
-			t.Errorf("chapter %q goes wrong: %s\nThe end (-want +got):\n%s\nWhat happened:\n%s", life[i].name,
+			t.Errorf("chapter %q goes wrong: %s\nThe end (-want +got):\n%s\nWhat happened:\n%s", story[i].name,
 				strings.Join(s.wrong, "\n"), diff, strings.Join(s.trace[begun:], "\n"))
 			return
 		}

@@ -121,6 +121,10 @@ func withRebuild(value string) functionOption {
 	}
 }
 
+func withMinReplicas(least int32) functionOption {
+	return func(fn *v1alpha1.Function) { fn.Spec.MinReplicas = &least }
+}
+
 func withTraffic(targets ...v1alpha1.TrafficTarget) functionOption {
 	return func(fn *v1alpha1.Function) { fn.Spec.Traffic = targets }
 }

@@ -38,7 +38,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	pkgreconciler "knative.dev/pkg/reconciler"
-	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
@@ -94,7 +93,7 @@ func TestModel(t *testing.T) {
 			rapid.SyncTest(t, func(t *rapid.T) {
 				ctx, cancel := context.WithCancel(context.Background())
 				defer cancel()
-				m := newModel(ctx, mode.builder)
+				m := newModel(ctx, mode.builder, mode.server)
 				m.mixed = mode.mixed
 				m.judge(t)
 				t.Repeat(m.actions())
@@ -119,8 +118,8 @@ func setUnset(t *testing.T, name, value string) {
 	t.Cleanup(func() { _ = flag.Lookup(name).Value.Set(before) })
 }
 
-func newModel(ctx context.Context, builder config.Builder) *model {
-	s := newSimulation(builder)
+func newModel(ctx context.Context, builder config.Builder, server config.Server) *model {
+	s := newSimulation(builder, server)
 	s.ctx, s.clocked = ctx, true
 	s.server.Now = time.Now()
 	s.limits = queue.Limits{Cluster: 1, Namespace: 1}
@@ -207,8 +206,11 @@ func (m *model) actions() map[string]func(*rapid.T) {
 		"takeChild": m.takeChild,
 		"editChild": m.editChild,
 	}
+	if m.hasDeployments() {
+		maps.Copy(actions, m.servingActions())
+	}
 	if m.mixed {
-		actions["builder"] = func(*rapid.T) { m.changeBuilder() }
+		actions["backends"] = func(*rapid.T) { m.changeBackends() }
 	}
 	if m.config.Build.Builder == config.JobBuilder {
 		actions["pull"] = m.pull
@@ -229,7 +231,11 @@ func (m *model) act(t *rapid.T, key types.NamespacedName) {
 		m.createFunction(key, source)
 		return
 	}
-	switch rapid.SampledFrom([]string{"source", "env", "deps", "rebuild", "traffic", "latest", "visibility"}).Draw(t, "edit") {
+	edits := []string{"source", "env", "deps", "rebuild", "traffic", "latest", "visibility"}
+	if m.hasDeployments() {
+		edits = append(edits, "pin", "least", "replicas")
+	}
+	switch edit := rapid.SampledFrom(edits).Draw(t, "edit"); edit {
 	case "source":
 		m.editFunction(key, source)
 	case "env":
@@ -251,6 +257,11 @@ func (m *model) act(t *rapid.T, key types.NamespacedName) {
 	case "visibility":
 		visibility := rapid.SampledFrom([]v1alpha1.Visibility{v1alpha1.VisibilityPublic, v1alpha1.VisibilityClusterLocal}).Draw(t, "visibility")
 		m.editFunction(key, func(fn *v1alpha1.Function) { fn.Spec.Visibility = visibility })
+	default:
+		if m.functionOf(key).Status.Serving == "" {
+			t.Skip("Serving's pods are not simulated")
+		}
+		m.editFunction(key, m.servingEdit(t, key, edit))
 	}
 }
 
@@ -344,6 +355,7 @@ func (m *model) changeLeader(t *rapid.T) {
 	err := old.reconciler.(fairqueue.Leader).Promote(pkgreconciler.UniversalBucket(), func(pkgreconciler.Bucket, types.NamespacedName) {})
 	m.starting = false
 	must(nil, err)
+	clear(m.memory.doubted)
 	old.wakeAll("")
 }
 
@@ -414,15 +426,12 @@ func (m *model) pull(t *rapid.T) {
 	m.updatePod(b.pod, corev1.PodRunning, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
 }
 
-// children returns the ConfigMaps and Services of Functions that may be touched.
+// children returns the ConfigMaps and the objects that serve Functions that may be touched.
 func (m *model) children(t *rapid.T) ktesting.Object {
 	var found []ktesting.Object
 	for _, obj := range m.server.Objects() {
-		switch obj.(type) {
-		case *corev1.ConfigMap, *servingv1.Service:
-			if obj.GetNamespace() != bystander.Namespace {
-				found = append(found, obj)
-			}
+		if _, ok := obj.(*corev1.ConfigMap); (ok || isServing(obj)) && obj.GetNamespace() != bystander.Namespace {
+			found = append(found, obj)
 		}
 	}
 	if len(found) == 0 {
@@ -451,14 +460,18 @@ func (m *model) editChild(t *rapid.T) {
 	m.how = nil
 	m.run(nil)
 	child := m.children(t).DeepCopyObject().(ktesting.Object)
-	what := rapid.SampledFrom([]string{"labels", "owner", "image"}).Draw(t, "what")
+	edits := []string{"labels", "owner", "image"}
+	if child.GetLabels()[serverless.ServerLabelKey] != "" {
+		edits = append(edits, "server", "spec")
+	}
+	what := rapid.SampledFrom(edits).Draw(t, "what")
 	if what == "owner" && !m.isAlive(metav1.GetControllerOf(child)) {
 		t.Skip("it is about to go")
 	}
 	if what != "image" && (metav1.GetControllerOf(child) == nil || child.GetLabels()[serverless.FunctionUIDLabelKey] == "") {
 		t.Skip("what has lost both is not the Function's any more")
 	}
-	svc, isService := child.(*servingv1.Service)
+	image := imageOf(child)
 	switch {
 	case what == "labels":
 		labels := maps.Clone(child.GetLabels())
@@ -466,8 +479,14 @@ func (m *model) editChild(t *rapid.T) {
 		child.SetLabels(labels)
 	case what == "owner":
 		child.SetOwnerReferences(nil)
-	case isService:
-		svc.Spec.Template.Spec.Containers[0].Image = "registry.example.com/evil"
+	case what == "server":
+		labels := maps.Clone(child.GetLabels())
+		delete(labels, serverless.ServerLabelKey)
+		child.SetLabels(labels)
+	case what == "spec":
+		spoil(t, child)
+	case image != nil:
+		*image = "registry.example.com/evil"
 	default:
 		t.Skip("it has no image")
 	}

@@ -24,6 +24,7 @@ import (
 
 	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -32,6 +33,7 @@ import (
 	"knative.dev/pkg/apis"
 	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
 
+	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds/queue"
@@ -52,7 +54,14 @@ type memory struct {
 	// givenUp are the Jobs that the controller may have given up, although they could still
 	// run. They hold no slot of the queue any more.
 	givenUp map[types.UID]bool
+	// doubted are the objects whose creation had no answer, until a cache shows them. The
+	// queue does not count such a build: it may not exist.
+	doubted map[types.UID]bool
+	// excused are the Deployments whose pods somebody has taken.
+	excused map[types.UID]bool
 
+	// acting is true during a call of the controller's, apart from its disturbance.
+	acting bool
 	// reconciling is true during a reconcile. began is the Function at its start.
 	reconciling bool
 	began       *v1alpha1.Function
@@ -65,7 +74,7 @@ type version struct {
 }
 
 func (m *memory) clone() memory {
-	return memory{tags: maps.Clone(m.tags), made: maps.Clone(m.made), givenUp: maps.Clone(m.givenUp)}
+	return memory{tags: maps.Clone(m.tags), made: maps.Clone(m.made), givenUp: maps.Clone(m.givenUp), doubted: maps.Clone(m.doubted), excused: maps.Clone(m.excused)}
 }
 
 // begin records the Function at the start of a reconcile.
@@ -91,8 +100,13 @@ func (s *simulation) check(change ktesting.Change) {
 		}
 	case *servingv1.Service:
 		if s.memory.reconciling {
-			s.checkDeployed(obj)
+			s.checkDeployed(obj, obj.Spec.Template.Spec.Containers[0].Image)
 		}
+	case *appsv1.Deployment:
+		s.checkServing(change, obj)
+	}
+	if s.memory.acting && isServing(change.Latest()) {
+		s.checkServer(change)
 	}
 }
 
@@ -119,10 +133,11 @@ func (s *simulation) checkLive(started metav1.Object) {
 }
 
 // countBuilds counts all builds of a namespace, those of them that are not stalled, and
-// those of the cluster that are not.
+// those of the cluster that are not. For each lost answer, one build does not count until
+// the controller can know it.
 func (s *simulation) countBuilds(namespace string) (all, running, total int32) {
 	for _, b := range s.builds() {
-		if !b.isLive() || s.memory.givenUp[b.GetUID()] {
+		if !b.isLive() || s.memory.givenUp[b.GetUID()] || s.memory.doubted[b.GetUID()] {
 			continue
 		}
 		pending := b.queued().Pending
@@ -156,20 +171,19 @@ func (s *simulation) checkBegan(started metav1.Object) {
 	}
 }
 
-// checkDeployed checks that a Service runs an image that the Function wants, or
+// checkDeployed checks that a Service or a Deployment runs an image that the Function wants, or
 // has wanted.
-func (s *simulation) checkDeployed(svc *servingv1.Service) {
-	owner := metav1.GetControllerOf(svc)
+func (s *simulation) checkDeployed(served ktesting.Object, image string) {
+	owner := metav1.GetControllerOf(served)
 	if owner == nil {
 		return
 	}
-	image := svc.Spec.Template.Spec.Containers[0].Image
 	for version, tag := range s.memory.tags {
 		if version.function == owner.UID && s.memory.isOf(image, tag) {
 			return
 		}
 	}
-	s.wrongf("Service %s runs %s, which the Function has never wanted", svc.Name, image)
+	s.wrongf("%s runs %s, which the Function has never wanted", s.server.RefOf(served), image)
 }
 
 // isOf reports whether the image was built for that tag.
@@ -250,6 +264,7 @@ func (s *simulation) wantEnd() {
 		}
 	}
 	for _, fn := range objects[*v1alpha1.Function](s) {
+		s.wantOneServer(fn)
 		s.wantSettled(fn)
 	}
 }
@@ -270,11 +285,14 @@ func (s *simulation) wantSettled(fn *v1alpha1.Function) {
 	case ready.IsTrue():
 		s.wantDeployed(fn)
 	case len(live) == 1 && s.verdicts[live[0].GetUID()] == hangs && live[0].GetLabels()[serverless.ImageTagLabelKey] == want && ready.IsUnknown():
-		return
+		live = nil
 	case ready.IsFalse() && (strings.Contains(fn.Spec.Source, brokenSource) || refused):
 	case ready.GetReason() == v1alpha1.ReasonBuildQueued && s.isFull(fn.Namespace):
 	default:
 		s.wrongf("Function %s: nothing happens any more, and BuildReady is %s: %s: %s", fn.Name, ready.Status, ready.Reason, ready.Message)
+	}
+	if fn.Status.Serving == string(config.KubernetesServer) && !ready.IsTrue() {
+		s.wantHeld(fn)
 	}
 	if len(live) != 0 {
 		s.wrongf("Function %s: BuildReady is %s, and build %s still runs", fn.Name, ready.Status, live[0].GetName())
@@ -293,25 +311,35 @@ func (s *simulation) isFull(namespace string) bool {
 
 // wantDeployed finds fault with a Function whose image is there.
 func (s *simulation) wantDeployed(fn *v1alpha1.Function) {
+	if fn.Status.Serving == string(config.KubernetesServer) {
+		s.wantServed(fn)
+		return
+	}
 	running := fn.Status.GetCondition(v1alpha1.FunctionConditionRunning)
-	named := slices.ContainsFunc(fn.Spec.Traffic, func(target v1alpha1.TrafficTarget) bool { return target.RevisionName != "" })
 	svc := get[*servingv1.Service](s, fn.Namespace, fn.Name)
 	switch {
-	case running.GetReason() == v1alpha1.ReasonRevisionMissing && named:
+	case running.GetReason() == v1alpha1.ReasonRevisionMissing && pinned(fn) != "":
 		return
 	case svc == nil:
 		s.wrongf("Function %s has no Service: Running is %s: %s: %s", fn.Name, running.Status, running.Reason, running.Message)
 		return
-	case s.crashing[digestIn(fn.Status.Image)] != running.IsFalse() || running.IsUnknown():
+	}
+	s.wantRun(fn, svc, svc.Spec.Template.Spec.Containers[0])
+}
+
+// wantRun finds fault with what runs the newest image of the Function.
+func (s *simulation) wantRun(fn *v1alpha1.Function, served ktesting.Object, container corev1.Container) {
+	running := fn.Status.GetCondition(v1alpha1.FunctionConditionRunning)
+	crashes := s.crashing[digestIn(fn.Status.Image)] && (fn.Spec.Replicas == nil || *fn.Spec.Replicas > 0)
+	if crashes != running.IsFalse() || running.IsUnknown() {
 		s.wrongf("Function %s: nothing happens any more, and Running is %s: %s: %s", fn.Name, running.Status, running.Reason, running.Message)
 	}
-	container := svc.Spec.Template.Spec.Containers[0]
 	if container.Image != fn.Status.Image {
-		s.wrongf("Service %s runs %s, where the Function has %s", svc.Name, container.Image, fn.Status.Image)
+		s.wrongf("%s runs %s, where the Function has %s", s.server.RefOf(served), container.Image, fn.Status.Image)
 	}
 	for _, variable := range fn.Spec.Env {
 		if !slices.ContainsFunc(container.Env, func(v corev1.EnvVar) bool { return equality.Semantic.DeepEqual(v, variable) }) {
-			s.wrongf("Service %s lacks %s=%s", svc.Name, variable.Name, variable.Value)
+			s.wrongf("%s lacks %s=%s", s.server.RefOf(served), variable.Name, variable.Value)
 		}
 	}
 }

@@ -31,8 +31,12 @@ import (
 	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 	"go.uber.org/zap"
 
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,6 +44,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clientgotesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	netapi "knative.dev/networking/pkg/apis/networking"
 	"knative.dev/pkg/apis"
@@ -66,6 +71,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/reconciler/function"
 	ktesting "github.com/kiln-dev/kiln/pkg/reconciler/testing"
 	"github.com/kiln-dev/kiln/pkg/serve/knative"
+	"github.com/kiln-dev/kiln/pkg/serve/kubernetes"
 	"github.com/kiln-dev/kiln/pkg/slim"
 )
 
@@ -129,15 +135,18 @@ type simulation struct {
 	trace, wrong []string
 }
 
-// newSimulation returns a simulation without Functions, with that builder of new builds.
-func newSimulation(builder config.Builder) *simulation {
+// newSimulation returns a simulation without Functions, with that builder of new builds and
+// that server of new Functions.
+func newSimulation(builder config.Builder, server config.Server) *simulation {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	s := &simulation{
-		ctx:       ctx,
-		config:    withBuilder(testConfig(func(cfg *config.Config) { cfg.Registry.Credentials = credentialsName }), builder),
+		ctx: ctx,
+		config: withServer(withBuilder(testConfig(func(cfg *config.Config) {
+			cfg.Registry.Credentials, cfg.Functions.PublicDomain = credentialsName, "fn.example.com"
+		}), builder), server),
 		limits:    queue.Limits{Cluster: 1},
-		memory:    memory{tags: map[version]string{}, made: map[string]string{}, givenUp: map[types.UID]bool{}},
+		memory:    memory{tags: map[version]string{}, made: map[string]string{}, givenUp: map[types.UID]bool{}, doubted: map[types.UID]bool{}, excused: map[types.UID]bool{}},
 		pushed:    map[string]string{},
 		crashing:  map[string]bool{},
 		verdicts:  map[types.UID]verdict{},
@@ -195,8 +204,10 @@ type process struct {
 	reconciler controller.Reconciler
 	queue      *queue.Queue
 	jobs       *job.Handlers
-	lookups    *asked[images.Lookup, images.Found]
-	taggings   *asked[images.Tagging, struct{}]
+	// servingPods hears of the pods of Functions.
+	servingPods cache.ResourceEventHandler
+	lookups     *asked[images.Lookup, images.Found]
+	taggings    *asked[images.Tagging, struct{}]
 
 	// woken are the Functions in the queue, failed those to retry, and asleep has the
 	// times of delayed reconciles.
@@ -275,10 +286,11 @@ var childSelector = func() labels.Selector {
 // resume returns a copy of the process, for a clone of its simulation.
 func (s *simulation) resume(original *process) *process {
 	p := *original
+	p.woken = keys{}
 	p.caches = original.caches.CloneFor(s.server)
-	p.woken, p.failed, p.asleep = maps.Clone(p.woken), maps.Clone(p.failed), maps.Clone(p.asleep)
 	lookups, taggings := original.lookups, original.taggings
 	s.connect(&p)
+	p.woken, p.failed, p.asleep = maps.Clone(original.woken), maps.Clone(original.failed), maps.Clone(original.asleep)
 	p.lookups.jobs, p.taggings.jobs = lookups.clone(), taggings.clone()
 	return &p
 }
@@ -292,13 +304,14 @@ func (s *simulation) connect(p *process) {
 	p.taggings = &asked[images.Tagging, struct{}]{do: s.tag, wake: p.wake}
 	p.queue = queue.New(s.ctx, s.limits, p.wake)
 	mountEvents := p.caches.EventLister()
-	podLister := ktesting.TransformedPods{PodLister: p.caches.PodLister(), Transform: pods.Slim(knative.RevisionLabelKey)}
+	podLister := ktesting.TransformedPods{PodLister: p.caches.PodLister(), Transform: pods.Slim(knative.RevisionLabelKey, serverless.RevisionLabelKey)}
 	jobs := &job.Builder{
 		Client: clients.Kube,
 		Jobs:   ktesting.TransformedJobs{JobLister: p.caches.JobLister(), Transform: job.Slim},
 		Pods:   podLister, MountEvents: mountEvents, CreateEvents: p.caches.EventLister(), Logs: simulatedLogs{s},
 	}
 	p.jobs = job.NewHandlers(jobs, p.queue, p.wakeOwner)
+	p.servingPods = function.NewPodHandler(p.caches.FunctionLister(), mountEvents, p.wake)
 	builders := function.Builders{&tekton.Builder{
 		Client:   clients.Tekton,
 		TaskRuns: ktesting.TransformedTaskRuns{TaskRunLister: p.caches.TaskRunLister(), Transform: tekton.Slim},
@@ -308,11 +321,16 @@ func (s *simulation) connect(p *process) {
 		Kiln: clients.Kiln, Kube: clients.Kube,
 		ConfigMaps: ktesting.TransformedConfigMaps{ConfigMapLister: p.caches.ConfigMapLister(), Transform: slim.ConfigMap},
 		Builders:   builders,
-		NewServer: func(checkCurrent func(context.Context, *v1alpha1.Function) error) function.Server {
-			return &knative.Server{
-				Client: clients.Serving, Networking: clients.Networking,
-				Services: ktesting.TransformedServices{ServiceLister: p.caches.ServiceLister(), Transform: knative.Slim},
-				Pods:     podLister, MountEvents: mountEvents, CheckCurrent: checkCurrent,
+		NewServers: func(checkCurrent func(context.Context, *v1alpha1.Function) error) function.Servers {
+			return function.Servers{
+				&knative.Server{
+					Client: clients.Serving, Networking: clients.Networking,
+					Services: ktesting.TransformedServices{ServiceLister: p.caches.ServiceLister(), Transform: knative.Slim},
+					Pods:     podLister, MountEvents: mountEvents, CheckCurrent: checkCurrent,
+				},
+				&kubernetes.Server{
+					Client: clients.Kube, Stores: p.stores(), Pods: podLister, MountEvents: mountEvents, CheckCurrent: checkCurrent,
+				},
 			}
 		},
 		Secrets:  simulatedSecrets{p.caches},
@@ -328,10 +346,27 @@ func (s *simulation) connect(p *process) {
 	leader := function.NewLeader(unlogged, generated.(fairqueue.Leader), p.queue, p.caches.FunctionLister(), builders)
 	s.starting = true
 	defer func() { s.starting = false }()
+	// A new leader lists all builds.
+	clear(s.memory.doubted)
 	if err := leader.Promote(pkgreconciler.UniversalBucket(), func(pkgreconciler.Bucket, types.NamespacedName) {}); err != nil {
 		panic(err)
 	}
 	p.reconciler = leader
+	// An informer reports the objects that it starts with, too.
+	for _, obj := range p.caches.Objects() {
+		s.hear(p, ktesting.Change{New: obj})
+	}
+}
+
+// stores returns the caches of the objects of Functions that Deployments serve.
+func (p *process) stores() kubernetes.Stores {
+	slim := func(c *ktesting.Cache) cache.Store {
+		return ktesting.TransformedStore{Store: c, Transform: kubernetes.Slim}
+	}
+	return kubernetes.Stores{
+		Deployments: slim(p.caches.Deployments), Services: slim(p.caches.KubeServices), Scalers: slim(p.caches.Scalers),
+		Budgets: slim(p.caches.Budgets), Ingresses: slim(p.caches.Ingresses),
+	}
 }
 
 func describeAction(action clientgotesting.Action) string {
@@ -367,7 +402,19 @@ func (s *simulation) call(what string, call ktesting.Call) (runtime.Object, erro
 	if disturb == nil {
 		disturb = func(_ string, call ktesting.Call) (runtime.Object, error) { return call() }
 	}
-	obj, err := disturb(what, call)
+	var created metav1.Object
+	obj, err := disturb(what, func() (runtime.Object, error) {
+		s.memory.acting = true
+		defer func() { s.memory.acting = false }()
+		obj, err := call()
+		if err == nil && strings.HasPrefix(what, "create ") {
+			created = obj.(metav1.Object)
+		}
+		return obj, err
+	})
+	if err != nil && created != nil {
+		s.memory.doubted[created.GetUID()] = true
+	}
 	if err == nil {
 		s.tracef("  %d: %s", s.calls, what)
 	} else {
@@ -428,7 +475,7 @@ func (s *simulation) deliver(late bool) bool {
 				break
 			}
 			told = true
-			s.process.hear(change)
+			s.hear(p, change)
 			if s.process.slow {
 				break
 			}
@@ -449,8 +496,9 @@ func (p *process) wakeOwner(obj any) {
 }
 
 // hear does what the handlers of NewController do.
-func (p *process) hear(change ktesting.Change) {
+func (s *simulation) hear(p *process, change ktesting.Change) {
 	handler := controller.HandleAll(p.wakeOwner)
+	delete(s.memory.doubted, change.Latest().GetUID())
 	switch object := change.Latest().(type) {
 	case *v1alpha1.Function:
 		p.wake(children.KeyOf(object))
@@ -463,7 +511,25 @@ func (p *process) hear(change ktesting.Change) {
 		handler = controller.HandleAll(p.jobs.OnJob)
 	case *corev1.Pod:
 		handler = controller.HandleAll(p.jobs.OnPod)
+		defer tell(p.servingPods, change)
+	case *appsv1.Deployment, *corev1.Service, *autoscalingv2.HorizontalPodAutoscaler, *policyv1.PodDisruptionBudget, *networkingv1.Ingress:
+		handler = kubernetes.WakeOnChange(p.wakeOwner)
+		change.Old, change.New = slimmed(change.Old), slimmed(change.New)
 	}
+	tell(handler, change)
+}
+
+// slimmed returns the object as the caches of kubernetes.Server have it, or nil.
+func slimmed(obj ktesting.Object) ktesting.Object {
+	if obj == nil {
+		return nil
+	}
+	kept, err := kubernetes.Slim(obj.DeepCopyObject())
+	must(kept, err)
+	return kept.(ktesting.Object)
+}
+
+func tell(handler cache.ResourceEventHandler, change ktesting.Change) {
 	switch {
 	case change.New == nil:
 		handler.OnDelete(change.Old)
@@ -778,7 +844,7 @@ const maxSteps = 1000
 
 // standIns runs the next step of the stand-ins. It reports whether there was one.
 func (s *simulation) standIns() bool {
-	return s.runBuilds() || s.serve() || s.server.CollectGarbage()
+	return s.runBuilds() || s.serve() || s.runDeployments() || s.autoscale() || s.server.CollectGarbage()
 }
 
 // step runs the next event. It reports whether there was one.
@@ -940,6 +1006,10 @@ func (s *simulation) settled() map[string]any {
 			obj.Status = servingv1.ServiceStatus{}
 		case *servingv1.Revision:
 			obj.Status = servingv1.RevisionStatus{}
+		case *appsv1.Deployment:
+			delete(obj.Annotations, countAnnotation)
+		case *appsv1.ReplicaSet:
+			obj.Annotations, obj.CreationTimestamp = nil, metav1.Time{}
 		}
 		found[s.server.RefOf(obj).String()] = obj
 	}
