@@ -123,6 +123,7 @@ const busy = `module.exports = { main: () => {
 // TestAutoscaled calls a Function of a Deployment until its HorizontalPodAutoscaler has
 // started as many pods as it may, and lets it rest until one is left.
 func TestAutoscaled(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	if server != deployments {
 		t.Skip("it needs metrics-server, which the local cluster has with PLATFORM=plain")
