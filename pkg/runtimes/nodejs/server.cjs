@@ -35,6 +35,10 @@ const HEALTH_PATH = '/healthz';
 // close it, or a request now and then meets a closing socket.
 const KEEP_ALIVE_MS = 620_000;
 
+// How long a server that drains keeps its idle connections. Each answer tells the caller to
+// open another connection, and a caller cannot repeat a request that meets a closing one.
+const LINGER_MS = 2000;
+
 // How long a draining server waits for the rest of a request's headers.
 const HEADERS_GRACE_MS = 1000;
 
@@ -922,8 +926,8 @@ async function start() {
     crash(describe(error, origin === 'unhandledRejection' ? 'unhandled rejection: ' : 'uncaught exception: '), error);
   });
   // As the first process of a container it gets no signal it does not ask for.
-  process.on('SIGTERM', () => stop());
-  process.on('SIGINT', () => stop());
+  process.on('SIGTERM', () => stop(LINGER_MS));
+  process.on('SIGINT', () => stop(0));
   // The event loop runs dry while the module still loads: nothing will wake it.
   const stuck = () => exit(`${path.basename(handlerFile)}: a top-level await never finishes`);
   process.once('beforeExit', stuck);
@@ -1013,30 +1017,39 @@ function serve(port, metricsPort) {
     log('INFO', 'ready', { port: server.address().port, node: process.version });
     serveMetrics(metricsPort);
   });
-  stop = () => drain(server);
+  stop = (linger) => drain(server, linger);
   crash = (reason, error) => {
     log('CRITICAL', reason.split('\n', 1)[0], { stack: stackOf(error) });
     if (failure !== undefined) return;
     failure = reason;
     setTimeout(() => exit(reason), LAST_ANSWERS_MS);
-    drain(server);
+    drain(server, 0);
   };
 }
 
 /**
- * Ends the process when every request is answered. It sets no deadline of its
- * own for them: the platform's grace period is the one that holds.
+ * Ends the process when every request is answered, and not before idle connections have
+ * lingered. It sets no deadline of its own for requests: the platform's grace period is
+ * the one that holds.
  */
-function drain(server) {
+function drain(server, linger) {
   if (draining) return;
   draining = true;
+  log('INFO', 'draining');
+  server.getConnections((error, count) => {
+    if (count > 0 && linger > 0) setTimeout(close, linger, server);
+    else close(server);
+  });
+}
+
+/** Accepts no more connections, and closes those that carry no request. */
+function close(server) {
   server.close(leaveProcess);
   server.closeIdleConnections();
   // node counts a connection that never carried a request as busy.
   for (const socket of unused) {
     if (socket.bytesRead === 0) socket.destroy();
   }
-  log('INFO', 'draining');
   setTimeout(() => {
     for (const socket of unused) socket.destroy();
   }, HEADERS_GRACE_MS);

@@ -1116,7 +1116,38 @@ describe('SIGTERM', () => {
     assert.match(output.stderr, /"draining"/);
   });
 
-  test('busy: finishes requests in flight, accepts no others, exits with 0', async (t) => {
+  test('lingers: answers on kept and new connections, and closes each', async (t) => {
+    const fn = await serve(t, 'exports.main = () => 1;');
+    const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
+    t.after(() => agent.destroy());
+    await send(fn.port, { agent });
+    const idle = net.connect(fn.port).setEncoding('utf8');
+    await once(idle, 'connect');
+    idle.write('GET / HTTP/1.1\r\nHost: a\r\n\r\n');
+    await once(idle, 'data');
+    fn.child.kill('SIGTERM');
+    await entry(fn, 'draining');
+    for (const options of [{ agent }, {}]) {
+      const got = await send(fn.port, options);
+      assert.deepEqual([got.status, got.headers.connection], [200, 'close']);
+    }
+    assert.equal(fn.child.exitCode, null);
+    await once(idle, 'close');
+    assert.equal(await fn.closed, 0);
+  });
+
+  test('SIGINT: does not linger', async (t) => {
+    const fn = await serve(t, 'exports.main = () => 1;');
+    const agent = new http.Agent({ keepAlive: true });
+    t.after(() => agent.destroy());
+    await send(fn.port, { agent });
+    const began = Date.now();
+    fn.child.kill('SIGINT');
+    assert.equal(await fn.closed, 0);
+    assert.ok(Date.now() - began < 1500);
+  });
+
+  test('busy: finishes requests in flight, accepts no others in the end, exits with 0', async (t) => {
     const fn = await serve(t, slow);
     const agent = new http.Agent({ keepAlive: true });
     t.after(() => agent.destroy());
@@ -1127,7 +1158,8 @@ describe('SIGTERM', () => {
     await once(fn.child.stdout, 'data');
     fn.child.kill('SIGTERM');
     await entry(fn, 'draining');
-    await assert.rejects(send(fn.port), { code: 'ECONNREFUSED' });
+    let refused;
+    while (refused !== 'ECONNREFUSED') refused = await send(fn.port, { path: '/healthz' }).then(() => undefined, (error) => error.code);
     releaser.write('\r\n');
     const [answer] = await once(releaser, 'data');
     assert.match(String(answer), /^HTTP\/1\.1 200 OK\r\n[^]*connection: close\r\n/i);

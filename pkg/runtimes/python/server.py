@@ -67,6 +67,10 @@ CHUNK_BYTES = 64 * 1024
 TEXT_TYPE = b"text/plain; charset=utf-8"
 STRUCTURED_TYPE = "application/cloudevents+json"
 
+# How long a server that drains keeps its idle connections. Each answer tells the caller to
+# open another connection, and a caller cannot repeat a request that meets a closing one.
+LINGER_S = 2
+
 TERMINATION_LOG = "/dev/termination-log"
 
 # Kubernetes keeps the last 2048 bytes of a log as the termination message.
@@ -1582,8 +1586,8 @@ async def serve(application):
     global server
     loop.set_exception_handler(background_error)
     server = new_server(application)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, drain)
+    loop.add_signal_handler(signal.SIGTERM, lambda: drain(linger=LINGER_S))
+    loop.add_signal_handler(signal.SIGINT, drain)
     try:
         sock = listen(settings.port)
     except OSError as error:
@@ -1597,13 +1601,23 @@ async def serve(application):
     metrics.cancel()
 
 
-def drain(why=None):
-    """Has the process end when all requests are answered."""
+def drain(why=None, linger=0):
+    """Has the process end when all requests are answered, and not before idle connections have lingered."""
     global draining, last_words
-    if not draining:
-        log("INFO", "draining")
-        last_words = why
-        draining = server.should_exit = True
+    if draining:
+        return
+    log("INFO", "draining")
+    last_words = why
+    draining = True
+    if linger and server.server_state.connections:
+        asyncio.get_running_loop().call_later(linger, close)
+    else:
+        close()
+
+
+def close():
+    """Has the server accept no more connections, and close those that carry no request."""
+    server.should_exit = True
 
 
 async def serve_metrics():

@@ -1245,6 +1245,32 @@ class TestStop(Test):
         kept.close()
         unused.close()
 
+    def test_lingers(self):
+        function = self.serve("def main(event, context): return 1")
+        kept, idle = function.connect(), function.connect()
+        for connection in (kept, idle):
+            function.send(connection=connection)
+        function.process.send_signal(signal.SIGTERM)
+        function.entry("draining")
+        for connection in (kept, function.connect()):
+            connection.request("GET", "/")
+            answer = connection.getresponse()
+            self.assertEqual((answer.status, answer.headers["connection"], answer.read()), (200, "close", b"1"))
+            connection.close()
+        self.assertIsNone(function.process.poll())
+        self.assertEqual(function.finish(), 0)
+        idle.close()
+
+    def test_interrupted(self):
+        function = self.serve("def main(event, context): return 1")
+        kept = function.connect()
+        function.send(connection=kept)
+        began = time.monotonic()
+        function.process.send_signal(signal.SIGINT)
+        self.assertEqual(function.finish(), 0)
+        self.assertLess(time.monotonic() - began, 1.5)
+        kept.close()
+
     def test_busy(self):
         function = self.serve(self.SLOW)
         busy = function.connect()
