@@ -146,7 +146,8 @@ func (r *restarted) Watch(context.Context, metav1.ListOptions) (watch.Interface,
 		r.fails, r.lists = r.fails[1:], r.lists[1:]
 	}
 	changes := watch.NewFakeWithChanSize(1, false)
-	if status, ok := err.(*apierrs.StatusError); ok {
+	status := &apierrs.StatusError{}
+	if errors.As(err, &status) {
 		changes.Error(&status.ErrStatus)
 	}
 	return changes, nil

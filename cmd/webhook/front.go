@@ -126,7 +126,7 @@ func (f *front) start(ctx context.Context) {
 		logger.Fatalw("Failed to read the TLS configuration", zap.Error(err))
 	}
 	config.GetCertificate = certificateFrom(secretinformer.Get(ctx).Lister())
-	listener, err := net.Listen("tcp", fmt.Sprint(":", webhook.GetOptions(ctx).Port))
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", fmt.Sprint(":", webhook.GetOptions(ctx).Port))
 	if err != nil {
 		logger.Fatalw("Failed to listen", zap.Error(err))
 	}

@@ -29,7 +29,7 @@ import (
 // image on this machine.
 func python(ctx context.Context, host *env.Host) (string, error) {
 	if runtime.GOOS != "linux" {
-		return "", errors.New("Debian's Python runs on Linux only")
+		return "", errors.New("the Python of Debian runs on Linux only")
 	}
 	return baseimages.Python(ctx, host)
 }

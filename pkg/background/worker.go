@@ -20,6 +20,7 @@ package background
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
@@ -36,9 +37,11 @@ import (
 )
 
 const (
-	// FirstRetry and LastRetry bound the backoff of requests without an interval.
+	// FirstRetry is the shortest backoff of requests without an interval.
 	FirstRetry = time.Second
-	LastRetry  = 10 * time.Minute
+
+	// LastRetry is the longest backoff of requests without an interval.
+	LastRetry = 10 * time.Minute
 
 	// longestPause bounds the backoff of a periodic request, unless its interval is longer.
 	longestPause = time.Hour
@@ -307,7 +310,7 @@ func (w *Worker[Request, Answer]) try(ctx context.Context, key types.NamespacedN
 		if cause := recover(); cause != nil {
 			logging.FromContext(ctx).Errorw("A background request panicked", "queue", w.options.Name,
 				logkey.Key, key.String(), "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
-			err = fmt.Errorf("an internal error, which the controller has logged")
+			err = errors.New("an internal error, which the controller has logged")
 		}
 	}()
 	return w.options.Do(try, j.request)

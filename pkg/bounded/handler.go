@@ -21,6 +21,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"strconv"
 	"sync/atomic"
@@ -183,9 +184,7 @@ func (r *response) WriteHeader(status int) { r.status = status }
 func (r *response) Write(data []byte) (int, error) { return r.body.Write(data) }
 
 func (r *response) send(w http.ResponseWriter) {
-	for key, values := range r.header {
-		w.Header()[key] = values
-	}
+	maps.Copy(w.Header(), r.header)
 	w.Header().Set("Content-Length", strconv.Itoa(r.body.Len()))
 	w.WriteHeader(r.status)
 	// The caller may have gone.

@@ -202,7 +202,7 @@ func (c *conn) context(ctx context.Context) context.Context {
 // It also cancels the requests, because net/http may not read while they wait.
 func (c *conn) evict() {
 	c.cancel()
-	_ = c.Conn.Close()
+	_ = c.Close()
 }
 
 type connKey struct{}

@@ -31,7 +31,7 @@ import (
 func TestSlots(t *testing.T) {
 	type holder struct {
 		source string
-		age    time.Duration
+		age    int
 		busy   bool
 	}
 	for name, tc := range map[string]struct {
@@ -84,7 +84,7 @@ func TestSlots(t *testing.T) {
 				if h.age == 8 {
 					s.setWhole(claim, true)
 				}
-				claim.since, claim.busy = time.Now().Add(-h.age*time.Second), h.busy
+				claim.since, claim.busy = time.Now().Add(-time.Duration(h.age)*time.Second), h.busy
 				claims = append(claims, claim)
 			}
 			victim, ok := s.enter(newSlot(tc.claimant, func() {}))

@@ -19,6 +19,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -57,7 +58,7 @@ func (c *cli) listCommand() *cobra.Command {
 			clients.Namespace = metav1.NamespaceAll
 		}
 		if len(names) > 0 && (allNamespaces || selector != "") {
-			return try(fmt.Errorf("names cannot be combined with -A or -l"), "kubectl fn list --help")
+			return try(errors.New("names cannot be combined with -A or -l"), "kubectl fn list --help")
 		}
 		list, err := functions(command.Context(), clients, names, selector)
 		if err != nil {

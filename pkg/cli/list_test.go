@@ -86,7 +86,7 @@ func TestListSelectsFunctions(t *testing.T) {
 		"b a":   {"get", "b", "a", "-o", names},
 		"b":     {"get", "b", "-o", "jsonpath={.metadata.name}"},
 	} {
-		t.Run(strings.Join(args[:len(args)-2], " "), func(t *testing.T) { w.want(want, args...) })
+		t.Run(strings.Join(args[:len(args)-2], " "), func(*testing.T) { w.want(want, args...) })
 	}
 	w.wantError("there is no Function c in namespace default", "kubectl fn list --all-namespaces", "get", "a", "c")
 	w.wantError("names cannot be combined with -A or -l", "kubectl fn list --help", "get", "a", "-l", "team=red")

@@ -178,7 +178,7 @@ func copyLog(ctx context.Context, clients *Clients, namespace, pod string, opts 
 		return fmt.Errorf("failed to read the log of pod %s: %w", pod, err)
 	}
 	defer stream.Close()
-	if _, err := io.Copy(out, stream); err != nil && !(opts.Follow && isInterrupted(err)) {
+	if _, err := io.Copy(out, stream); err != nil && (!opts.Follow || !isInterrupted(err)) {
 		return fmt.Errorf("failed to read the log of pod %s: %w", pod, err)
 	}
 	if p, ok := out.(*prefixer); ok {

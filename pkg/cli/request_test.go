@@ -22,6 +22,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -140,9 +141,7 @@ func TestInvokeFlags(t *testing.T) {
 	base := http.Header{"User-Agent": {"kubectl-fn"}, revisionHeader: {"fn-00002"}}
 	with := func(header http.Header) http.Header {
 		all := base.Clone()
-		for name, values := range header {
-			all[name] = values
-		}
+		maps.Copy(all, header)
 		return all
 	}
 	const host = "fn.default.svc.cluster.local"

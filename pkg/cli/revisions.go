@@ -299,7 +299,7 @@ func (c *cli) printTraffic(fn *v1alpha1.Function) error {
 
 func parseShares(fn *v1alpha1.Function, revisions []servingv1.Revision, text string) (map[string]int64, error) {
 	shares, sum := map[string]int64{}, int64(0)
-	for _, share := range strings.Split(text, ",") {
+	for share := range strings.SplitSeq(text, ",") {
 		given, number, ok := strings.Cut(share, "=")
 		percent, err := strconv.ParseInt(strings.TrimSuffix(number, "%"), 10, 64)
 		if !ok || err != nil || percent < 0 || percent > 100 {

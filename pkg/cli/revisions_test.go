@@ -203,7 +203,7 @@ func TestEarlier(t *testing.T) {
 	ready := func(names ...string) (revisions []servingv1.Revision) {
 		for _, name := range names {
 			status := corev1.ConditionTrue
-			if failed := strings.TrimPrefix(name, "!"); failed != name {
+			if failed, ok := strings.CutPrefix(name, "!"); ok {
 				name, status = failed, corev1.ConditionFalse
 			}
 			revisions = append(revisions, *revision("fn-0000"+name, status))

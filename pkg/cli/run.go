@@ -164,8 +164,11 @@ func (c *cli) runUntilInterrupted(ctx context.Context, dir string, command func(
 			stop()
 			return try(fmt.Errorf("failed to start function: %w", err), "kubectl fn run --help")
 		}
-		ended := make(chan error, 1)
-		go func() { ended <- server.Wait() }()
+		ended := make(chan struct{})
+		go func() {
+			_ = server.Wait()
+			close(ended)
+		}()
 		if awaitFile(ctx, watcher, ended) {
 			fmt.Fprintln(c.ErrOut, "The function has exited. It restarts when a file changes.")
 			awaitFile(ctx, watcher, nil)
@@ -183,7 +186,7 @@ func (c *cli) runUntilInterrupted(ctx context.Context, dir string, command func(
 
 // awaitFile waits until files have changed and no more changes follow, or ctx ends.
 // It returns true if the server ends first.
-func awaitFile(ctx context.Context, watcher *fsnotify.Watcher, ended <-chan error) bool {
+func awaitFile(ctx context.Context, watcher *fsnotify.Watcher, ended <-chan struct{}) bool {
 	var calm <-chan time.Time
 	for {
 		select {

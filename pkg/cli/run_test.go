@@ -225,8 +225,8 @@ func TestAwaitFile(t *testing.T) {
 	})
 	t.Run("the server ends", func(t *testing.T) {
 		watcher, _ := watching(t)
-		ended := make(chan error, 1)
-		ended <- errors.New("exit status 1")
+		ended := make(chan struct{})
+		close(ended)
 		if !awaitFile(t.Context(), watcher, ended) {
 			t.Error("awaitFile() = false, but the server ended")
 		}

@@ -100,7 +100,7 @@ func TestNext(t *testing.T) {
 		}), pod("fn-00001", "a")), "Correct the Function as Ready says, or go back: kubectl fn rollback fn"},
 	}
 	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) { tc.world.want(tc.want, "status", "fn", "-o", "jsonpath={.next}") })
+		t.Run(name, func(*testing.T) { tc.world.want(tc.want, "status", "fn", "-o", "jsonpath={.next}") })
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -101,7 +102,7 @@ func TestQueue(t *testing.T) {
 	w.fair.Add(types.NamespacedName{Namespace: "a", Name: "0"})
 	first, _ := w.keys.Get()
 	for i := range 5 {
-		w.fair.Add(types.NamespacedName{Namespace: "a", Name: fmt.Sprint(i)})
+		w.fair.Add(types.NamespacedName{Namespace: "a", Name: strconv.Itoa(i)})
 	}
 	for _, name := range []string{"b", "c", "b"} {
 		w.fair.Add(types.NamespacedName{Namespace: name, Name: "1"})
@@ -178,7 +179,7 @@ func TestQueueRetries(t *testing.T) {
 			w, impl := startWatched(t)
 			const failing = 5
 			for i := range failing {
-				w.fair.Add(types.NamespacedName{Namespace: "a", Name: fmt.Sprint(i)})
+				w.fair.Add(types.NamespacedName{Namespace: "a", Name: strconv.Itoa(i)})
 			}
 			for range failing {
 				<-w.begins

@@ -17,7 +17,7 @@ limitations under the License.
 package fairqueue
 
 import (
-	"fmt"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,7 +33,7 @@ func TestRetries(t *testing.T) {
 		const failing = 5000
 		for round := range 2 {
 			for i := range failing {
-				r.When(types.NamespacedName{Namespace: "a", Name: fmt.Sprint(i)})
+				r.When(types.NamespacedName{Namespace: "a", Name: strconv.Itoa(i)})
 			}
 			last := r.When(types.NamespacedName{Namespace: "a", Name: "last"})
 			if want := time.Duration((round+1)*failing-atOnce) / perSecond * time.Second; last < want {
@@ -71,7 +71,7 @@ func TestRetriesForget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRetries().(*retries)
 		for i := range 1000 {
-			key := types.NamespacedName{Namespace: fmt.Sprint(i), Name: "1"}
+			key := types.NamespacedName{Namespace: strconv.Itoa(i), Name: "1"}
 			r.When(key)
 			r.Forget(key)
 			if got := r.NumRequeues(key); got != 0 {

@@ -17,6 +17,7 @@ limitations under the License.
 package images
 
 import (
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -54,7 +55,7 @@ func TestCheck(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			check := Check{Repository: r.Repository, Digest: tc.digest}
 			if tc.answers != nil {
-				check.Repository.Name, check.Digest = scripted(t, tc.status, tc.answers...)+"/fn", "sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
+				check.Name, check.Digest = scripted(t, tc.status, tc.answers...)+"/fn", "sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
 			}
 			got, err := NewClient(anonymous).Check(t.Context(), check, 0)
 			if got.Lost != tc.lost || (err != nil) != tc.err {
@@ -106,14 +107,12 @@ func TestCheckOfHeldImageIsOneRequest(t *testing.T) {
 			return
 		}
 		defer resp.Body.Close()
-		for key, values := range resp.Header {
-			w.Header()[key] = values
-		}
+		maps.Copy(w.Header(), resp.Header)
 		w.WriteHeader(resp.StatusCode)
 	}))
 	t.Cleanup(server.Close)
 	check := Check{Repository: r.Repository, Digest: digestOf(t, r.images[0])}
-	check.Repository.Name = strings.Replace(r.Name, strings.Split(r.Name, "/")[0], strings.TrimPrefix(server.URL, "http://"), 1)
+	check.Name = strings.Replace(r.Name, strings.Split(r.Name, "/")[0], strings.TrimPrefix(server.URL, "http://"), 1)
 	if got, err := NewClient(anonymous).Check(t.Context(), check, 0); got.Lost || err != nil || requests != 1 {
 		t.Errorf("Check() = %+v, %v after %d requests; want one", got, err, requests)
 	}

@@ -18,6 +18,7 @@ package images
 
 import (
 	"fmt"
+	"strconv"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -30,7 +31,7 @@ func TestRecord(t *testing.T) {
 		return v1alpha1.DependencyImage{Tag: fmt.Sprintf("deps-%d", n), Digest: fmt.Sprintf("sha256:%d", n)}
 	}
 	image := func(n int) v1alpha1.BuiltImage {
-		return v1alpha1.BuiltImage{Tag: fmt.Sprint(n), Digest: fmt.Sprintf("sha256:%d", n), BaseDigest: absent}
+		return v1alpha1.BuiltImage{Tag: strconv.Itoa(n), Digest: fmt.Sprintf("sha256:%d", n), BaseDigest: absent}
 	}
 	status := &v1alpha1.FunctionStatus{}
 	for n := range 9 {

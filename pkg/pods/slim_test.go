@@ -17,6 +17,7 @@ limitations under the License.
 package pods
 
 import (
+	"maps"
 	"testing"
 	"time"
 
@@ -57,9 +58,7 @@ func TestSlimPodOfJob(t *testing.T) {
 			},
 		},
 	}
-	for key, value := range labels {
-		pod.Labels[key] = value
-	}
+	maps.Copy(pod.Labels, labels)
 	want := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "x", Labels: labels},
 		Status: corev1.PodStatus{

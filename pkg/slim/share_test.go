@@ -17,7 +17,7 @@ limitations under the License.
 package slim
 
 import (
-	"fmt"
+	"strconv"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -44,7 +44,7 @@ func TestShareList(t *testing.T) {
 func TestPoolIsBounded(t *testing.T) {
 	p := pool[string]{known: map[string]string{}}
 	for i := range 2 * poolSize {
-		if text := fmt.Sprint(i); p.get(text, text) != text {
+		if text := strconv.Itoa(i); p.get(text, text) != text {
 			t.Fatalf("get(%q) returns another", text)
 		}
 	}

@@ -23,6 +23,7 @@ import (
 	"net/http/httptest"
 	"runtime"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -63,7 +64,7 @@ func (s streaming) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fn := function("", "")
 	fn.APIVersion, fn.Kind = v1alpha1.SchemeGroupVersion.String(), "Function"
 	for i := range startFunctions {
-		fn.Name, fn.UID = fmt.Sprintf("fn-%d", i), types.UID(fmt.Sprint(i))
+		fn.Name, fn.UID = fmt.Sprintf("fn-%d", i), types.UID(strconv.Itoa(i))
 		fn.Spec.Source = strings.Repeat(fmt.Sprintf("// %8d\n", i), startSource/12)
 		if err := events.Encode(map[string]any{"type": "ADDED", "object": fn}); err != nil {
 			return

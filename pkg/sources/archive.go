@@ -38,7 +38,7 @@ type File interface {
 }
 
 // Unpack unpacks a .zip or .tar.gz archive of that size into the empty folder. The first
-// bytes of the archive determine its format. If it returns a Refusal, the content of the
+// bytes of the archive determine its format. If it returns a RefusedError, the content of the
 // folder is undefined.
 func Unpack(archive File, size int64, root *os.Root, limits Limits) error {
 	tree := NewTree(root, limits)
@@ -66,7 +66,7 @@ func broken(err error) error {
 	if err == nil {
 		return nil
 	}
-	if _, ok := errors.AsType[*Refusal](err); ok {
+	if _, ok := errors.AsType[*RefusedError](err); ok {
 		return err
 	}
 	if _, ok := errors.AsType[*WriteError](err); ok {

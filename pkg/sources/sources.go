@@ -63,33 +63,33 @@ const (
 	MaxUnpackedRatioKey = "max-unpacked-ratio"
 )
 
-// Refusal is an error that the Function's author must correct.
-type Refusal struct{ err error }
+// RefusedError is an error that the Function's author must correct.
+type RefusedError struct{ err error }
 
-// Refuse returns a Refusal with that text.
+// Refuse returns a RefusedError with that text.
 func Refuse(format string, args ...any) error {
-	return &Refusal{fmt.Errorf(format, args...)}
+	return &RefusedError{fmt.Errorf(format, args...)}
 }
 
 // Error implements error.
-func (r *Refusal) Error() string { return r.err.Error() }
+func (r *RefusedError) Error() string { return r.err.Error() }
 
 // Unwrap returns the wrapped error.
-func (r *Refusal) Unwrap() error { return r.err }
+func (r *RefusedError) Unwrap() error { return r.err }
 
-// Outage is a temporary error.
-type Outage struct{ err error }
+// UnreachableError is a temporary error.
+type UnreachableError struct{ err error }
 
-// Unreachable returns an Outage with that text.
+// Unreachable returns an UnreachableError with that text.
 func Unreachable(format string, args ...any) error {
-	return &Outage{fmt.Errorf(format, args...)}
+	return &UnreachableError{fmt.Errorf(format, args...)}
 }
 
 // Error implements error.
-func (o *Outage) Error() string { return o.err.Error() }
+func (o *UnreachableError) Error() string { return o.err.Error() }
 
 // Unwrap returns the wrapped error.
-func (o *Outage) Unwrap() error { return o.err }
+func (o *UnreachableError) Unwrap() error { return o.err }
 
 var commitHash = regexp.MustCompile(`^[0-9a-f]{40}$`)
 
@@ -101,10 +101,10 @@ func ExitCode(err error) int {
 	if err == nil {
 		return 0
 	}
-	if _, ok := errors.AsType[*Refusal](err); ok {
+	if _, ok := errors.AsType[*RefusedError](err); ok {
 		return ExitRefused
 	}
-	if _, ok := errors.AsType[*Outage](err); ok {
+	if _, ok := errors.AsType[*UnreachableError](err); ok {
 		return ExitUnreachable
 	}
 	return 1

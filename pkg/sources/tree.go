@@ -53,7 +53,7 @@ const (
 )
 
 // Tree writes the files of a source below a folder, and nothing anywhere else. After a
-// Refusal it must not be used.
+// RefusedError it must not be used.
 type Tree struct {
 	root   *os.Root
 	limits Limits

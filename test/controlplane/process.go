@@ -198,7 +198,7 @@ func parseUsage(stat, statm, status string) (Usage, error) {
 func freePorts(n int) ([]string, error) {
 	ports := make([]string, 0, n)
 	for range n {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 		if err != nil {
 			return nil, fmt.Errorf("failed to find a port: %w", err)
 		}

@@ -66,7 +66,7 @@ type Images struct {
 
 // startImages starts the registry, with the base image.
 func startImages() (*Images, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("failed to start registry: %w", err)
 	}
@@ -90,7 +90,7 @@ func (i *Images) push(repository, tag string, annotations map[string]string) (st
 	if err != nil {
 		return "", fmt.Errorf("failed to encode image: %w", err)
 	}
-	request := httptest.NewRequest(http.MethodPut, "/v2/"+repository+"/manifests/"+tag, bytes.NewReader(manifest))
+	request := httptest.NewRequestWithContext(context.Background(), http.MethodPut, "/v2/"+repository+"/manifests/"+tag, bytes.NewReader(manifest))
 	request.Header.Set("Content-Type", "application/vnd.oci.image.manifest.v1+json")
 	answer := httptest.NewRecorder()
 	i.handler.ServeHTTP(answer, request)
@@ -105,7 +105,7 @@ func (i *Images) push(repository, tag string, annotations map[string]string) (st
 func (i *Images) Tagged(image, tag string) error {
 	name, digest, _ := strings.Cut(strings.TrimPrefix(image, i.Address+"/"), "@")
 	answer := httptest.NewRecorder()
-	i.handler.ServeHTTP(answer, httptest.NewRequest(http.MethodHead, "/v2/"+name+"/manifests/"+tag, http.NoBody))
+	i.handler.ServeHTTP(answer, httptest.NewRequestWithContext(context.Background(), http.MethodHead, "/v2/"+name+"/manifests/"+tag, http.NoBody))
 	if got := answer.Header().Get("Docker-Content-Digest"); got != digest {
 		return fmt.Errorf("tag %q of %s is %q (status %d), want %s", tag, name, got, answer.Code, digest)
 	}
@@ -116,7 +116,7 @@ func (i *Images) Tagged(image, tag string) error {
 func (i *Images) Annotations(image string) (map[string]string, error) {
 	name, digest, _ := strings.Cut(strings.TrimPrefix(image, i.Address+"/"), "@")
 	answer := httptest.NewRecorder()
-	i.handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/v2/"+name+"/manifests/"+digest, http.NoBody))
+	i.handler.ServeHTTP(answer, httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/v2/"+name+"/manifests/"+digest, http.NoBody))
 	if answer.Code != http.StatusOK {
 		return nil, fmt.Errorf("failed to get image %s: %d %s", image, answer.Code, answer.Body)
 	}

@@ -217,6 +217,7 @@ func (e *env) deleteTaskRuns() (reinstall func(*env)) {
 // tryTaskRun creates no TaskRun, but asks for one in an old version. Tekton's webhook
 // defaults, validates and converts it.
 func (e *env) tryTaskRun() error {
+	//nolint:staticcheck // It tests the conversion of an old version.
 	taskRun := &pipelinev1beta1.TaskRun{
 		ObjectMeta: metav1.ObjectMeta{Name: "trial"},
 		Spec:       pipelinev1beta1.TaskRunSpec{TaskRef: &pipelinev1beta1.TaskRef{Name: "any"}},

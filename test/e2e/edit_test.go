@@ -97,8 +97,7 @@ func TestRollout(t *testing.T) {
 func (e *env) watchDrain(fn *v1alpha1.Function) (drained func()) {
 	e.Helper()
 	pod := e.podOf(fn)
-	// The pod may be gone before the caller waits for that.
-	states := test.Record[*corev1.Pod](e.ctx, clients.Kube.CoreV1().Pods(e.namespace), test.Named(pod.Name))
+	deleted := e.whenDeleted(pod)
 	at := "http://" + net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(runtimes.Port)) + conformance.LongPath
 	prober := e.probeOften(api.Request{Method: http.MethodGet, URL: at}, 1, conformance.LongAnswer)[0]
 	return func() {
@@ -115,12 +114,9 @@ func (e *env) watchDrain(fn *v1alpha1.Function) (drained func()) {
 		if err != nil {
 			e.Fatal(err)
 		}
-		seen, err := states.Seen()
-		if err != nil || len(seen) != 1 {
-			e.Fatalf("%d pods are called %s: %v", len(seen), pod.Name, err)
-		}
-		if pod = seen[0]; pod.DeletionTimestamp == nil {
-			e.Fatalf("pod %s ended before it was deleted", pod.Name)
+		pod, ok := <-deleted
+		if !ok {
+			e.Fatal("the pod ended before it was deleted")
 		}
 		told := pod.DeletionTimestamp.Add(-time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second)
 		if last := report.Runs[len(report.Runs)-1].Last; last.Before(told) {
@@ -131,6 +127,26 @@ func (e *env) watchDrain(fn *v1alpha1.Function) (drained func()) {
 			e.Errorf("pod %s accepted a request and did not answer it: %+v", pod.Name, report.Failures[0])
 		}
 	}
+}
+
+// whenDeleted returns a channel that gets the pod as it is when somebody deletes it. When the
+// pod has ended, its grace period is 0.
+func (e *env) whenDeleted(pod *corev1.Pod) <-chan *corev1.Pod {
+	deleted := make(chan *corev1.Pod, 1)
+	go func() {
+		defer close(deleted)
+		_ = test.Until(e.ctx, clients.Kube.CoreV1().Pods(e.namespace), test.Named(pod.Name), func(found []*corev1.Pod) error {
+			switch {
+			case len(found) == 0:
+				return test.GiveUp(errors.New("the pod is gone"))
+			case found[0].DeletionTimestamp == nil:
+				return errors.New("the pod is not deleted")
+			}
+			deleted <- found[0]
+			return nil
+		})
+	}()
+	return deleted
 }
 
 // functionEnded reports whether a function's container has ended.

@@ -222,13 +222,13 @@ func (j *judge) settled() error {
 		case err != nil && s.source == "":
 			continue
 		case err != nil:
-			return fmt.Errorf("Function %s: %w", s.key, err)
+			return fmt.Errorf("failed to get Function %s: %w", s.key, err)
 		case s.source == "":
-			return fmt.Errorf("Function %s was deleted and still exists", s.key)
+			return fmt.Errorf("deleted Function %s still exists", s.key)
 		}
 		owners[fn.UID] = true
 		if err := j.isAsToldBy(s, fn); err != nil {
-			return fmt.Errorf("Function %s, %s: %w", s.key, fn.Status.Phase, err)
+			return fmt.Errorf("failed to find Function %s, %s, as told: %w", s.key, fn.Status.Phase, err)
 		}
 	}
 	return j.noneBut(owners)
@@ -341,7 +341,7 @@ func (j *judge) isAsToldBy(s *story, fn *v1alpha1.Function) error {
 		return nil
 	case !fn.IsReady():
 		ready := fn.Status.GetCondition(v1alpha1.FunctionConditionReady)
-		return fmt.Errorf("Ready is %s: %s", ready.GetReason(), ready.GetMessage())
+		return fmt.Errorf("condition Ready is %s: %s", ready.GetReason(), ready.GetMessage())
 	}
 	// The tag may be that of an earlier generation with the same spec.
 	if err := j.images.Tagged(fn.Status.Image, fn.Status.VersionTag); err != nil {
@@ -350,21 +350,16 @@ func (j *judge) isAsToldBy(s *story, fn *v1alpha1.Function) error {
 	return j.serves(s, fn)
 }
 
-// servedBy returns an error if another server than the chosen one serves most Functions. The
-// first may be created before Kiln knows the choice.
+// servedBy returns an error if the chosen server serves no Function. Those that are created
+// before Kiln knows the choice have another one.
 func (j *judge) servedBy(deployments bool) error {
 	fns, err := j.functions.List(labels.Everything())
 	if err != nil {
 		return fmt.Errorf("failed to list Functions: %w", err)
 	}
-	others := 0
-	for _, fn := range fns {
-		if (fn.Status.Serving == string(config.KubernetesServer)) != deployments {
-			others++
-		}
-	}
-	if 2*others > len(fns) {
-		return fmt.Errorf("another server than the chosen one serves %d of %d Functions", others, len(fns))
+	isChosen := func(fn *v1alpha1.Function) bool { return (fn.Status.Serving == string(config.KubernetesServer)) == deployments }
+	if !slices.ContainsFunc(fns, isChosen) {
+		return fmt.Errorf("the chosen server serves none of %d Functions", len(fns))
 	}
 	return nil
 }

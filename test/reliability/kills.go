@@ -155,7 +155,7 @@ func runKills(ctx context.Context, relayImage string, all []victim, functions, b
 func (r *killsReport) verdict(all bool) error {
 	var wrong []error
 	for _, kill := range r.Kills {
-		if err := kill.traffic.verdict(); err != nil {
+		if err := kill.verdict(); err != nil {
 			wrong = append(wrong, fmt.Errorf("while %s was killed, %w", kill.Victim, err))
 		}
 		if kill.Builds != kill.Built {
@@ -318,7 +318,7 @@ func (k *kills) untilReady(ctx context.Context) error {
 		return test.Until(ctx, k.clients.Kiln.ServerlessV1alpha1().Functions(k.namespace), metav1.ListOptions{}, func(found []*v1alpha1.Function) error {
 			for _, fn := range found {
 				if err := test.Healed(fn); err != nil {
-					return fmt.Errorf("Function %s: %w", fn.Name, err)
+					return fmt.Errorf("failed to find Function %s ready: %w", fn.Name, err)
 				}
 			}
 			return nil

@@ -65,8 +65,8 @@ func TestEntryOf(t *testing.T) {
 func TestTally(t *testing.T) {
 	at := time.Now()
 	l := newLedger()
-	for _, after := range []time.Duration{0, 100, 200, 1150, 1500} {
-		l.add(entry{at: at.Add(after * time.Millisecond), user: "controller", verb: "put", resource: "functions", function: "one/fn-001", happens: conflict})
+	for _, after := range []int{0, 100, 200, 1150, 1500} {
+		l.add(entry{at: at.Add(time.Duration(after) * time.Millisecond), user: "controller", verb: "put", resource: "functions", function: "one/fn-001", happens: conflict})
 	}
 	l.add(entry{at: at, user: "webhook", verb: "get", resource: "functions", function: "one/fn-001"})
 	l.drop()

@@ -24,6 +24,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -149,7 +150,7 @@ func (n *neighbours) limitBuilds(ctx context.Context) (restore func(context.Cont
 			return err
 		})
 	}
-	limits := map[string]any{"max-concurrent-builds": fmt.Sprint(clusterBuilds), "max-concurrent-builds-per-namespace": fmt.Sprint(namespaceBuilds)}
+	limits := map[string]any{"max-concurrent-builds": strconv.Itoa(clusterBuilds), "max-concurrent-builds-per-namespace": strconv.Itoa(namespaceBuilds)}
 	old := map[string]any{}
 	for key := range limits {
 		if value, ok := before.Data[key]; ok {

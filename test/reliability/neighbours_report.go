@@ -165,7 +165,7 @@ func (r *neighbourReport) wrong(l limits) (wrong []error) {
 	}
 	add(r.RefusedS > mostRefusedS, "edits were refused %d times, for %.1f s", r.RefusedEdits, r.RefusedS)
 	add(len(r.Ended) > 0, "%s", strings.Join(r.Ended, ", "))
-	if err := r.traffic.verdict(); err != nil {
+	if err := r.verdict(); err != nil {
 		wrong = append(wrong, err)
 	}
 	return wrong

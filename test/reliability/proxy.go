@@ -35,6 +35,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -300,7 +301,7 @@ func (p *proxy) droppable(answer *http.Response, name string) io.ReadCloser {
 				return
 			case <-second.C:
 			}
-			if p.lot(name, "drop", fmt.Sprint(n)) < float64(p.rate.Load())/1e6/dropsLess {
+			if p.lot(name, "drop", strconv.Itoa(n)) < float64(p.rate.Load())/1e6/dropsLess {
 				p.ledger.drop()
 				d.ended.Store(true)
 				_ = d.Close()

@@ -711,7 +711,7 @@ func TestConcurrency(t *testing.T) {
 		}()
 	}
 	for i := range functions {
-		work <- key(fmt.Sprint("team-", i%7), fmt.Sprint(i))
+		work <- key(fmt.Sprint("team-", i%7), strconv.Itoa(i))
 	}
 	if err := q.Open(nil, func() ([]Build, error) { return nil, nil }); err != nil {
 		t.Fatal(err)

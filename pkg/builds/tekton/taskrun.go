@@ -45,12 +45,17 @@ const (
 	// SidecarContainerPrefix is Tekton's prefix of the name of a sidecar's container.
 	SidecarContainerPrefix = "sidecar-"
 
-	// ImageURLResult, ImageDigestResult, BaseImageResult and SourceResult are the names of
-	// results that every TaskRun can have.
-	ImageURLResult    = steps.ImageURLResult
+	// ImageURLResult is the name of the result with the image, without its digest.
+	ImageURLResult = steps.ImageURLResult
+
+	// ImageDigestResult is the name of the result with the digest of the image.
 	ImageDigestResult = steps.ImageDigestResult
-	BaseImageResult   = steps.BaseImageResult
-	SourceResult      = steps.SourceResult
+
+	// BaseImageResult is the name of the result with the base image.
+	BaseImageResult = steps.BaseImageResult
+
+	// SourceResult is the name of the result with what was fetched.
+	SourceResult = steps.SourceResult
 )
 
 // target writes each result to the file that Tekton reads.

@@ -714,5 +714,3 @@ func runsOf(taskRuns ...*pipelinev1.TaskRun) []builds.Run {
 func buildStatus(fn *v1alpha1.Function, tr *pipelinev1.TaskRun) *v1alpha1.BuildStatus {
 	return statusOf(fn, new(tekton.RunOf(tr)))
 }
-
-func stateOf(tr *pipelinev1.TaskRun) builds.State { return tekton.RunOf(tr).State }

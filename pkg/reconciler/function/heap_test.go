@@ -19,6 +19,7 @@ package function
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"runtime"
 	"strings"
 	"testing"
@@ -180,9 +181,7 @@ func completedPod(tr *pipelinev1.TaskRun) *corev1.Pod {
 			"tekton.dev/taskRun": tr.Name, "tekton.dev/taskRunUID": "uid-3",
 		}, Annotations: tr.Annotations},
 	}
-	for key, value := range tr.Labels {
-		pod.Labels[key] = value
-	}
+	maps.Copy(pod.Labels, tr.Labels)
 	completed := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 		Reason: "Completed", ContainerID: "containerd://" + digestB, StartedAt: noon, FinishedAt: noon,
 		Message: `[{"key":"IMAGE_DIGEST","value":"` + digestA + `","type":1}]`,
@@ -203,9 +202,7 @@ func servingPod(fn *v1alpha1.Function) *corev1.Pod {
 			serving.ServiceLabelKey: "greeter", serving.ServiceUIDLabelKey: "uid-4",
 		}},
 	}
-	for key, value := range service(fn).Spec.Template.Labels {
-		pod.Labels[key] = value
-	}
+	maps.Copy(pod.Labels, service(fn).Spec.Template.Labels)
 	for _, container := range []string{"queue-proxy", children.FunctionContainer} {
 		addContainer(pod, container, corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: noon}})
 	}

@@ -68,7 +68,7 @@ func stuckQueue() *queue.Queue {
 	q := openedQueue(queue.Limits{Namespace: 1})
 	for _, name := range []string{"a", "b"} {
 		key := types.NamespacedName{Namespace: namespace, Name: name}
-		q.See(queue.Build{Name: key, Function: key, Pending: noon.Time.Add(-time.Hour)})
+		q.See(queue.Build{Name: key, Function: key, Pending: noon.Add(-time.Hour)})
 	}
 	return q
 }

@@ -170,7 +170,7 @@ func documents[T any](t *testing.T, file, name string) (all []T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, document := range bytes.Split(data, []byte("\n---\n")) {
+	for document := range bytes.SplitSeq(data, []byte("\n---\n")) {
 		var meta struct{ Metadata struct{ Name string } }
 		var object T
 		if err := yaml.Unmarshal(document, &meta); err != nil || meta.Metadata.Name != name {

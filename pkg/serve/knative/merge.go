@@ -27,11 +27,11 @@ import (
 type Change int
 
 const (
-	// NoChange: the Service is as desired.
+	// NoChange means that the Service is as desired.
 	NoChange Change = iota
-	// RouteChange: the traffic or the visibility changes.
+	// RouteChange means that the traffic or the visibility changes.
 	RouteChange
-	// RevisionChange: the revision template is written, which may make a revision.
+	// RevisionChange means that the revision template is written, which may make a revision.
 	RevisionChange
 )
 

@@ -499,21 +499,6 @@ func TestMakeListeningService(t *testing.T) {
 	}
 }
 
-// wantRestricted wants what the restricted Pod Security Standard does of a container.
-func wantRestricted(t *testing.T, got *corev1.SecurityContext) {
-	t.Helper()
-	want := &corev1.SecurityContext{
-		RunAsNonRoot:             new(true),
-		ReadOnlyRootFilesystem:   new(true),
-		AllowPrivilegeEscalation: new(false),
-		Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-		SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("security context (-want, +got):\n%s", diff)
-	}
-}
-
 // TestAdmission validates the created objects with the real webhook code of Tekton and
 // Serving.
 func TestAdmission(t *testing.T) {

@@ -19,6 +19,7 @@ package kubernetes
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -96,7 +97,7 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 	for kind := range kinds {
 		informer := cache.NewSharedIndexInformer(&cache.ListWatch{}, nil, 0, slim.Indexers())
 		w.caches[kind] = informer.GetIndexer()
-		w.ctx = context.WithValue(w.ctx, informerKey(kind), informer)
+		w.ctx = context.WithValue(w.ctx, informerKey(kind), informer) //nolint:fatcontext // There are five kinds.
 	}
 	pods := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	w.caches["Pod"] = pods
@@ -461,7 +462,7 @@ func TestScaling(t *testing.T) {
 			}
 			scaler := ""
 			for _, s := range scalers.Items {
-				scaler = string(rune('0'+*s.Spec.MinReplicas)) + "-" + map[int32]string{5: "5", 10: "10"}[s.Spec.MaxReplicas]
+				scaler = fmt.Sprintf("%d-%d", *s.Spec.MinReplicas, s.Spec.MaxReplicas)
 			}
 			budgets, err := w.client.PolicyV1().PodDisruptionBudgets(namespace).List(w.ctx, metav1.ListOptions{})
 			if err != nil || scaler != tc.scaler || (len(budgets.Items) > 0) != tc.budget {

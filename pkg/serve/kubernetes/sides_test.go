@@ -23,6 +23,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -266,7 +267,7 @@ func nameOf(item any, index int) string {
 			return name
 		}
 	}
-	return fmt.Sprint(index)
+	return strconv.Itoa(index)
 }
 
 // schema is what the test reads of the CRD's schema.

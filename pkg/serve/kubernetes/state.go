@@ -142,7 +142,7 @@ func failureOf(ctx context.Context, fn *v1alpha1.Function, deployment *appsv1.De
 	}
 	for _, c := range deployment.Status.Conditions {
 		if c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse {
-			late := fmt.Sprintf("its pods were not ready in time: %s", c.Message)
+			late := "its pods were not ready in time: " + c.Message
 			if podspec.HasOwnDockerfile(ctx, fn) {
 				late += " If its pods started: " + podspec.ListenAdvice
 			}

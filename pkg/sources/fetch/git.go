@@ -27,6 +27,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 
@@ -305,14 +306,14 @@ func sshAddress(endpoint *transport.Endpoint) string {
 	if port <= 0 {
 		port = gitssh.DefaultPort
 	}
-	return net.JoinHostPort(endpoint.Host, fmt.Sprint(port))
+	return net.JoinHostPort(endpoint.Host, strconv.Itoa(port))
 }
 
 func (g Git) judge(err error) error {
-	if _, ok := errors.AsType[*sources.Refusal](err); ok {
+	if _, ok := errors.AsType[*sources.RefusedError](err); ok {
 		return err
 	}
-	if _, ok := errors.AsType[*sources.Outage](err); ok {
+	if _, ok := errors.AsType[*sources.UnreachableError](err); ok {
 		return err
 	}
 	if failed, ok := errors.AsType[*githttp.Err](err); ok {

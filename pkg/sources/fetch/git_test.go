@@ -144,8 +144,8 @@ func fetchGit(t *testing.T, g fetch.Git, limits sources.Limits) (commit string, 
 		}
 		content, err := os.ReadFile(file)
 		files[strings.TrimSuffix(name, "!")] = string(content)
-		if strings.HasSuffix(name, "!") {
-			files[strings.TrimSuffix(name, "!")] += "!"
+		if before, ok := strings.CutSuffix(name, "!"); ok {
+			files[before] += "!"
 		}
 		return err
 	})

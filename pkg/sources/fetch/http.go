@@ -298,9 +298,9 @@ func judgeAnswer(status int, said string, authorized bool) error {
 }
 
 // unreached returns the error for a missing response. A permanent error, such as an
-// untrusted certificate, is a Refusal. It hides the signature of a URL.
+// untrusted certificate, is a RefusedError. It hides the signature of a URL.
 func unreached(err error) error {
-	if refusal, ok := errors.AsType[*sources.Refusal](err); ok {
+	if refusal, ok := errors.AsType[*sources.RefusedError](err); ok {
 		return refusal
 	}
 	if failed, ok := errors.AsType[*url.Error](err); ok {

@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -153,7 +154,7 @@ func TestEdited(t *testing.T) {
 		pass(interval)
 		s.count()
 		for i := range 100 {
-			p.Ask(keyOf(0), Branch{Revision: fmt.Sprint(i), Interval: interval})
+			p.Ask(keyOf(0), Branch{Revision: strconv.Itoa(i), Interval: interval})
 			if _, ok := p.found(keyOf(0), built); ok {
 				t.Fatal("what was found before is found of another branch")
 			}

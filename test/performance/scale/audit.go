@@ -24,8 +24,9 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"time"
+
+	"github.com/kiln-dev/kiln/test/controlplane"
 )
 
 // audit reads the API server's audit log.
@@ -126,10 +127,10 @@ func (a *audit) take() (requests, error) {
 	return counted, nil
 }
 
-// of returns the requests of a user that a condition selects.
-func (r requests) of(user string, selects func(request) bool) (n int) {
+// ofController returns the controller's requests that a condition selects.
+func (r requests) ofController(selects func(request) bool) (n int) {
 	for request, count := range r {
-		if request.User == user && selects(request) {
+		if request.User == controlplane.ControllerUser && selects(request) {
 			n += count
 		}
 	}
@@ -154,9 +155,4 @@ func isList(r request) bool { return r.Verb == "list" }
 
 func isConflict(r request) bool {
 	return isWrite(r) && r.Failure == "Conflict"
-}
-
-// isFailure reports whether a request was refused otherwise.
-func isFailure(r request) bool {
-	return r.Failure != "" && !isConflict(r) && !strings.HasSuffix(r.Resource, "leases")
 }

@@ -133,7 +133,7 @@ func (w *world) hasLarge(ctx context.Context, key types.NamespacedName) error {
 		return fmt.Errorf("failed to get Function: %w", err)
 	}
 	if want := newLarge(key).Spec.Source; fn.Spec.Source != want || fn.Generation != 1 {
-		return fmt.Errorf("Function %s has generation %d and a source of %d bytes, and was written with %d", key, fn.Generation, len(fn.Spec.Source), len(want))
+		return fmt.Errorf("wrong Function %s: it has generation %d and a source of %d bytes, and was written with %d", key, fn.Generation, len(fn.Spec.Source), len(want))
 	}
 	return nil
 }

@@ -64,7 +64,7 @@ func main() {
 }
 
 func run(ctx context.Context, b *bench, sizes string, conclude func(*results) error) error {
-	for _, size := range strings.Split(sizes, ",") {
+	for size := range strings.SplitSeq(sizes, ",") {
 		n, err := strconv.Atoi(strings.TrimSpace(size))
 		if err != nil || n < 1 {
 			return fmt.Errorf("%q is no number of Functions", size)

@@ -20,13 +20,12 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/kiln-dev/kiln/test/controlplane"
 	"github.com/kiln-dev/kiln/test/performance/report"
 )
 
 // perFunction returns the number of selected requests for each of n Functions.
 func (t taken) perFunction(n int, selects func(request) bool) float64 {
-	return float64(t.requests.of(controlplane.ControllerUser, selects)) / float64(n)
+	return float64(t.requests.ofController(selects)) / float64(n)
 }
 
 func medianOf(all []taken, tell func(taken) float64) float64 {
@@ -63,7 +62,7 @@ var processes = []struct {
 
 // all counts the requests of the controller, except those for its lease and Events.
 func all(t taken) float64 {
-	return float64(t.requests.of(controlplane.ControllerUser, func(r request) bool { return r.Resource != "leases" && !isEvent(r) }))
+	return float64(t.requests.ofController(func(r request) bool { return r.Resource != "leases" && !isEvent(r) }))
 }
 
 // row returns the row of the creation of Functions.
@@ -83,7 +82,7 @@ func (g growth) row() report.Row {
 			"events_per_function": count(g.kiln, isEvent),
 			"gets_per_function":   count(g.kiln, isGet),
 			"lists_per_function":  count(g.kiln, isList),
-			"conflicts":           medianOf(g.kiln, func(t taken) float64 { return float64(t.requests.of(controlplane.ControllerUser, isConflict)) }),
+			"conflicts":           medianOf(g.kiln, func(t taken) float64 { return float64(t.requests.ofController(isConflict)) }),
 			"ms_per_function":     1000 * report.Median(samples) / float64(n),
 			"controller_mib":      medianOf(g.kiln, func(t taken) float64 { return t.resident / (1 << 20) }),
 		},
@@ -121,17 +120,17 @@ func (r *results) report() *report.Report {
 		out.Rows = append(out.Rows, row)
 	}
 	l := &r.live
-	writes := func(t taken) float64 { return float64(t.requests.of(controlplane.ControllerUser, isWrite)) }
+	writes := func(t taken) float64 { return float64(t.requests.ofController(isWrite)) }
 	n := float64(l.functions)
 	out.Rows = append(out.Rows,
 		report.Row{Name: "steady-writes", MedianS: l.resync.wall.Seconds(), Parts: map[string]float64{
-			"functions": n, "writes": writes(l.resync), "events": float64(l.resync.requests.of(controlplane.ControllerUser, isEvent)),
-			"gets": float64(l.resync.requests.of(controlplane.ControllerUser, isGet)), "lists": float64(l.resync.requests.of(controlplane.ControllerUser, isList)),
+			"functions": n, "writes": writes(l.resync), "events": float64(l.resync.requests.ofController(isEvent)),
+			"gets": float64(l.resync.requests.ofController(isGet)), "lists": float64(l.resync.requests.ofController(isList)),
 			"controller_cpu_ms_per_function": 1000 * l.resync.controller / n,
 		}},
 		report.Row{Name: "restart", MedianS: l.restart.wall.Seconds(), Parts: map[string]float64{
-			"functions": n, "writes": writes(l.restart), "events": float64(l.restart.requests.of(controlplane.ControllerUser, isEvent)),
-			"gets": float64(l.restart.requests.of(controlplane.ControllerUser, isGet)), "lists": float64(l.restart.requests.of(controlplane.ControllerUser, isList)),
+			"functions": n, "writes": writes(l.restart), "events": float64(l.restart.requests.ofController(isEvent)),
+			"gets": float64(l.restart.requests.ofController(isGet)), "lists": float64(l.restart.requests.ofController(isList)),
 			"controller_cpu_ms_per_function": 1000 * l.restart.controller / n, "controller_mib": l.restart.resident / (1 << 20),
 			"controller_rested_mib": l.rested / (1 << 20), "controller_kib_per_function": (l.rested - l.base) / n / (1 << 10),
 		}},
@@ -145,7 +144,7 @@ func (l *live) stormRow(create float64) report.Row {
 	n := float64(l.functions)
 	row := report.Row{Name: "storm", MedianS: l.storm.wall.Seconds(), Baseline: "their creation", Parts: map[string]float64{
 		"functions": n, "ms_per_function": 1000 * l.storm.wall.Seconds() / n,
-		"writes_per_function": l.storm.perFunction(l.functions, isWrite), "conflicts": float64(l.storm.requests.of(controlplane.ControllerUser, isConflict)),
+		"writes_per_function": l.storm.perFunction(l.functions, isWrite), "conflicts": float64(l.storm.requests.ofController(isConflict)),
 		"idle_s": secondsOf(l.idle, readyIn), "busy_s": secondsOf(l.busy, readyIn), "busy_ratio": secondsOf(l.busy, readyIn) / secondsOf(l.idle, readyIn),
 		"busy_writes_ratio": secondsOf(l.busy, writtenIn) / secondsOf(l.idle, writtenIn),
 		"edited_beside":     float64(l.edited), "busy_samples": float64(len(l.busy)),

@@ -55,7 +55,7 @@ func TestCount(t *testing.T) {
 		{"lists", isList, 1},
 		{"conflicts", isConflict, 1},
 	} {
-		if got := counted.of(controlplane.ControllerUser, test.selects); got != test.want {
+		if got := counted.ofController(test.selects); got != test.want {
 			t.Errorf("%s = %d, want %d", test.name, got, test.want)
 		}
 	}

@@ -26,6 +26,7 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -125,7 +126,7 @@ func (b *builder) publicImage(ctx context.Context, image string) (v1.Image, erro
 // Node.js, which has its own bundle.
 func trustLayer(own, extra []byte) (v1.Layer, error) {
 	return fileSet{
-		{path: strings.TrimPrefix(systemBundle, "/"), content: append(own[:len(own):len(own)], extra...)},
+		{path: strings.TrimPrefix(systemBundle, "/"), content: append(slices.Clip(own), extra...)},
 		{path: strings.TrimPrefix(extraBundle, "/"), content: extra},
 	}.layer()
 }

@@ -192,7 +192,8 @@ func TestThaw(t *testing.T) {
 		t.Fatal(err)
 	}
 	select {
-	case <-ended:
+	case err := <-ended:
+		t.Log("the process has ended:", err)
 	case <-time.After(endTimeout):
 		t.Error("the process was killed, and has not ended: it is frozen")
 	}

@@ -456,16 +456,16 @@ type BuildEnvVar struct {
 type FunctionPhase string
 
 const (
-	// FunctionInitializing: the configuration of the current generation is not yet
-	// written.
+	// FunctionInitializing means that the configuration of the current generation is not
+	// written yet.
 	FunctionInitializing FunctionPhase = "Initializing"
-	// FunctionBuilding: the function is configured and has no image yet.
+	// FunctionBuilding means that the function is configured and has no image yet.
 	FunctionBuilding FunctionPhase = "Building"
-	// FunctionDeploying: the image is available and its service is not ready.
+	// FunctionDeploying means that the image is available and its service is not ready.
 	FunctionDeploying FunctionPhase = "Deploying"
-	// FunctionRunning: the current generation serves.
+	// FunctionRunning means that the current generation serves.
 	FunctionRunning FunctionPhase = "Running"
-	// FunctionFailed: one of the conditions is False.
+	// FunctionFailed means that one of the conditions is False.
 	FunctionFailed FunctionPhase = "Failed"
 )
 

@@ -612,7 +612,7 @@ func (a *asked[Request, Answer]) step() bool {
 
 func (s *simulation) find(lookup images.Lookup) images.Found {
 	for tag, digest := range s.pushed {
-		if digest == lookup.Image.Digest && strings.HasPrefix(tag, lookup.Repository.Name+":") {
+		if digest == lookup.Image.Digest && strings.HasPrefix(tag, lookup.Name+":") {
 			return images.Found{Image: digest}
 		}
 	}
@@ -620,7 +620,7 @@ func (s *simulation) find(lookup images.Lookup) images.Found {
 }
 
 func (s *simulation) tag(tagging images.Tagging) struct{} {
-	s.pushed[repositoryTag(tagging.Repository.Name, tagging.Tag)] = tagging.Digest
+	s.pushed[repositoryTag(tagging.Name, tagging.Tag)] = tagging.Digest
 	return struct{}{}
 }
 
