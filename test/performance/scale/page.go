@@ -261,7 +261,7 @@ func aims(r *report.Report) (all []aim) {
 		p, of := row.Parts, "creation of "+creationOf(row)
 		all = append(all,
 			atMost(of+": time, relative to the bare client", row.Ratio, 1.25, ""),
-			noMore(of+": writes of each", p["writes_per_function"], p["bare_writes_per_function"]+2, ""),
+			noMore(of+": writes of each", p["writes_per_function"], p["bare_writes_per_function"]+2.5, ""),
 			noMore(of+": LISTs", math.Round(p["lists_per_function"]*1000)/1000, 0, "of each"),
 			noMore(of+": conflicts", p["conflicts"], 0, ""))
 	}
