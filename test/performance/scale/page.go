@@ -258,6 +258,7 @@ func aims(r *report.Report) (all []aim) {
 		}
 	}
 	for _, row := range plainRows(r) {
+		// Kiln also records what serves, and keeps the results of a Job.
 		p, of := row.Parts, "creation of "+creationOf(row)
 		all = append(all,
 			atMost(of+": time, relative to the bare client", row.Ratio, 1.25, ""),
