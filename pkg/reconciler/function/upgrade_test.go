@@ -35,7 +35,7 @@ import (
 const (
 	// pinnedTag changes with the wrapper, the Dockerfile, or the way in which they
 	// are hashed: every Function is built again.
-	pinnedTag = "c550f44c9e7952fa3d7cf6406d738521"
+	pinnedTag = "6d442dfd81cef57acb10b0f53916cdfb"
 
 	// pinnedTemplate changes with what Kiln writes into Services: every Function
 	// gets a new revision.
