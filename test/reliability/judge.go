@@ -357,7 +357,9 @@ func (j *judge) servedBy(deployments bool) error {
 	if err != nil {
 		return fmt.Errorf("failed to list Functions: %w", err)
 	}
-	isChosen := func(fn *v1alpha1.Function) bool { return (fn.Status.Serving == string(config.KubernetesServer)) == deployments }
+	isChosen := func(fn *v1alpha1.Function) bool {
+		return (fn.Status.Serving == string(config.KubernetesServer)) == deployments
+	}
 	if !slices.ContainsFunc(fns, isChosen) {
 		return fmt.Errorf("the chosen server serves none of %d Functions", len(fns))
 	}
