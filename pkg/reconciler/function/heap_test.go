@@ -113,9 +113,11 @@ func stored(object metav1.Object, uid string) {
 	object.SetUID(types.UID(uid))
 	object.SetResourceVersion("123456")
 	object.SetCreationTimestamp(noon)
+	fields := &metav1.FieldsV1{}
+	fields.SetRawString(`{"f:metadata":{"f:labels":{".":{}}}}`)
 	object.SetManagedFields([]metav1.ManagedFieldsEntry{{
 		Manager: "controller", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", Time: &noon, FieldsType: "FieldsV1",
-		FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:labels":{".":{}}}}`)},
+		FieldsV1: fields,
 	}})
 }
 

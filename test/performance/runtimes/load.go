@@ -69,7 +69,7 @@ func send(address string, request []byte, connections int, during time.Duration)
 // sendOne is send on one connection. It does as little work as possible, so it measures
 // the server. A single connection reads without sleeping: see eager.
 func sendOne(address string, request []byte, until time.Time, alone bool) ([]time.Duration, error) {
-	conn, err := net.Dial("tcp", address)
+	conn, err := net.DialTimeout("tcp", address, time.Minute) //nolint:noctx // It has no context, and a limit.
 	if err != nil {
 		return nil, fmt.Errorf("failed to connect: %w", err)
 	}

@@ -68,7 +68,7 @@ func run(ctx context.Context, s server) (*process, error) {
 	}
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Second}
 	for time.Since(begin) < startTimeout {
-		answer, err := client.Get("http://" + p.address + "/")
+		answer, err := client.Get("http://" + p.address + "/") //nolint:noctx // The client has a timeout.
 		if err == nil {
 			answer.Body.Close()
 			if answer.StatusCode == http.StatusOK {
@@ -161,7 +161,7 @@ func (p *process) resident() (float64, error) {
 
 // freePort returns a port that nobody listens on.
 func freePort() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // It does not wait.
 	if err != nil {
 		return "", fmt.Errorf("failed to find a port: %w", err)
 	}
