@@ -213,7 +213,8 @@ func setKey(ctx context.Context, name, key string, value *string) (restore func(
 	return func(ctx context.Context) error { return set(ctx, former) }, set(ctx, value)
 }
 
-// createNamespace creates a namespace with that pod security level and returns its name.
+// createNamespace creates a namespace with that pod security level, waits until it has its
+// ServiceAccount, and returns its name.
 func createNamespace(ctx context.Context, prefix, podSecurity string) (string, error) {
 	namespace, err := clients.Kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{
@@ -226,6 +227,16 @@ func createNamespace(ctx context.Context, prefix, podSecurity string) (string, e
 	}, metav1.CreateOptions{})
 	if err != nil {
 		return "", fmt.Errorf("failed to create namespace: %w", err)
+	}
+	// A pod that is created before its ServiceAccount is denied, and a build of Tekton fails.
+	err = test.Until(ctx, clients.Kube.CoreV1().ServiceAccounts(namespace.Name), test.Named("default"), func(found []*corev1.ServiceAccount) error {
+		if len(found) == 0 {
+			return errors.New("the ServiceAccount does not exist")
+		}
+		return nil
+	})
+	if err != nil {
+		return "", fmt.Errorf("failed to wait for the ServiceAccount of namespace %s: %w", namespace.Name, err)
 	}
 	return namespace.Name, nil
 }
