@@ -122,7 +122,7 @@ func (*killsReport) title() string { return killsTitle }
 const weatherIntro = `etcd, the API server and the garbage collector are real, in the versions of the local cluster. So are Kiln's controller and
 webhook: they run as processes with the roles and the configuration of their manifests. A proxy between Kiln and the API
 server disturbs requests as networks and busy API servers do. Only Kiln's requests pass through it. A stand-in replaces
-Tekton and Serving; it takes up to a second for each build and each roll-out. Up to 6 builds run at once, 4 of each namespace.
+Tekton and Serving; it takes up to a second for each build and each roll-out. Up to 6 builds run at once, 4 of each namespace, and one more for each creation whose answer is lost.
 
 The proxy chooses one of these faults, all with the same probability:
 
