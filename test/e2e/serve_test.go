@@ -304,10 +304,10 @@ func TestScaleToZero(t *testing.T) {
 	e.wantAnswer(fn, "{}", "awake")
 }
 
-// podsOf returns the pods that run a Function.
+// podsOf returns the pods that run a Function. A pod that a node has rejected runs nothing.
 func podsOf(pods []*corev1.Pod, fn *v1alpha1.Function) []*corev1.Pod {
 	return slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool {
-		return pod.Labels[serverless.FunctionUIDLabelKey] != string(fn.UID) || !runsFunction(pod)
+		return pod.Labels[serverless.FunctionUIDLabelKey] != string(fn.UID) || !runsFunction(pod) || pod.Status.Phase == corev1.PodFailed
 	})
 }
 
