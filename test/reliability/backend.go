@@ -34,6 +34,7 @@ import (
 	"knative.dev/serving/pkg/apis/serving"
 	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
 
+	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/platform"
 	"github.com/kiln-dev/kiln/test"
 )
@@ -103,7 +104,8 @@ type plain struct{}
 
 func (plain) watch(ctx context.Context, c *test.Clients, namespace string) func() ([]build, error) {
 	return watch(ctx, c.Kube.BatchV1().Jobs(namespace), func(job *batchv1.Job) build {
-		return build{job.UID, job.Status.Succeeded > 0}
+		// Kiln deploys the image before the Job has ended, and keeps the results.
+		return build{job.UID, job.Status.Succeeded > 0 || job.Annotations[serverless.BuildResultsAnnotationKey] != ""}
 	})
 }
 
