@@ -21,6 +21,7 @@ package test
 import (
 	"fmt"
 
+	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
 	pipelineclient "github.com/tektoncd/pipeline/pkg/client/clientset/versioned"
 
 	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
@@ -30,9 +31,11 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	ingressclient "knative.dev/networking/pkg/client/clientset/versioned"
+	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
 	servingclient "knative.dev/serving/pkg/client/clientset/versioned"
 
 	kilnclient "github.com/kiln-dev/kiln/pkg/client/clientset/versioned"
+	"github.com/kiln-dev/kiln/pkg/platform"
 )
 
 // SystemNamespace is the namespace of Kiln's own objects.
@@ -120,4 +123,12 @@ func (c *Clients) connect(config *rest.Config) (err error) {
 	}
 	c.Metadata, err = metadata.NewForConfig(config)
 	return err
+}
+
+// Platform reports whether the cluster has the APIs of Tekton and Knative Serving. Without
+// an answer of the API server, it returns an error.
+func (c *Clients) Platform() (hasTekton, hasServing bool, err error) {
+	taskRuns, services := pipelinev1.SchemeGroupVersion.WithResource("taskruns"), servingv1.SchemeGroupVersion.WithResource("services")
+	found, err := platform.Discover(c.Kube.Discovery(), taskRuns, services)
+	return found[taskRuns], found[services], err
 }

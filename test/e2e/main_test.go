@@ -34,11 +34,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	pipelinev1 "github.com/tektoncd/pipeline/pkg/apis/pipeline/v1"
-	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
-
 	"github.com/kiln-dev/kiln/pkg/apis/config"
-	"github.com/kiln-dev/kiln/pkg/platform"
 	"github.com/kiln-dev/kiln/test"
 )
 
@@ -123,7 +119,7 @@ func setUp(ctx context.Context, chosenBuilder config.Builder, chosenServer confi
 	}
 	ctx, cancel := context.WithTimeout(ctx, testTimeout)
 	defer cancel()
-	if err := discover(); err != nil {
+	if hasTekton, hasServing, err = clients.Platform(); err != nil {
 		return teardown, err
 	}
 	for _, choose := range []func(context.Context) (func(context.Context) error, error){
@@ -145,17 +141,6 @@ func setUp(ctx context.Context, chosenBuilder config.Builder, chosenServer confi
 	undo = append(undo, func(ctx context.Context) error { return deleteNamespace(ctx, toolNamespace) })
 	relay, err = test.StartRelay(ctx, clients, toolNamespace, relayImage)
 	return teardown, err
-}
-
-// discover finds out what the cluster has.
-func discover() error {
-	taskRuns, services := pipelinev1.SchemeGroupVersion.WithResource("taskruns"), servingv1.SchemeGroupVersion.WithResource("services")
-	found, err := platform.Discover(clients.Kube.Discovery(), taskRuns, services)
-	if err != nil {
-		return fmt.Errorf("failed to discover the cluster's APIs: %w", err)
-	}
-	hasTekton, hasServing = found[taskRuns], found[services]
-	return nil
 }
 
 // builderKey is the key of the builder in config-build, and servingKey that of the server in

@@ -35,7 +35,6 @@ import (
 	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
-	"github.com/kiln-dev/kiln/pkg/platform"
 	"github.com/kiln-dev/kiln/test"
 )
 
@@ -58,14 +57,13 @@ type build struct {
 
 // backendOf returns what Kiln uses on the cluster by default.
 func backendOf(c *test.Clients) (backend, error) {
-	taskRuns, services := pipelinev1.SchemeGroupVersion.WithResource("taskruns"), servingv1.SchemeGroupVersion.WithResource("services")
-	found, err := platform.Discover(c.Kube.Discovery(), taskRuns, services)
+	hasTekton, hasServing, err := c.Platform()
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("failed to discover the cluster's APIs: %w", err)
-	case found[taskRuns] && found[services]:
+		return nil, err
+	case hasTekton && hasServing:
 		return knative{}, nil
-	case !found[taskRuns] && !found[services]:
+	case !hasTekton && !hasServing:
 		return plain{}, nil
 	}
 	return nil, errors.New("the cluster must have Tekton and Knative Serving, or neither")
