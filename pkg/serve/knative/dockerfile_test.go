@@ -24,6 +24,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"knative.dev/pkg/apis"
 	"knative.dev/pkg/controller"
 	servingv1 "knative.dev/serving/pkg/apis/serving/v1"
@@ -75,37 +76,57 @@ func TestMarkNotReadyDockerfile(t *testing.T) {
 	const listens = "The command in the Dockerfile must listen on $PORT, which is 8080."
 	ago := func(age time.Duration) pods.State { return pods.State{RunningSince: time.Now().Add(-age)} }
 	starting := apis.Condition{Status: corev1.ConditionUnknown, Reason: "RevisionMissing", Message: "x"}
+	noRoom := apis.Condition{Status: corev1.ConditionFalse, Reason: "RevisionFailed", Message: `Revision "greeter-00001" failed with message: no CPU.`}
+	unschedulable := &servingv1.Revision{ObjectMeta: metav1.ObjectMeta{Name: "greeter-00001", Namespace: "default"}}
+	unschedulable.Status.MarkResourcesAvailableFalse(corev1.PodReasonUnschedulable, "no CPU.")
 	for name, tc := range map[string]struct {
 		ready   apis.Condition
+		served  []runtime.Object
 		pods    pods.State
 		want    apis.Condition
 		requeue time.Duration
 	}{
 		"no pod runs yet": {
-			starting, pods.State{}, apis.Condition{Status: corev1.ConditionUnknown, Reason: v1alpha1.ReasonServiceWaiting, Message: "RevisionMissing: x"}, podspec.PortTimeout,
+			starting, nil, pods.State{}, apis.Condition{Status: corev1.ConditionUnknown, Reason: v1alpha1.ReasonServiceWaiting, Message: "RevisionMissing: x"}, podspec.PortTimeout,
 		},
 		"it has just started": {
-			starting, ago(10 * time.Second), apis.Condition{Status: corev1.ConditionUnknown, Reason: v1alpha1.ReasonServiceWaiting, Message: "RevisionMissing: x"}, podspec.PortTimeout - 10*time.Second,
+			starting, nil, ago(10 * time.Second), apis.Condition{Status: corev1.ConditionUnknown, Reason: v1alpha1.ReasonServiceWaiting, Message: "RevisionMissing: x"}, podspec.PortTimeout - 10*time.Second,
 		},
 		"it listens, and the route waits": {
-			starting, pods.State{Ready: 1}, apis.Condition{Status: corev1.ConditionUnknown, Reason: v1alpha1.ReasonServiceWaiting, Message: "RevisionMissing: x"}, 0,
+			starting, nil, pods.State{Ready: 1}, apis.Condition{Status: corev1.ConditionUnknown, Reason: v1alpha1.ReasonServiceWaiting, Message: "RevisionMissing: x"}, 0,
 		},
 		"it has run for long": {
-			starting, ago(podspec.PortTimeout), apis.Condition{
+			starting, nil, ago(podspec.PortTimeout), apis.Condition{
 				Status: corev1.ConditionUnknown, Reason: v1alpha1.ReasonServiceWaiting,
 				Message: "Revision greeter-00001: its image runs but does not listen on port 8080 yet. " + listens + " See the log of its pod.",
 			}, 0,
 		},
 		"Serving has given it up": {
 			apis.Condition{Status: corev1.ConditionFalse, Reason: "RevisionFailed", Message: `Revision "greeter-00001" failed with message: Initial scale was never achieved.`},
-			pods.State{}, apis.Condition{
+			nil, pods.State{}, apis.Condition{
 				Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonServiceFailed,
 				Message: `RevisionFailed: Revision "greeter-00001" failed with message: Initial scale was never achieved. If its pods started: ` + listens,
 			}, 0,
 		},
 		"it has failed otherwise": {
 			apis.Condition{Status: corev1.ConditionFalse, Reason: "RevisionFailed", Message: "no."},
-			pods.State{}, apis.Condition{Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonServiceFailed, Message: "RevisionFailed: no."}, 0,
+			nil, pods.State{}, apis.Condition{Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonServiceFailed, Message: "RevisionFailed: no."}, 0,
+		},
+		"Serving knows no room for it": {
+			noRoom, []runtime.Object{unschedulable}, pods.State{}, apis.Condition{
+				Status: corev1.ConditionUnknown, Reason: v1alpha1.ReasonMinimumReplicasUnavailable, Message: "Revision greeter-00001: no CPU.",
+			}, podspec.PortTimeout,
+		},
+		"Serving has not noticed that there is room now": {
+			noRoom, []runtime.Object{unschedulable}, ago(10 * time.Second), apis.Condition{
+				Status: corev1.ConditionUnknown, Reason: v1alpha1.ReasonServiceWaiting, Message: "Revision greeter-00001 is not ready yet.",
+			}, podspec.PortTimeout - 10*time.Second,
+		},
+		"Serving has not noticed that it has run for long": {
+			noRoom, []runtime.Object{unschedulable}, ago(podspec.PortTimeout), apis.Condition{
+				Status: corev1.ConditionUnknown, Reason: v1alpha1.ReasonServiceWaiting,
+				Message: "Revision greeter-00001: its image runs but does not listen on port 8080 yet. " + listens + " See the log of its pod.",
+			}, 0,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -116,7 +137,7 @@ func TestMarkNotReadyDockerfile(t *testing.T) {
 			configured := tc.ready
 			tc.ready.Type, configured.Type = servingv1.ServiceConditionReady, servingv1.ServiceConditionConfigurationsReady
 			svc.Status.SetConditions(apis.Conditions{configured, tc.ready})
-			s := &Server{Client: servingfake.NewSimpleClientset()}
+			s := &Server{Client: servingfake.NewSimpleClientset(tc.served...)}
 			err := s.markNotReady(ctx, fn, svc, tc.pods)
 			_, after := controller.IsRequeueKey(err)
 			if off := after - tc.requeue; off > 0 || off < -2*time.Second || (err == nil) != (tc.requeue == 0) {

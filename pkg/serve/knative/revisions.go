@@ -32,6 +32,7 @@ import (
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/children"
+	"github.com/kiln-dev/kiln/pkg/pods"
 	"github.com/kiln-dev/kiln/pkg/serve/podspec"
 )
 
@@ -115,9 +116,9 @@ func (s *Server) restoreTemplate(ctx context.Context, fn *v1alpha1.Function, svc
 const revisionFailed = "RevisionFailed"
 
 // excuse reports whether a revision that Serving calls failed has not failed, and marks
-// it as waiting. Serving counts an unschedulable pod as a failure, and the Service
-// reports that for a while after the pod was scheduled.
-func (s *Server) excuse(ctx context.Context, fn *v1alpha1.Function, name string) (bool, error) {
+// it as waiting. Serving counts an unschedulable pod as a failure, and reports that for
+// minutes after a node has taken the pod.
+func (s *Server) excuse(ctx context.Context, fn *v1alpha1.Function, name string, state pods.State) (bool, error) {
 	revision, err := s.Client.ServingV1().Revisions(fn.Namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrs.IsNotFound(err) {
 		return false, nil
@@ -126,10 +127,11 @@ func (s *Server) excuse(ctx context.Context, fn *v1alpha1.Function, name string)
 		return false, fmt.Errorf("failed to get Revision: %w", err)
 	}
 	available := revision.Status.GetCondition(servingv1.RevisionConditionResourcesAvailable)
+	unschedulable := available.IsFalse() && available.Reason == corev1.PodReasonUnschedulable
 	switch {
-	case available.IsFalse() && available.Reason == corev1.PodReasonUnschedulable:
+	case unschedulable && state.RunningSince.IsZero():
 		fn.Status.MarkRunningUnknown(v1alpha1.ReasonMinimumReplicasUnavailable, "Revision %s: %s", name, available.Message)
-	case !revision.Status.GetCondition(servingv1.RevisionConditionReady).IsFalse():
+	case unschedulable || !revision.Status.GetCondition(servingv1.RevisionConditionReady).IsFalse():
 		fn.Status.MarkRunningUnknown(v1alpha1.ReasonServiceWaiting, "Revision %s is not ready yet.", name)
 	default:
 		return false, nil

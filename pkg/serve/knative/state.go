@@ -139,9 +139,12 @@ func isLocal(svc *servingv1.Service) bool {
 func (s *Server) markNotReady(ctx context.Context, fn *v1alpha1.Function, svc *servingv1.Service, state pods.State) error {
 	ready, failed := svc.Status.GetCondition(servingv1.ServiceConditionReady), failureOf(svc)
 	if failed != nil && failed.Reason == revisionFailed {
-		excused, err := s.excuse(ctx, fn, svc.Status.LatestCreatedRevisionName)
-		if err != nil || excused {
+		excused, err := s.excuse(ctx, fn, svc.Status.LatestCreatedRevisionName, state)
+		switch {
+		case err != nil:
 			return err
+		case excused:
+			return awaitPort(ctx, fn, svc, state)
 		}
 	}
 	switch {
@@ -151,13 +154,21 @@ func (s *Server) markNotReady(ctx context.Context, fn *v1alpha1.Function, svc *s
 		fn.Status.MarkRunningFailed(v1alpha1.ReasonServiceFailed, "%s: %s. If its pods started: %s", failed.Reason, strings.TrimSuffix(failed.Message, "."), podspec.ListenAdvice)
 	case failed != nil:
 		fn.Status.MarkRunningFailed(v1alpha1.ReasonServiceFailed, "%s: %s", failed.Reason, failed.Message)
-	case podspec.HasOwnDockerfile(ctx, fn) && isStarting(svc) && state.Ready == 0:
+	case isStarting(svc):
 		markWaiting(fn, ready, svc.Name)
-		return podspec.AwaitPort(fn, v1alpha1.ReasonServiceWaiting, svc.Status.LatestCreatedRevisionName, state.RunningSince)
+		return awaitPort(ctx, fn, svc, state)
 	default:
 		markWaiting(fn, ready, svc.Name)
 	}
 	return nil
+}
+
+// awaitPort waits for an image without Kiln's wrapper to listen.
+func awaitPort(ctx context.Context, fn *v1alpha1.Function, svc *servingv1.Service, state pods.State) error {
+	if state.Ready > 0 || !podspec.HasOwnDockerfile(ctx, fn) {
+		return nil
+	}
+	return podspec.AwaitPort(fn, v1alpha1.ReasonServiceWaiting, svc.Status.LatestCreatedRevisionName, state.RunningSince)
 }
 
 // markWaiting reports Serving's reason for a Service that is not ready yet.
