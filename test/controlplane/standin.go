@@ -46,6 +46,7 @@ import (
 	servinginformers "knative.dev/serving/pkg/client/informers/externalversions"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
+	"github.com/kiln-dev/kiln/pkg/builds/steps"
 	"github.com/kiln-dev/kiln/pkg/builds/tekton"
 	"github.com/kiln-dev/kiln/pkg/sources"
 	"github.com/kiln-dev/kiln/test"
@@ -246,8 +247,8 @@ func (s *StandIn) succeed(ctx context.Context, tr *pipelinev1.TaskRun) error {
 	now := metav1.Now()
 	tr.Status.StartTime, tr.Status.CompletionTime = &now, &now
 	tr.Status.Results = []pipelinev1.TaskRunResult{
-		{Name: tekton.ImageURLResult, Type: pipelinev1.ResultsTypeString, Value: *pipelinev1.NewStructuredValues(s.images.Address + "/" + repository)},
-		{Name: tekton.ImageDigestResult, Type: pipelinev1.ResultsTypeString, Value: *pipelinev1.NewStructuredValues(digest)},
+		{Name: steps.ImageURLResult, Type: pipelinev1.ResultsTypeString, Value: *pipelinev1.NewStructuredValues(s.images.Address + "/" + repository)},
+		{Name: steps.ImageDigestResult, Type: pipelinev1.ResultsTypeString, Value: *pipelinev1.NewStructuredValues(digest)},
 	}
 	tr.Status.SetCondition(&apis.Condition{Type: apis.ConditionSucceeded, Status: corev1.ConditionTrue, Reason: "Succeeded"})
 	if _, err := s.clients.Pipeline.TektonV1().TaskRuns(tr.Namespace).UpdateStatus(ctx, tr, metav1.UpdateOptions{}); err != nil {
@@ -278,11 +279,11 @@ func (s *StandIn) fail(ctx context.Context, tr *pipelinev1.TaskRun, reason pipel
 	tr.Status.StartTime, tr.Status.CompletionTime = &now, &now
 	tr.Status.Steps = []pipelinev1.StepState{{
 		ContainerState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: sources.ExitNotInstalled}},
-		Name:           tekton.PushStepName, Container: tekton.StepContainerPrefix + tekton.PushStepName,
+		Name:           steps.Push, Container: tekton.StepContainerPrefix + steps.Push,
 	}}
 	tr.Status.Sidecars = []pipelinev1.SidecarState{{
 		ContainerState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}},
-		Name:           tekton.InstallName, Container: tekton.SidecarContainerPrefix + tekton.InstallName,
+		Name:           steps.Install, Container: tekton.SidecarContainerPrefix + steps.Install,
 	}}
 	tr.Status.SetCondition(&apis.Condition{
 		Type: apis.ConditionSucceeded, Status: corev1.ConditionFalse, Reason: string(reason), Message: "a step has failed",

@@ -34,9 +34,9 @@ import (
 )
 
 const (
-	pushContainer    = StepContainerPrefix + PushStepName
+	pushContainer    = StepContainerPrefix + steps.Push
 	fetchContainer   = StepContainerPrefix + steps.Fetch
-	installContainer = SidecarContainerPrefix + InstallName
+	installContainer = SidecarContainerPrefix + steps.Install
 )
 
 // causes maps Tekton's reasons to causes. A failure of Tekton's own containers is not a
@@ -153,11 +153,11 @@ func failedContainer(tr *pipelinev1.TaskRun) (string, int32) {
 // fails at the same moment as the sidecar, so Tekton may report the sidecar later.
 func isInstallOOMKilled(tr *pipelinev1.TaskRun) (bool, error) {
 	for _, sidecar := range tr.Status.Sidecars {
-		if sidecar.Name == InstallName && sidecar.Terminated != nil {
+		if sidecar.Name == steps.Install && sidecar.Terminated != nil {
 			return sidecar.Terminated.Reason == pods.OOMKilled, nil
 		}
 	}
-	return false, fmt.Errorf("TaskRun %s does not report yet how its sidecar %s ended", tr.Name, InstallName)
+	return false, fmt.Errorf("TaskRun %s does not report yet how its sidecar %s ended", tr.Name, steps.Install)
 }
 
 // InstallLog returns the end of the log of the installation of dependencies, or "" if
@@ -165,12 +165,12 @@ func isInstallOOMKilled(tr *pipelinev1.TaskRun) (bool, error) {
 func (b *Builder) InstallLog(ctx context.Context, run builds.Run) (string, error) {
 	tr := taskRunOf(run)
 	for _, sidecar := range tr.Status.Sidecars {
-		if sidecar.Name == InstallName {
+		if sidecar.Name == steps.Install {
 			return b.Logs.Tail(ctx, tr.Namespace, tr.Status.PodName, sidecar.Container)
 		}
 	}
 	for _, step := range tr.Status.Steps {
-		if step.Name == InstallName {
+		if step.Name == steps.Install {
 			return b.Logs.Tail(ctx, tr.Namespace, tr.Status.PodName, step.Container)
 		}
 	}

@@ -37,7 +37,7 @@ func TestDigestsOfRun(t *testing.T) {
 	object := func(name string, properties map[string]string) pipelinev1.TaskRunResult {
 		return pipelinev1.TaskRunResult{Name: name, Type: pipelinev1.ResultsTypeObject, Value: *pipelinev1.NewObject(properties)}
 	}
-	base := object(BaseImageResult, map[string]string{"uri": "oci://node", "digest": b})
+	base := object(steps.BaseImageResult, map[string]string{"uri": "oci://node", "digest": b})
 	for name, tc := range map[string]struct {
 		results   []pipelinev1.TaskRunResult
 		base      string
@@ -54,18 +54,18 @@ func TestDigestsOfRun(t *testing.T) {
 			installed: v1alpha1.DependencyImage{Tag: "deps-1", Digest: c},
 		},
 		"no digests": {results: []pipelinev1.TaskRunResult{
-			object(BaseImageResult, map[string]string{"digest": "latest"}),
+			object(steps.BaseImageResult, map[string]string{"digest": "latest"}),
 			object(steps.DependenciesResult, map[string]string{"tag": "deps-1", "digest": "sha256:1@" + c}),
 		}},
 		"no tag": {results: []pipelinev1.TaskRunResult{object(steps.DependenciesResult, map[string]string{"digest": c})}},
 		"texts": {results: []pipelinev1.TaskRunResult{
-			{Name: BaseImageResult, Value: *pipelinev1.NewStructuredValues(b)}, {Name: steps.DependenciesResult, Value: *pipelinev1.NewStructuredValues(c)},
+			{Name: steps.BaseImageResult, Value: *pipelinev1.NewStructuredValues(b)}, {Name: steps.DependenciesResult, Value: *pipelinev1.NewStructuredValues(c)},
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tr := &pipelinev1.TaskRun{}
 			tr.Status.SetCondition(&apis.Condition{Type: apis.ConditionSucceeded, Status: corev1.ConditionTrue})
-			tr.Status.Results = append(tc.results, pipelinev1.TaskRunResult{Name: ImageDigestResult, Value: *pipelinev1.NewStructuredValues(a)})
+			tr.Status.Results = append(tc.results, pipelinev1.TaskRunResult{Name: steps.ImageDigestResult, Value: *pipelinev1.NewStructuredValues(a)})
 			slimmed, err := Slim(tr)
 			if err != nil {
 				t.Fatal(err)

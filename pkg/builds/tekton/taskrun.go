@@ -32,30 +32,11 @@ import (
 )
 
 const (
-	// InstallName is the name of the sidecar that installs. In builds of earlier Kilns it is
-	// a step.
-	InstallName = steps.Install
-
-	// PushStepName is the name of the step that pushes.
-	PushStepName = steps.Push
-
 	// StepContainerPrefix is Tekton's prefix of the name of a step's container.
 	StepContainerPrefix = "step-"
 
 	// SidecarContainerPrefix is Tekton's prefix of the name of a sidecar's container.
 	SidecarContainerPrefix = "sidecar-"
-
-	// ImageURLResult is the name of the result with the image, without its digest.
-	ImageURLResult = steps.ImageURLResult
-
-	// ImageDigestResult is the name of the result with the digest of the image.
-	ImageDigestResult = steps.ImageDigestResult
-
-	// BaseImageResult is the name of the result with the base image.
-	BaseImageResult = steps.BaseImageResult
-
-	// SourceResult is the name of the result with what was fetched.
-	SourceResult = steps.SourceResult
 )
 
 // target writes each result to the file that Tekton reads.

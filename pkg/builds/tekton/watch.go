@@ -86,7 +86,7 @@ func slimSidecars(sidecars []pipelinev1.SidecarState) []pipelinev1.SidecarState 
 func slimSteps(tr *pipelinev1.TaskRun) []pipelinev1.StepState {
 	var kept []pipelinev1.StepState
 	for _, step := range tr.Status.Steps {
-		if stateOf(tr) == builds.Succeeded && step.Name != InstallName {
+		if stateOf(tr) == builds.Succeeded && step.Name != steps.Install {
 			continue
 		}
 		slim.Share(&step.Name, &step.Container)
@@ -104,8 +104,8 @@ func slimResults(results []pipelinev1.TaskRunResult) []pipelinev1.TaskRunResult 
 	var kept []pipelinev1.TaskRunResult
 	for _, result := range results {
 		switch result.Name {
-		case ImageDigestResult, SourceResult, steps.DependenciesResult:
-		case BaseImageResult:
+		case steps.ImageDigestResult, steps.SourceResult, steps.DependenciesResult:
+		case steps.BaseImageResult:
 			// Thousands of images have the same base image.
 			digest := result.Value.ObjectVal["digest"]
 			slim.Share(&digest)

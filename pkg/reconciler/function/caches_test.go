@@ -39,6 +39,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds"
+	"github.com/kiln-dev/kiln/pkg/builds/steps"
 	"github.com/kiln-dev/kiln/pkg/builds/tekton"
 	"github.com/kiln-dev/kiln/pkg/children"
 	listers "github.com/kiln-dev/kiln/pkg/client/listers/serverless/v1alpha1"
@@ -176,7 +177,7 @@ func TestSlimTaskRunSteps(t *testing.T) {
 func TestSlimTaskRunEnded(t *testing.T) {
 	live := endedTaskRun(function(withBuildEnv("TOKEN", "x")))
 	live.Annotations[serverless.BuildEnvAnnotationKey] = "TOKEN=x"
-	live.Status.Steps = []pipelinev1.StepState{{Name: tekton.InstallName, Container: "step-install"}, {Name: tekton.PushStepName}}
+	live.Status.Steps = []pipelinev1.StepState{{Name: steps.Install, Container: "step-install"}, {Name: steps.Push}}
 	kept := cached(live, tekton.Slim)
 	if diff := cmp.Diff(cached(kept, tekton.Slim), kept); diff != "" {
 		t.Errorf("what is kept changes when it is kept again (-want, +got): %s", diff)

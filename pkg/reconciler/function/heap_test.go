@@ -38,6 +38,7 @@ import (
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds"
+	"github.com/kiln-dev/kiln/pkg/builds/steps"
 	"github.com/kiln-dev/kiln/pkg/builds/tekton"
 	"github.com/kiln-dev/kiln/pkg/children"
 	"github.com/kiln-dev/kiln/pkg/pods"
@@ -147,7 +148,7 @@ func endedTaskRun(fn *v1alpha1.Function) *pipelinev1.TaskRun {
 	tr.Spec.ServiceAccountName = "default"
 	tr.Status.TaskSpec = tr.Spec.TaskSpec.DeepCopy()
 	tr.Status.Results = append(tr.Status.Results, pipelinev1.TaskRunResult{
-		Name: tekton.BaseImageResult, Type: pipelinev1.ResultsTypeObject,
+		Name: steps.BaseImageResult, Type: pipelinev1.ResultsTypeObject,
 		Value: *pipelinev1.NewObject(map[string]string{"uri": "docker.io/library/node", "digest": digestB}),
 	})
 	for _, step := range tr.Spec.TaskSpec.Steps {

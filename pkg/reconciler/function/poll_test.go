@@ -33,6 +33,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds"
+	"github.com/kiln-dev/kiln/pkg/builds/steps"
 	"github.com/kiln-dev/kiln/pkg/builds/tekton"
 	"github.com/kiln-dev/kiln/pkg/sources/poll"
 )
@@ -68,7 +69,7 @@ func commitRun(commit, reason string, n int32, options ...taskRunOption) *pipeli
 func fetching(commit string) taskRunOption {
 	return func(tr *pipelinev1.TaskRun) {
 		tr.Status.Results = append(tr.Status.Results, pipelinev1.TaskRunResult{
-			Name: tekton.SourceResult, Value: *pipelinev1.NewObject(map[string]string{"uri": "git+https://git.example.com/a.git", "digest": "sha1:" + commit}),
+			Name: steps.SourceResult, Value: *pipelinev1.NewObject(map[string]string{"uri": "git+https://git.example.com/a.git", "digest": "sha1:" + commit}),
 		})
 	}
 }

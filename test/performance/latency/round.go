@@ -37,7 +37,7 @@ import (
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
-	"github.com/kiln-dev/kiln/pkg/builds/tekton"
+	"github.com/kiln-dev/kiln/pkg/builds/steps"
 	"github.com/kiln-dev/kiln/test"
 )
 
@@ -288,7 +288,7 @@ func (s *stage) readLog(ctx context.Context, name string) (times buildLog, err e
 			return times, fmt.Errorf("failed to read the log of pod %s: %w", name, err)
 		}
 		read := times.readPush
-		if strings.HasSuffix(container.Name, tekton.InstallName) {
+		if strings.HasSuffix(container.Name, steps.Install) {
 			read = times.readInstall
 		}
 		if err := errors.Join(read(log), log.Close()); err != nil {

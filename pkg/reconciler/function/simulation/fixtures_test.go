@@ -31,6 +31,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/builds/steps"
 	"github.com/kiln-dev/kiln/pkg/builds/tekton"
 	"github.com/kiln-dev/kiln/pkg/images"
 	"github.com/kiln-dev/kiln/pkg/sources"
@@ -148,8 +149,8 @@ func taskRunSucceeded(digest string) taskRunOption {
 	return func(tr *pipelinev1.TaskRun) {
 		succeededCondition(corev1.ConditionTrue, "Succeeded", "All Steps have completed executing")(tr)
 		tr.Status.Results = []pipelinev1.TaskRunResult{
-			{Name: tekton.ImageURLResult, Value: *pipelinev1.NewStructuredValues(repo)},
-			{Name: tekton.ImageDigestResult, Value: *pipelinev1.NewStructuredValues(digest)},
+			{Name: steps.ImageURLResult, Value: *pipelinev1.NewStructuredValues(repo)},
+			{Name: steps.ImageDigestResult, Value: *pipelinev1.NewStructuredValues(digest)},
 		}
 	}
 }
@@ -164,13 +165,13 @@ func taskRunFailed(reason, message string) taskRunOption {
 func withFailedStep(tr *pipelinev1.TaskRun) {
 	tr.Status.Steps = []pipelinev1.StepState{{
 		ContainerState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: sources.ExitNotInstalled}},
-		Name:           tekton.PushStepName,
-		Container:      tekton.StepContainerPrefix + tekton.PushStepName,
+		Name:           steps.Push,
+		Container:      tekton.StepContainerPrefix + steps.Push,
 	}}
 	tr.Status.Sidecars = []pipelinev1.SidecarState{{
 		ContainerState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}},
-		Name:           tekton.InstallName,
-		Container:      tekton.SidecarContainerPrefix + tekton.InstallName,
+		Name:           steps.Install,
+		Container:      tekton.SidecarContainerPrefix + steps.Install,
 	}}
 }
 

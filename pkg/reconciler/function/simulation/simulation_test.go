@@ -636,7 +636,7 @@ func (l simulatedLogs) Tail(_ context.Context, _, pod, container string) (log st
 		}
 		return nil, nil
 	})
-	if container == "step-"+tekton.PushStepName || container == steps.Push {
+	if container == "step-"+steps.Push || container == steps.Push {
 		return "failed to push image: UNAUTHORIZED: authentication required", err
 	}
 	return "npm error code E404", err
