@@ -171,8 +171,9 @@ func (e *env) letKilnRead(secret string) {
 
 // TestFollow checks that a push starts exactly one build, also for a repository with
 // credentials that Kiln may read. New credentials start no build. The test sets the polling
-// interval of the cluster, so it is not parallel.
+// interval of the cluster; no other parallel test changes config-build or moves a branch.
 func TestFollow(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	configure(e, config.BuildConfigName, func(data map[string]string) { data["follow-interval"] = config.LeastFollowInterval.String() })
 	server, _ := e.startGit()

@@ -219,6 +219,10 @@ func TestFiles(t *testing.T) {
 	if got := text(runtimes, "data", "nodejs24"); !strings.HasPrefix(got, "baseImage: registry.local:5000/kiln-base/node@") {
 		t.Errorf("nodejs24 = %q", got)
 	}
+	functions := mustDecode(t, string(files["config-functions.yaml"]))[0]
+	if got := text(functions, "data", "default-cpu-request"); got != "20m" {
+		t.Errorf("default-cpu-request = %q", got)
+	}
 	if !strings.Contains(string(files["kustomization.yaml"]), "path: config-runtimes.yaml") {
 		t.Errorf("kustomization = %s", files["kustomization.yaml"])
 	}

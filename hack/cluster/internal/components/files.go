@@ -107,6 +107,9 @@ func overlayOf(registry env.Registry, built *Built) (map[string][]byte, error) {
 			"push": registry.Pods, "pull": registry.Nodes, "insecure": registry.Pods,
 		}),
 		configPatch("config-runtimes", runtimes),
+		// With Kiln's defaults, a dozen functions and four builds fill a node of two cores.
+		configPatch("config-functions", map[string]string{"default-cpu-request": "20m"}),
+		configPatch("config-build", map[string]string{"cpu-request": "50m"}),
 	}
 	files := map[string][]byte{}
 	var paths []any

@@ -40,9 +40,9 @@ type Command struct {
 	Package string
 	// LDFlags are added to the flags that strip the binary.
 	LDFlags string
-	// GOOS is the operating system it is to run on, by default this one.
+	// GOOS is the operating system of the program, by default this one.
 	GOOS string
-	// GOARCH is the architecture it is to run on, by default this one.
+	// GOARCH is the architecture of the program, by default this one.
 	GOARCH string
 	// First commands are compiled before others that wait.
 	First bool
