@@ -256,8 +256,8 @@ func TestFindBase(t *testing.T) {
 	}
 }
 
-// TestFindWithoutBase checks that a base image whose registry does not answer
-// neither keeps what there is from being found, nor costs more than the time there is.
+// TestFindWithoutBase checks that a silent registry of the base image does not prevent the
+// lookup of the image, and does not exceed its timeout.
 func TestFindWithoutBase(t *testing.T) {
 	r := newRegistry(t)
 	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() }))

@@ -25,7 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// TestShareList wants lists to be shared only where all of them is the same.
+// TestShareList checks that only equal lists are shared.
 func TestShareList(t *testing.T) {
 	for _, list := range []corev1.ResourceList{
 		nil,

@@ -139,7 +139,7 @@ func TestFunctionDigestsAreNoInput(t *testing.T) {
 	}
 }
 
-// TestFunctionWithoutTexts wants nothing to be kept in place of texts that there are not.
+// TestFunctionWithoutTexts checks that absent texts leave nothing in the cache.
 func TestFunctionWithoutTexts(t *testing.T) {
 	live := function("", "")
 	live.Spec.Git = &v1alpha1.GitSource{URL: "https://git.example.com/a.git"}

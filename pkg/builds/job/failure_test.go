@@ -267,8 +267,8 @@ func TestFailureOfStaleCache(t *testing.T) {
 	}
 }
 
-// TestFailureWithoutLog checks that a log that was lost with its pod tells of the deletion,
-// and that any other error is returned.
+// TestFailureWithoutLog checks that the failure names the deletion if the log was lost with
+// its pod, and that any other error is returned.
 func TestFailureWithoutLog(t *testing.T) {
 	run := RunOf(newJob(failed), newPod(withPhase(corev1.PodFailed, "", ""), ends(steps.Install, 1, "Error", "")))
 	for want, err := range map[builds.Cause]error{

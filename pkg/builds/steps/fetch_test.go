@@ -223,8 +223,8 @@ func TestFetchStepOfObject(t *testing.T) {
 	}
 }
 
-// TestFetchedForOwnDockerfile wants the source where the administrator's Dockerfile
-// looks for it.
+// TestFetchedForOwnDockerfile checks that the source is where the administrator's Dockerfile
+// expects it.
 func TestFetchedForOwnDockerfile(t *testing.T) {
 	for _, arg := range fetching(t, "layout.json", inFiles).Fetch.Args {
 		if strings.HasPrefix(arg, "--tree") {

@@ -99,7 +99,7 @@ func TestPushStep(t *testing.T) {
 	}
 }
 
-// wantRestricted wants what the restricted Pod Security Standard does of a container.
+// wantRestricted checks that a container meets the restricted Pod Security Standard.
 func wantRestricted(t *testing.T, got *corev1.SecurityContext) {
 	t.Helper()
 	want := &corev1.SecurityContext{

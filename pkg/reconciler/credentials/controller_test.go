@@ -138,8 +138,8 @@ func TestWatchesOneName(t *testing.T) {
 	}
 }
 
-// TestForbidden wants an error instead of an endless wait where the role does not
-// know the name, and that it works once it does.
+// TestForbidden checks that a role without the name of the Secret causes an error instead of
+// an endless wait, and that the reconciler works once the role has the name.
 func TestForbidden(t *testing.T) {
 	ctx, _, _ := startController(t)
 	kube := fakekubeclient.Get(ctx)

@@ -390,8 +390,8 @@ func TestFollowerWritesNothing(t *testing.T) {
 	}
 }
 
-// TestIgnoredIsToldOnce wants an event when the Secret cannot be used, or for
-// another reason than before, and not each time that it is looked at.
+// TestIgnoredIsToldOnce checks that an unusable Secret causes one event for each new reason,
+// and none at later looks.
 func TestIgnoredIsToldOnce(t *testing.T) {
 	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	recorder := record.NewFakeRecorder(10)

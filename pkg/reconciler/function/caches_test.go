@@ -65,8 +65,7 @@ func decodedFunction(t *testing.T, fn *v1alpha1.Function) *v1alpha1.Function {
 	return cached(read, slim.Function)
 }
 
-// TestShare wants Functions in the cache to be as they are, and to share what they
-// have in common.
+// TestShare checks that cached Functions are complete, and share equal texts.
 func TestShare(t *testing.T) {
 	live := readyFunction()
 	a, b := decodedFunction(t, live), decodedFunction(t, live)
@@ -99,8 +98,8 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// TestShareLabels wants the labels that name the owner to share its texts, and none to be
-// added where the owner has none either.
+// TestShareLabels checks that the labels with the owner share its texts, and that an object
+// without an owner gets none.
 func TestShareLabels(t *testing.T) {
 	nameless := metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{Kind: "Function"}}}
 	slim.ShareMeta(&nameless)
@@ -147,7 +146,7 @@ func TestSlimTaskRun(t *testing.T) {
 	}
 }
 
-// TestSlimTaskRunSteps wants to be kept of steps which has failed, and where its log is.
+// TestSlimTaskRunSteps checks that the cache keeps which step has failed, and where its log is.
 func TestSlimTaskRunSteps(t *testing.T) {
 	ended := func(code int32) corev1.ContainerState {
 		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Message: "results", ContainerID: "containerd://1"}}
@@ -258,8 +257,8 @@ func TestSlimPod(t *testing.T) {
 	}
 }
 
-// TestSlimPodOfBuild wants of the pod of a build to be kept whether it was taken
-// away, and no more.
+// TestSlimPodOfBuild checks that the cache keeps of a build's pod only whether it was evicted
+// or deleted.
 func TestSlimPodOfBuild(t *testing.T) {
 	full := completedPod(endedTaskRun(function()))
 	podDisrupted(full)

@@ -36,8 +36,8 @@ func dockerfileConfig() *config.Config {
 	return testConfig(func(cfg *config.Config) { cfg.Runtimes["any"] = config.Runtime{Language: "dockerfile"} })
 }
 
-// TestPlanOfDockerfile checks that all of the build is fetched, and that nobody asks a
-// registry for a base image that only the Dockerfile knows.
+// TestPlanOfDockerfile checks that the build fetches everything, and that nobody looks up a
+// base image that only the Dockerfile names.
 func TestPlanOfDockerfile(t *testing.T) {
 	ctx := config.ToContext(t.Context(), dockerfileConfig())
 	tags := map[string]bool{}

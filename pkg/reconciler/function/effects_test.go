@@ -54,8 +54,8 @@ func effectOf(before, after *v1alpha1.Function) (effect, buildReason string) {
 	}
 }
 
-// TestEffects wants to know of each field of the spec what an edit causes, and
-// that the documentation says the same. A new field needs a row.
+// TestEffects checks for each field of the spec what an edit causes, and that the
+// documentation says the same. A new field needs a row.
 func TestEffects(t *testing.T) {
 	type edit func(*v1alpha1.FunctionSpec)
 	rows := map[string]struct {

@@ -32,7 +32,7 @@ func TestEither(t *testing.T) {
 	tests := map[string]struct {
 		first, second error
 		want          []error
-		// permanent and skipped errors are not tried again; others are, when they are due.
+		// permanent and skipped errors are not retried; others are, when they are due.
 		permanent, skipped, due bool
 	}{
 		"neither":                         {},

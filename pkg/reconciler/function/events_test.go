@@ -83,8 +83,8 @@ func TestIsNews(t *testing.T) {
 	}
 }
 
-// TestReconcileEvents wants events on edges and nowhere else, whoever looks how
-// often: a reconciler that has just been started knows no more than these rows do.
+// TestReconcileEvents checks that only changes of state emit events, also after the
+// controller has restarted.
 func TestReconcileEvents(t *testing.T) {
 	held := func(message string) *v1alpha1.Function {
 		tr := taskRun(function(), builds.ReasonFirstBuild, taskRunRunning)
@@ -128,8 +128,8 @@ func TestReconcileEvents(t *testing.T) {
 	}}.Test(t, factory())
 }
 
-// TestEventRecorder has an event written, and logged with the key of its object;
-// not so those of the generated reconciler, which come with each failed try.
+// TestEventRecorder checks that an event is written, and logged with the key of its object.
+// Events of the generated reconciler, one for each failed attempt, are not.
 func TestEventRecorder(t *testing.T) {
 	ctx := t.Context()
 	core, logs := observer.New(zap.InfoLevel)
@@ -158,8 +158,8 @@ func TestEventRecorder(t *testing.T) {
 	}
 }
 
-// TestEventSink wants an event whose write is not answered to hold up no other, and to
-// be written again.
+// TestEventSink checks that an event whose write gets no answer delays no other, and is
+// written again.
 func TestEventSink(t *testing.T) {
 	var asked atomic.Bool
 	written := make(chan string, 3)

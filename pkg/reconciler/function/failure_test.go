@@ -284,8 +284,8 @@ func TestReconcileHidesSecretsOfCrashes(t *testing.T) {
 	}}.Test(t, factory())
 }
 
-// TestHideSecretsInErrors wants errors without secrets to be as they were, and
-// others to be of the same kind.
+// TestHideSecretsInErrors checks that errors without secrets do not change, and that others
+// keep their kind.
 func TestHideSecretsInErrors(t *testing.T) {
 	fn := function(withEnv("API_KEY", "hunter2"))
 	conflict := apierrs.NewConflict(corev1.Resource("services"), "greeter", errors.New("hunter2 is not what it was"))
@@ -309,8 +309,8 @@ func TestHideSecretsInErrors(t *testing.T) {
 	}
 }
 
-// TestReconcileHidesSecretsOfErrors wants neither a condition nor the log of the
-// controller to show what Serving quotes when it refuses a Service.
+// TestReconcileHidesSecretsOfErrors checks that neither a condition nor the controller's log
+// shows what Serving quotes when it rejects a Service.
 func TestReconcileHidesSecretsOfErrors(t *testing.T) {
 	tr := taskRun(function(), builds.ReasonFirstBuild, taskRunSucceeded(digestA))
 	fn := function(withEnv("API_KEY", "hunter2"), observed(configured, built(tr, digestA)))
@@ -337,8 +337,8 @@ func TestReconcileHidesSecretsOfErrors(t *testing.T) {
 	}
 }
 
-// TestHideSecrets checks that quoted texts are redacted, and that Kiln's own words stay
-// whatever the secrets are.
+// TestHideSecrets checks that quoted texts are redacted, and that no secret redacts Kiln's own
+// words.
 func TestHideSecrets(t *testing.T) {
 	fn := function(withEnv("API_KEY", "serves"), withEnv("AUTH_ENABLED", "true"), withEnv("MONKEY", "Service"), observed(configured, built(tr1, digestA), running))
 	hideSecrets(fn)
@@ -493,8 +493,8 @@ func TestReconcileRetries(t *testing.T) {
 	}}.Test(t, factory())
 }
 
-// TestReconcileInstallationLog checks that what a build has installed stays to be
-// read, that it is read once, and that nothing waits for it.
+// TestReconcileInstallationLog checks that the log of an installation stays readable, that
+// Kiln reads it once, and that nothing waits for it.
 func TestReconcileInstallationLog(t *testing.T) {
 	secretive := func(options ...functionOption) *v1alpha1.Function {
 		return function(append([]functionOption{withBuildEnv("NPM_TOKEN", "swordfish")}, options...)...)

@@ -168,8 +168,8 @@ func (l fakeLogs) Tail(_ context.Context, _, pod, container string) (string, err
 	return string(l), nil
 }
 
-// fakeSecrets is the Secret with the credentials of registries, or an error. It
-// must be asked for by the configured name.
+// fakeSecrets is the Secret with the credentials of registries, or an error. Callers must get
+// it by the configured name.
 type fakeSecrets struct{ what any }
 
 func (s fakeSecrets) Ensure(_ context.Context, name, inNamespace string) (*corev1.Secret, error) {
@@ -316,8 +316,8 @@ func factory() rtesting.Factory {
 	})
 }
 
-// store answers a write as the API server does: what was changed has a version of
-// its own, and Serving has filled in what was left out.
+// store answers a write as the API server does: a changed object has a new version, and
+// Serving has added defaults.
 func store[Options any](write func(schema.GroupVersionResource, runtime.Object, string, ...Options) error) clientgotesting.ReactionFunc {
 	return func(action clientgotesting.Action) (bool, runtime.Object, error) {
 		svc := action.(clientgotesting.CreateAction).GetObject().(*servingv1.Service).DeepCopy()
@@ -525,7 +525,7 @@ func running(fn *v1alpha1.Function) {
 	fn.Status.MarkRunning()
 }
 
-// stillServing says that a Service answers, whatever becomes of the next image.
+// stillServing reports that a Service answers, independent of the next image.
 func stillServing(fn *v1alpha1.Function) {
 	knative.PropagateStatus(fn, service(fn, serviceReady))
 }

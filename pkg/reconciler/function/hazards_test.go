@@ -34,10 +34,9 @@ import (
 	"github.com/kiln-dev/kiln/pkg/serve/knative"
 )
 
-// The hazards that the controllers before Kiln were known for. Each must be
-// impossible here.
+// These are known faults of earlier function controllers. Each must be impossible here.
 
-// A TaskRun that was cleaned up while its image was deployed made them crash.
+// They crashed if a TaskRun was deleted while its image was deployed.
 func TestHazardTaskRunGoneWhileDeploying(t *testing.T) {
 	deploying := function(observed(configured, built(tr1, digestA), serviceCreated))
 	built2 := edited(withEnv("A", "1"))
@@ -64,7 +63,7 @@ func TestHazardTaskRunGoneWhileDeploying(t *testing.T) {
 	}}.Test(t, factory())
 }
 
-// Two TaskRuns, as a cache that lags behind shows them, made a Function fail.
+// A Function failed if a stale cache showed two TaskRuns.
 func TestHazardTwoTaskRunsListed(t *testing.T) {
 	fn := edited(withSource(sourceB))
 	second := taskRun(fn, builds.ReasonSourceChanged, taskRunRunning)
@@ -127,8 +126,8 @@ func TestHazardNamespacesAreApart(t *testing.T) {
 	}}.Test(t, factory())
 }
 
-// A failure between the ConfigMap and the TaskRun left the first without the
-// second, and the next generation took another path because of it.
+// After a failure between the writes of the ConfigMap and the TaskRun, the next generation
+// took another path.
 func TestHazardFailureBetweenConfigMapAndTaskRun(t *testing.T) {
 	halfway := function(observed(configured, buildNotCreated(firstRun)))
 	fn := halfway.DeepCopy()
@@ -299,8 +298,8 @@ func TestHazardPhasesAreFinal(t *testing.T) {
 	}}.Test(t, factory())
 }
 
-// A runtime that was changed by the administrator rebuilt nobody, and corrected
-// credentials fixed nothing: see TestReconcileCredentials.
+// A changed runtime rebuilt nothing, and corrected credentials fixed nothing: see
+// TestReconcileCredentials.
 func TestHazardRuntimeChangesUnseen(t *testing.T) {
 	var table rtesting.TableTest
 	for name, changed := range map[string]config.Runtime{

@@ -87,8 +87,8 @@ func BenchmarkHeap(b *testing.B) {
 	}
 }
 
-// decoded returns the i-th object, with a name and UIDs of its own, as a cache has it:
-// no string of it is another object's.
+// decoded returns the i-th object as a cache has it. It has its own name and UIDs, and shares
+// no string with another object.
 func decoded(b *testing.B, text string, i int, object any, transform cache.TransformFunc) any {
 	unique := strings.NewReplacer("greeter", fmt.Sprintf("fn-%05d", i), "uid-", fmt.Sprintf("3f6c1e0a-7d52-4c1b-9e8f-%011d", i))
 	if err := json.Unmarshal([]byte(unique.Replace(text)), object); err != nil {

@@ -32,8 +32,8 @@ import (
 	"github.com/kiln-dev/kiln/pkg/serve/knative"
 )
 
-// TestReconcileLeftovers is about the objects of a deleted Service, whose names Serving
-// would use again.
+// TestReconcileLeftovers checks how Kiln treats objects of a deleted Service, whose names
+// Serving would use again.
 func TestReconcileLeftovers(t *testing.T) {
 	of := func(service string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{

@@ -27,8 +27,8 @@ import (
 	ktesting "github.com/kiln-dev/kiln/pkg/reconciler/testing"
 )
 
-// TestReconcilePodMetadata reconciles Functions that were accepted when the administrator
-// allowed more labels and annotations of pods, or before there was such a list.
+// TestReconcilePodMetadata checks Functions that were accepted under a longer list of allowed
+// labels and annotations, or before there was such a list.
 func TestReconcilePodMetadata(t *testing.T) {
 	with := func(labels, annotations map[string]string) *v1alpha1.Function {
 		fn := running1.DeepCopy()

@@ -51,8 +51,7 @@ func ofBranch(options ...functionOption) *v1alpha1.Function {
 	}}, options...)...)
 }
 
-// commitRun returns the n-th attempt at the build of the branch for which it was found
-// at that commit.
+// commitRun returns the n-th attempt at the build of that commit of the branch.
 func commitRun(commit, reason string, n int32, options ...taskRunOption) *pipelinev1.TaskRun {
 	want := planOf(ofBranch())
 	want.request.Commit = commit

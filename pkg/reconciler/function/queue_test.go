@@ -85,8 +85,7 @@ func queued(reason, where string) functionOption {
 	}
 }
 
-// queuedSinceNoon has the status say since when the build waits, which would be
-// now otherwise.
+// queuedSinceNoon sets since when the build waits. Without it, that would be now.
 func queuedSinceNoon(fn *v1alpha1.Function) {
 	fn.Status.Build = &v1alpha1.BuildStatus{Reason: builds.ReasonFirstBuild, QueuedTime: new(metav1.NewMicroTime(noon.Time))}
 }
@@ -209,7 +208,7 @@ func TestReconcileQueue(t *testing.T) {
 	}}.Test(t, factory())
 }
 
-// ownBuild returns a queue in which the Function's own build is all that may run.
+// ownBuild returns a queue in which only the Function's own build may run.
 func ownBuild(tr *pipelinev1.TaskRun) *queue.Queue {
 	q := openedQueue(queue.Limits{Cluster: 1})
 	q.See(tekton.QueuedBuild(tr))
@@ -274,8 +273,8 @@ func TestTurnIsKept(t *testing.T) {
 	}
 }
 
-// TestQueueAcrossRestart checks that a new leader knows the running builds, although no
-// cache shows it, and who waits, in order.
+// TestQueueAcrossRestart checks that a new leader knows the running builds, although no cache
+// shows them, and the waiting Functions in their order.
 func TestQueueAcrossRestart(t *testing.T) {
 	ctx, impl, watcher := startController(t)
 	watcher.OnChange(systemConfigMap(config.BuildConfigName, map[string]string{
@@ -322,8 +321,8 @@ func TestQueueAcrossRestart(t *testing.T) {
 	}
 }
 
-// unanswered is a client whose lists of TaskRuns are not answered: who asks for one
-// waits for as long as they may.
+// unanswered is a client whose lists of TaskRuns get no answer. A caller waits until its
+// context ends.
 type unanswered struct {
 	pipelineclientset.Interface
 	deadlines chan bool
@@ -373,7 +372,7 @@ func TestOpenUnanswered(t *testing.T) {
 }
 
 // TestDemotedWhileOpening checks that a replica that loses the lease before the queue is open
-// does not lead, and that the queue opens when it is won again.
+// does not lead, and that the queue opens when the replica leads again.
 func TestDemotedWhileOpening(t *testing.T) {
 	ctx, impl, _ := startController(t)
 	tried := make(chan struct{}, 1)
@@ -406,8 +405,7 @@ func TestDemotedWhileOpening(t *testing.T) {
 	}
 }
 
-// TestTicket checks that others go before a build for which nobody has edited the
-// Function.
+// TestTicket checks that a build that no edit has caused comes after all others.
 func TestTicket(t *testing.T) {
 	runs := function(func(fn *v1alpha1.Function) { *fn = *running1.DeepCopy() }, versionTagged("g1"))
 	runtimeEdited := edited(versionTagged("g1"), withRuntime("nodejs22"))
@@ -500,9 +498,9 @@ func TestOpenRetries(t *testing.T) {
 	}
 }
 
-// TestLostAnswer checks that a TaskRun that was created without an answer, and that
-// the cache does not show, is found after the Function was edited, by which the next
-// one has another name: it is deleted before that is created.
+// TestLostAnswer checks that Kiln finds a TaskRun whose creation got no answer and that the
+// cache does not show. The edit in between gives the next TaskRun another name. Kiln deletes
+// the first before it creates the next.
 func TestLostAnswer(t *testing.T) {
 	lost := taskRun(function(), builds.ReasonFirstBuild)
 	q := openedQueue(queue.Limits{Cluster: 1})

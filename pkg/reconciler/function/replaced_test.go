@@ -24,8 +24,8 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 )
 
-// TestReplaced checks that a Function is skipped while the cache has the version
-// before the last write of its status, and no longer. Without clients, all else panics.
+// TestReplaced checks that a Function is skipped only while the cache has the version before
+// the last write of its status. There are no clients, so all else panics.
 func TestReplaced(t *testing.T) {
 	at := func(uid types.UID, resourceVersion string) *v1alpha1.Function {
 		fn := function()

@@ -68,8 +68,8 @@ import (
 )
 
 const (
-	// teams is how many namespaces with Functions there are when a controller
-	// starts. The Functions of the first are of a runtime of their own.
+	// teams is the number of namespaces with Functions when a controller starts. The Functions
+	// of the first have their own runtime.
 	teams = 100
 	// teamSize is how many Functions are in each.
 	teamSize = 10
@@ -114,8 +114,8 @@ func TestRestart(t *testing.T) {
 	w.wantWritesIn("a ConfigMap was written as it was")
 
 	w.change(
-		// Builds may take longer, there is another default, a runtime that nobody
-		// uses has changed, and one that many use is deprecated.
+		// The changes: a longer timeout of builds, another default, another image of an unused
+		// runtime, and a deprecated runtime that many use.
 		changed(config.BuildConfigName, "timeout", "30m"),
 		changed(config.FunctionsConfigName, "default-min-replicas", "2"),
 		changed(config.RuntimesConfigName, "nodejs20", "{baseImage: node:20.1, language: nodejs}"),
@@ -195,7 +195,7 @@ func (s *seen) Reconcile(ctx context.Context, key string) error {
 	return err
 }
 
-// startWorld starts a controller, as a process does, in a cluster with those objects and
+// startWorld starts a controller as its process does, in a cluster with those objects and
 // reactions to writes.
 func startWorld(t *testing.T, logger *zap.Logger, objects []runtime.Object, react clientgotesting.ReactionFunc) *world {
 	t.Helper()
@@ -269,8 +269,7 @@ func (r *registryOfAll) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// buildAndServe has builds end, and Services serve, in the moment in which they
-// are created.
+// buildAndServe ends each build, and makes each Service ready, when it is created.
 func buildAndServe(action clientgotesting.Action) (bool, runtime.Object, error) {
 	if create, ok := action.(clientgotesting.CreateAction); ok {
 		switch obj := create.GetObject().(type) {
@@ -284,8 +283,8 @@ func buildAndServe(action clientgotesting.Action) (bool, runtime.Object, error) 
 	return false, nil, nil
 }
 
-// storeNothing has writes succeed without effect: one that should not be could
-// cause the next, for ever.
+// storeNothing lets writes succeed without effect: a wrong one could cause the next, without
+// end.
 func storeNothing(action clientgotesting.Action) (bool, runtime.Object, error) {
 	if !isWrite(action) {
 		return false, nil, nil
@@ -296,8 +295,8 @@ func storeNothing(action clientgotesting.Action) (bool, runtime.Object, error) {
 	return true, nil, nil
 }
 
-// populate creates Functions and waits until they are ready, and the registry knows
-// which of their images is of which version.
+// populate creates Functions and waits until they are Ready and the registry has the tags of
+// their images.
 func (w *world) populate() {
 	w.Helper()
 	for i := range teams {
@@ -383,7 +382,7 @@ func isWrite(action clientgotesting.Action) bool {
 	return !slices.Contains([]string{"get", "list", "watch"}, action.GetVerb())
 }
 
-// change changes the configuration, when all that was done before is forgotten.
+// change changes the configuration, and forgets all earlier writes first.
 func (w *world) change(configMaps ...*corev1.ConfigMap) {
 	for _, fake := range w.fakes() {
 		fake.ClearActions()

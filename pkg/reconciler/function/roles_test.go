@@ -37,9 +37,9 @@ import (
 	ktesting "github.com/kiln-dev/kiln/pkg/reconciler/testing"
 )
 
-// controllerRoles are those of the shipped manifests. Every table of this
-// package is held to them. They are read when a test first asks, as go test only
-// reruns tests when a file that they read has changed.
+// controllerRoles are those of the shipped manifests. Every table of this package must work
+// with them. The first test reads them, because go test reruns tests only when a file that
+// they read has changed.
 var controllerRoles = sync.OnceValue(func() *ktesting.Roles {
 	roles, err := ktesting.LoadRoles("../../../config", "controller")
 	if err != nil {
@@ -48,7 +48,7 @@ var controllerRoles = sync.OnceValue(func() *ktesting.Roles {
 	return roles
 })
 
-// needed is what the controller needs, and the tests of this package cannot show.
+// needed has the rights that the controller needs and that no test of this package uses.
 var needed = []string{
 	// The recorder of events, when one happens again.
 	"patch events",
@@ -74,8 +74,7 @@ var needed = []string{
 // TestMain also fails when the controller's roles allow more than all tests
 // together have needed.
 func TestMain(m *testing.M) {
-	// The watches of fake clients hold a hundred events that nobody has read yet,
-	// and panic when there is one more.
+	// The watches of fake clients buffer a hundred events, and panic at one more.
 	apiwatch.DefaultChanSize = 1 << 16
 	code := m.Run()
 	if code == 0 && all() {

@@ -433,8 +433,8 @@ func TestReconcileService(t *testing.T) {
 	}}.Test(t, factory())
 }
 
-// TestReconcileKeepsServing is about the Service while there is no image of the
-// Function as it is now.
+// TestReconcileKeepsServing checks the Service of a Function whose current version has no
+// image yet.
 func TestReconcileKeepsServing(t *testing.T) {
 	building := nextBuilding()
 	buildingObjects := func(svc ...runtime.Object) []runtime.Object {
@@ -673,7 +673,7 @@ func TestReconcileKeepsServing(t *testing.T) {
 	}}.Test(t, factory())
 }
 
-// TestReconcileReplicas is about Functions that want a number of pods at any time.
+// TestReconcileReplicas checks Functions with a minimum number of pods.
 func TestReconcileReplicas(t *testing.T) {
 	two := func(options ...functionOption) *v1alpha1.Function {
 		return function(append([]functionOption{withMinReplicas(2)}, options...)...)

@@ -295,7 +295,7 @@ func TestReconcileServing(t *testing.T) {
 	}}.Test(t, factory())
 }
 
-// A build that has not ended must not choose: the default may change until there is an image.
+// A running build must not choose the server: the default may change until there is an image.
 func TestHoldDoesNotChoose(t *testing.T) {
 	for _, test := range []struct {
 		name   string

@@ -381,8 +381,8 @@ func TestLookAhead(t *testing.T) {
 	}
 }
 
-// TestSameImageInAnotherCluster wants the same Function to ask for the same image
-// whatever its UID, its history and its age, and others to ask for others.
+// TestSameImageInAnotherCluster checks that the tag does not depend on the UID, the history
+// or the age of a Function, and that other inputs have other tags.
 func TestSameImageInAnotherCluster(t *testing.T) {
 	want, tag := planOf(function()).lookup, planOf(function()).request.Tag
 	there := function(withUID("uid-in-another-cluster"), withEnv("CLUSTER", "b"), withLabels(map[string]string{"cluster": "b"}))
@@ -418,8 +418,8 @@ func scaled(fn *v1alpha1.Function, edits ...functionOption) *v1alpha1.Function {
 	return fn
 }
 
-// TestTagVersion checks that a Ready Function costs nothing once its image has its
-// tag, and that it is woken for the tag only when nothing else will.
+// TestTagVersion checks that a Ready Function costs nothing once its image has its tag, and
+// that the tag wakes it only if nothing else will.
 func TestTagVersion(t *testing.T) {
 	insecure := pushedTo
 	insecure.Insecure, insecure.Credentials = true, "pushers"
@@ -507,8 +507,8 @@ type otherBucket struct{ pkgreconciler.Bucket }
 
 func (otherBucket) Has(types.NamespacedName) bool { return false }
 
-// TestDemote checks that a replica that no longer leads a Function drops
-// its image alone: a Function of that name may be another by the time.
+// TestDemote checks that a replica that no longer leads a Function drops only its image: the
+// name may have another Function by then.
 func TestDemote(t *testing.T) {
 	lookups := &recorder[images.Lookup, images.Found]{asked: &images.Lookup{}}
 	taggings := &recorder[images.Tagging, struct{}]{asked: &images.Tagging{}}

@@ -29,7 +29,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/builds"
 )
 
-// The cache has no texts of Functions. These tests check when they are read.
+// The cache has no texts of Functions. These tests check when Kiln reads them.
 
 // reads counts the reads of the live Function, and answers them with its result unless
 // that is nil.
@@ -50,7 +50,7 @@ func (r *reads) react(action clientgotesting.Action) (bool, runtime.Object, erro
 	return true, live, err
 }
 
-// reading returns a row that wants so many reads of the live Function.
+// reading returns a row that expects this number of reads of the live Function.
 func reading(want int, live *reads, row rtesting.TableRow) rtesting.TableRow {
 	row.Key = key
 	row.WithReactors = append(row.WithReactors, live.react)
@@ -133,8 +133,8 @@ func TestTextReads(t *testing.T) {
 	}.Test(t, factory())
 }
 
-// TestTextIsOfTheCachedSpec checks that nothing is written if the texts are not those of
-// the cached Function. The watch delivers the newer one.
+// TestTextIsOfTheCachedSpec checks that Kiln writes nothing if the texts are of another
+// version than the cached Function. The watch delivers that version.
 func TestTextIsOfTheCachedSpec(t *testing.T) {
 	answer := func(change functionOption) *reads {
 		return &reads{answer: func() (runtime.Object, error) { return edited(withSource(sourceB), change), nil }}
@@ -158,7 +158,7 @@ func TestTextIsOfTheCachedSpec(t *testing.T) {
 	}
 }
 
-// TestTextReadOfAnEdit is the same for a spec that was not validated yet.
+// TestTextReadOfAnEdit checks the same for a spec that is not validated yet.
 func TestTextReadOfAnEdit(t *testing.T) {
 	newer := func() (runtime.Object, error) {
 		return edited(func(fn *v1alpha1.Function) { fn.Generation = 3; fn.Spec.Source = " " }), nil

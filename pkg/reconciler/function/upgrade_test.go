@@ -29,9 +29,8 @@ import (
 	"github.com/kiln-dev/kiln/pkg/serve/knative"
 )
 
-// All Functions in all clusters depend on these values. A change of one of them changes
-// all Functions when a cluster is upgraded: say so in docs/upgrading.md, in the
-// table of versions, and only then write the new value here.
+// A change of one of these values changes all Functions of an upgraded cluster. Describe it in
+// docs/upgrading.md, in the table of versions, before you write the new value here.
 const (
 	// pinnedTag changes with the wrapper, the Dockerfile, or the way in which they
 	// are hashed: every Function is built again.
@@ -42,8 +41,7 @@ const (
 	pinnedTemplate = "207cbb615fcc0e803820667b9e72ffa1"
 )
 
-// TestUpgradeKeepsImagesAndRevisions checks that nobody changes these values without
-// knowing it.
+// TestUpgradeKeepsImagesAndRevisions checks that nobody changes these values by accident.
 func TestUpgradeKeepsImagesAndRevisions(t *testing.T) {
 	fn := function(func(fn *v1alpha1.Function) {
 		fn.Spec.Deps = `{"dependencies": {"ms": "2.1.3"}}`

@@ -209,7 +209,7 @@ var rows = map[string]row{
 var tolerated = inPod("spec.tolerations[0].key", "a", "spec.tolerations[0].operator", "Equal", "spec.tolerations[0].value", "b",
 	"spec.tolerations[0].effect", "NoExecute", "spec.tolerations[0].tolerationSeconds", "7")
 
-// TestEachField wants each field of spec in one of the lists above.
+// TestEachField checks that each field of spec is in one of the lists above.
 func TestEachField(t *testing.T) {
 	spec := specSchema(t)
 	covered := map[string]bool{}

@@ -42,7 +42,7 @@ const (
 	staleRetry = time.Second
 )
 
-// desired returns the Deployment of the revision that is to serve, or why there is none. A
+// desired returns the Deployment of the revision that must serve, or why there is none. A
 // new wish is a new revision, unless a ReplicaSet has it already. A revision that spec.traffic
 // names keeps the template of its ReplicaSet.
 func (s *Server) desired(ctx context.Context, fn *v1alpha1.Function, existing *appsv1.Deployment) (*appsv1.Deployment, string, error) {

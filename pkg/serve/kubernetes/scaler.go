@@ -52,8 +52,8 @@ func mostReplicas(ctx context.Context, fn *v1alpha1.Function) int32 {
 	return *fn.Spec.MaxReplicas
 }
 
-// MakeScaler returns the HorizontalPodAutoscaler of the Function, or nil if nothing is to be
-// scaled.
+// MakeScaler returns the HorizontalPodAutoscaler of the Function, or nil if its number of pods
+// is fixed.
 func MakeScaler(ctx context.Context, fn *v1alpha1.Function) *autoscalingv2.HorizontalPodAutoscaler {
 	least, most := leastReplicas(fn), mostReplicas(ctx, fn)
 	if cpu := fn.Spec.Resources.Requests.Cpu(); fn.Spec.Replicas != nil || most <= least || cpu.IsZero() {

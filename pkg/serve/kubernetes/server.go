@@ -175,7 +175,7 @@ func (s *Server) applyDeployment(ctx context.Context, fn *v1alpha1.Function) (*a
 	return s.update(ctx, fn, existing, desired)
 }
 
-// wanted returns the Deployment of the revision that is to serve, or nil if the status
+// wanted returns the Deployment of the revision that must serve, or nil if the status
 // reports why there is none.
 func (s *Server) wanted(ctx context.Context, fn *v1alpha1.Function, existing *appsv1.Deployment) (*appsv1.Deployment, error) {
 	desired, missing, err := s.desired(ctx, fn, existing)

@@ -109,7 +109,7 @@ func differs(existing, desired *appsv1.Deployment) bool {
 		*desired.Spec.Replicas != replicasOf(existing)
 }
 
-// replicasOf returns the number of pods that the Deployment is to have.
+// replicasOf returns the wanted number of pods of the Deployment.
 func replicasOf(deployment *appsv1.Deployment) int32 {
 	return *cmp.Or(deployment.Spec.Replicas, new(int32(1)))
 }

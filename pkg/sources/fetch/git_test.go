@@ -309,7 +309,7 @@ func TestGitRefuses(t *testing.T) {
 	}
 }
 
-// serveSSH serves the repository by SSH to who has the key, and returns its address and
+// serveSSH serves the repository by SSH to clients with the key, and returns its address and
 // the line of known_hosts.
 func (r *repository) serveSSH(client ssh.PublicKey) (address, known string) {
 	r.t.Helper()

@@ -54,7 +54,7 @@ func hashOf(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// serve answers with a text at /archive, and wants credentials at /basic and /token.
+// serve answers with a text at /archive, and requires credentials at /basic and /token.
 func serve(t *testing.T, archive string) http.Handler {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -203,7 +203,7 @@ func TestTrust(t *testing.T) {
 }
 
 // TestRedirectToOthers checks that another server learns nothing of the one that
-// redirects to it, be it another port of the same host.
+// redirects to it, even if that is another port of the same host.
 func TestRedirectToOthers(t *testing.T) {
 	var got http.Header
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -102,8 +102,8 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// TestResolveAsksOnce wants one request of a server, and that it is not read on once
-// the branch is found.
+// TestResolveAsksOnce checks that a lookup sends one request, and stops reading once it has
+// found the branch.
 func TestResolveAsksOnce(t *testing.T) {
 	asked := make(chan string, 10)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -151,7 +151,7 @@ func TestResolveEndless(t *testing.T) {
 	}
 }
 
-// TestResolveBySSH wants the words of a server that has no such repository.
+// TestResolveBySSH checks the error of a server that has no such repository.
 func TestResolveBySSH(t *testing.T) {
 	r := newRepository(t)
 	r.write("handler.js", "one")

@@ -173,7 +173,7 @@ func TestFolderOfRepository(t *testing.T) {
 	}
 }
 
-// TestFolderTwice wants the same bytes of the same content.
+// TestFolderTwice checks that equal content gives equal bytes.
 func TestFolderTwice(t *testing.T) {
 	contents := map[string]string{"handler.js": "code", "lib/a.js": "a", "bin/run!": "#!", "bin/same": "-> run"}
 	first, second := t.TempDir(), t.TempDir()

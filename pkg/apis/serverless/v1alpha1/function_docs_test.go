@@ -98,7 +98,7 @@ func readPage(t *testing.T) map[string]table {
 	return tables
 }
 
-// compareKeys wants a row of each name that the code has, and of no other. The
+// compareKeys checks that the page has a row for each name of the code, and for no other.
 // examples are rows that can be added.
 func compareKeys(t *testing.T, section string, rows table, examples map[string]string) {
 	t.Helper()
@@ -253,7 +253,7 @@ func readYAML(t *testing.T, file string, into any) {
 	}
 }
 
-// TestCRDDescribesEachField wants words on all that kubectl explain shows.
+// TestCRDDescribesEachField checks that kubectl explain describes each field.
 func TestCRDDescribesEachField(t *testing.T) {
 	all := readDefinition(t).Spec.Versions[0].Schema.OpenAPIV3Schema
 	for _, part := range []string{"spec", "status"} {
@@ -310,8 +310,8 @@ func inWords(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// TestPageHasEachDefault wants each default of the configuration, as shipped,
-// with the key by which it is changed.
+// TestPageHasEachDefault checks that the page has each default of the shipped configuration,
+// with the key that changes it.
 func TestPageHasEachDefault(t *testing.T) {
 	text, err := os.ReadFile(page)
 	if err != nil {
@@ -477,8 +477,7 @@ func keyOf(t *testing.T, file, name string) string {
 	return v1alpha1.SchemeGroupVersion.Group + string(suffix[1])
 }
 
-// TestColumns wants the columns of kubectl get in the order people know, and
-// each of them on the page.
+// TestColumns checks the order of the columns of kubectl get, and that the page has each.
 func TestColumns(t *testing.T) {
 	var narrow, wide []string
 	examples := map[string]string{}

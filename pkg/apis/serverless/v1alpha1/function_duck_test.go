@@ -47,8 +47,8 @@ func TestFunctionDuckTypes(t *testing.T) {
 	}
 }
 
-// TestFunctionIsASink wants what Eventing needs to resolve a Function: the label
-// on the CRD, and a role for its controllers to read Functions.
+// TestFunctionIsASink checks what Eventing needs to resolve a Function: the label on the
+// CRD, and a role with which its controllers read Functions.
 func TestFunctionIsASink(t *testing.T) {
 	var object metav1.PartialObjectMetadata
 	readYAML(t, crd, &object)

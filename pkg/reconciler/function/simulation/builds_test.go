@@ -132,7 +132,7 @@ func (b build) args() (args []string) {
 	return args
 }
 
-// destination returns where the build pushes to, whatever its labels say.
+// destination returns where the build pushes to. It ignores the labels.
 func (b build) destination() string {
 	for _, arg := range b.args() {
 		if destination, ok := strings.CutPrefix(arg, "--destination="); ok {

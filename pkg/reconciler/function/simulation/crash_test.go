@@ -42,7 +42,8 @@ type chapter struct {
 	only config.Server
 	// does is what a user does.
 	does func(*simulation)
-	// until is when the next chapter begins; nil is when nothing happens any more.
+	// until is the condition that starts the next chapter. With nil, it starts once nothing
+	// happens any more.
 	until func(*simulation) bool
 }
 
@@ -96,8 +97,8 @@ func isRetrying(s *simulation) bool {
 	return fn != nil && fn.Status.GetCondition(v1alpha1.FunctionConditionBuildReady).GetReason() == v1alpha1.ReasonBuildRetrying
 }
 
-// disturbances are what can go wrong with a call of the controller's. All end in
-// what there would have been without.
+// disturbances are the ways in which a call of the controller can go wrong. After each, the
+// end must be the same as without.
 var disturbances = []struct {
 	name string
 	do   func(s *simulation, call ktesting.Call) (runtime.Object, error)
@@ -152,10 +153,10 @@ var views = []struct {
 	{name: "late caches of children three changes behind", ago: 3, late: childrenLate, slow: true},
 }
 
-// TestCrash disturbs each single call of the controller's in the life of a
-// Function, and checks that all goes on as if nothing had been. The short run
-// disturbs each second call of the pairs of builder and server that matter most, and each
-// sixteenth of the others, in one way. The long run disturbs each call in all.
+// TestCrash disturbs single calls of the controller in the life of a Function, and checks that
+// the end is the same as without. The short run disturbs each second call of the pairs of
+// builder and server that matter most, and each sixteenth of the others, in one way. The long
+// run disturbs each call in all ways.
 func TestCrash(t *testing.T) {
 	ways := len(disturbances) * len(views)
 	for _, mode := range modes {
@@ -180,9 +181,9 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// forEach calls do for each call of the controller's in the story, or in the short run for
-// those that are chosen, until the test has failed. do gets the simulation at the beginning
-// of the chapter, and the number of the call.
+// forEach calls do for each call of the controller in the story, or for the chosen ones in the
+// short run, until the test has failed. do gets the simulation at the start of the chapter,
+// and the number of the call.
 func (story story) forEach(t *testing.T, isChosen func(call int) bool, do func(t *testing.T, s *simulation, n, chapter int)) {
 	t.Helper()
 	for k, chapter := range story {
@@ -201,8 +202,7 @@ func (story story) forEach(t *testing.T, isChosen func(call int) bool, do func(t
 	}
 }
 
-// interruptions are what a user does to a Function while the controller looks
-// after it.
+// interruptions are what a user does to a Function during a reconcile.
 var interruptions = []struct {
 	name string
 	do   func(*simulation)
@@ -224,12 +224,11 @@ var interruptions = []struct {
 	{"deletes it, and creates another", func(s *simulation) { s.delete(); s.create(withSource(sourceB)) }},
 }
 
-// TestEditedMeanwhile has a user interrupt each single call of the controller's in
-// the life of a Function: just before it the Function is edited, or deleted. There
-// is no undisturbed end to compare with, so the oracle judges, also after one more
-// edit, and after the Function is deleted. In one mode, the builder changes with each edit.
-// The short run does one thing before each sixth call in the modes that matter most, the long
-// run each thing before each call.
+// TestEditedMeanwhile edits or deletes the Function just before single calls of the
+// controller. There is no undisturbed end to compare with, so the oracle judges, also after
+// one more edit and after the deletion. In one mode, the builder changes with each edit. The
+// short run does one thing before each sixth call in the modes that matter most, the long run
+// each thing before each call.
 func TestEditedMeanwhile(t *testing.T) {
 	ways := len(interruptions) * len(views)
 	for _, mode := range modes {
@@ -259,10 +258,10 @@ var modes = []struct {
 	name    string
 	builder config.Builder
 	server  config.Server
-	// mixed has the builder and the server of new Functions change while builds run.
+	// mixed changes the builder, and the server of new Functions, while builds run.
 	mixed bool
 	// A short run of TestCrash disturbs one of that many calls, and one of TestEditedMeanwhile
-	// interrupts one of that many. The first is another one in each mode.
+	// interrupts one of that many. The first call differs between modes.
 	crashes, edits, first int
 }{
 	{name: "tekton", builder: config.TektonBuilder, server: config.KnativeServer, crashes: 2, edits: 6, first: 0},
@@ -272,8 +271,7 @@ var modes = []struct {
 	{name: "tekton, kubernetes", builder: config.TektonBuilder, server: config.KubernetesServer, crashes: 16, edits: 48, first: 2},
 }
 
-// interruptCall has a user interrupt that call of the controller's, and its caches
-// changed then.
+// interruptCall interrupts that call of the controller, and changes its caches then.
 func (s *simulation) interruptCall(n, interruption, view int) {
 	v := views[view]
 	s.disturb = func(what string, call ktesting.Call) (runtime.Object, error) {
@@ -313,8 +311,7 @@ func (s *simulation) goOnAfter(t *testing.T, begun int) {
 	judge("after it was deleted")
 }
 
-// disturbCall has that call of the controller's disturbed, and its caches changed
-// then.
+// disturbCall disturbs that call of the controller, and changes its caches then.
 func (s *simulation) disturbCall(n, disturbance, view int) {
 	d, v := disturbances[disturbance], views[view]
 	s.disturb = func(what string, call ktesting.Call) (runtime.Object, error) {
@@ -391,8 +388,7 @@ func (s *simulation) play(chapter chapter) {
 	s.run(until)
 }
 
-// goOn plays the chapter, and those after it until there were two ends to compare
-// with the story.
+// goOn plays the chapter, and later ones until two ends have been compared with the story.
 func (story story) goOn(t *testing.T, s *simulation, i int) {
 	t.Helper()
 	begun := len(s.trace)
@@ -413,8 +409,7 @@ func (story story) goOn(t *testing.T, s *simulation, i int) {
 	}
 }
 
-// wantQuiet checks that the controller writes nothing more, also after a
-// just been started.
+// wantQuiet checks that the controller writes nothing more, also after a restart.
 func (s *simulation) wantQuiet() {
 	for _, when := range []string{"woken", "started"} {
 		s.tracef("## nothing may be written when the controller is %s", when)

@@ -43,7 +43,7 @@ const (
 	countAnnotation = "deployment.kubernetes.io/revision"
 )
 
-// rollout is what there is of a Deployment. Its sets are the oldest first.
+// rollout is the state of a Deployment. Its sets are the oldest first.
 type rollout struct {
 	*appsv1.Deployment
 	sets    []*appsv1.ReplicaSet
@@ -230,7 +230,8 @@ func (s *simulation) reportDeployment(r rollout) bool {
 	return true
 }
 
-// rollOut starts pods of the current template, or ends others, as the strategy says.
+// rollOut starts pods of the current template, or ends others, within the bounds of the
+// strategy.
 func (s *simulation) rollOut(r rollout) bool {
 	want := *r.Spec.Replicas
 	surge, unavailable := limitsOf(r.Deployment)
@@ -259,7 +260,7 @@ func (s *simulation) rollOut(r rollout) bool {
 	return false
 }
 
-// limitsOf returns how many pods may be too many, and how many may be missing.
+// limitsOf returns how many pods there may be beyond the wanted number, and how many below it.
 func limitsOf(d *appsv1.Deployment) (surge, unavailable int32) {
 	want := *d.Spec.Replicas
 	rolling := d.Spec.Strategy.RollingUpdate

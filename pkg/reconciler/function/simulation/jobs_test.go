@@ -93,7 +93,7 @@ func (s *simulation) runJob(job *batchv1.Job, pod *corev1.Pod) bool {
 	return true
 }
 
-// jobFinalizer is of some other controller. A Job with it outlives its deletion by a moment.
+// jobFinalizer belongs to another controller. It delays the end of a deleted Job.
 const jobFinalizer = "example.com/hold"
 
 func (s *simulation) holdJob(job *batchv1.Job) {

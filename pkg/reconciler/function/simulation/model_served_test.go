@@ -41,12 +41,12 @@ func (m *model) hasDeployments() bool {
 	return m.mixed || m.config.Functions.Server == config.KubernetesServer
 }
 
-// servingActions are what can happen besides where Deployments serve Functions.
+// servingActions are further actions where Deployments serve Functions.
 func (m *model) servingActions() map[string]func(*rapid.T) {
 	return map[string]func(*rapid.T){"squat": m.squat, "scale": m.scaleOther, "shake": m.shake, "takeSet": m.takeSet}
 }
 
-// servingEdit returns an edit that matters where Deployments serve Functions.
+// servingEdit returns an edit with an effect on Deployments.
 func (m *model) servingEdit(t *rapid.T, key types.NamespacedName, edit string) functionOption {
 	switch edit {
 	case "pin":
@@ -92,7 +92,7 @@ func (m *model) deployment(t *rapid.T) *appsv1.Deployment {
 	return rapid.SampledFrom(all).Draw(t, "deployment")
 }
 
-// scaleOther sets the number of pods, as an autoscaler does for its own reasons.
+// scaleOther sets the number of pods, as an autoscaler does.
 func (m *model) scaleOther(t *rapid.T) {
 	d := m.deployment(t)
 	m.memory.excused[d.UID] = true

@@ -50,8 +50,8 @@ import (
 // modelSources are what Functions of a model are made of.
 var modelSources = []string{sourceA, sourceB, brokenSource, crashingSource, slowSource, stuckSource, unpulledSource}
 
-// players are the Functions of a model that things happen to: two of a namespace
-// that may have one build at a time, and one of another.
+// players are the Functions of a model that the actions affect: two in a namespace that may
+// run one build at a time, and one in another.
 var players = []types.NamespacedName{
 	{Namespace: namespace, Name: "ape"}, {Namespace: namespace, Name: "bee"}, {Namespace: "other", Name: "cat"},
 }
@@ -59,8 +59,8 @@ var players = []types.NamespacedName{
 // bystander is the Function that nobody touches.
 var bystander = types.NamespacedName{Namespace: "calm", Name: "owl"}
 
-// mostHarm is how often at most somebody takes a build away. Fewer times than a
-// build is started, so that each build that can succeed does.
+// mostHarm is how often builds are deleted at most. Kiln starts a build more often than that,
+// so each build that can succeed does.
 const mostHarm = 3
 
 // model is a simulation in which anything happens.
@@ -283,7 +283,7 @@ func (m *model) goOn(t *rapid.T) {
 	}
 }
 
-// others have some of what others do happen, before the controller hears of it.
+// others lets some actions of others happen before the controller observes them.
 func (m *model) others(t *rapid.T) {
 	for range rapid.IntRange(1, 6).Draw(t, "steps") {
 		m.standIns()
@@ -326,8 +326,8 @@ func (m *model) weather(t *rapid.T) {
 	m.process.slow = rapid.Bool().Draw(t, "slow")
 }
 
-// startBehind starts a controller whose caches show what there was that many
-// changes ago, but all of the Function that nobody touches.
+// startBehind starts a controller whose caches are that many changes old, except for the
+// Function that no action affects.
 func (m *model) startBehind(ago int) *process {
 	return m.start(min(ago, len(m.server.Changes())-m.calm))
 }
@@ -338,8 +338,7 @@ func (m *model) startAnew(t *rapid.T) {
 	m.weather(t)
 }
 
-// changeLeader makes another replica lead for a while. The caches of this one stay
-// current.
+// changeLeader lets another replica lead for a while. The caches of this one stay current.
 func (m *model) changeLeader(t *rapid.T) {
 	old := m.process
 	m.tracef("another leads")
@@ -426,7 +425,8 @@ func (m *model) pull(t *rapid.T) {
 	m.updatePod(b.pod, corev1.PodRunning, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
 }
 
-// children returns the ConfigMaps and the objects that serve Functions that may be touched.
+// children returns the ConfigMaps and the objects that serve Functions, as far as actions may
+// change them.
 func (m *model) children(t *rapid.T) ktesting.Object {
 	var found []ktesting.Object
 	for _, obj := range m.server.Objects() {

@@ -41,9 +41,8 @@ import (
 	ktesting "github.com/kiln-dev/kiln/pkg/reconciler/testing"
 )
 
-// The oracle finds fault with what happens in a simulation, whatever it is: check
-// with each change in the moment it is made, wantEnd with what there is when
-// nothing happens any more.
+// The oracle checks any simulation: check runs at each change, and wantEnd once nothing
+// happens any more.
 
 // memory is what the oracle remembers.
 type memory struct {
@@ -60,7 +59,7 @@ type memory struct {
 	// excused are the Deployments whose pods somebody has taken.
 	excused map[types.UID]bool
 
-	// acting is true during a call of the controller's, apart from its disturbance.
+	// acting is true during a call of the controller, but not during its disturbance.
 	acting bool
 	// reconciling is true during a reconcile. began is the Function at its start.
 	reconciling bool
@@ -110,7 +109,7 @@ func (s *simulation) check(change ktesting.Change) {
 	}
 }
 
-// checkLive wants no more builds at once than may be, where one starts.
+// checkLive checks, when a build starts, that no more builds run than the limits allow.
 func (s *simulation) checkLive(started metav1.Object) {
 	live := map[types.UID][]string{}
 	for _, b := range s.builds() {
@@ -155,8 +154,8 @@ func (s *simulation) countBuilds(namespace string) (all, running, total int32) {
 	return all, running, total
 }
 
-// checkBegan checks that no build starts for a generation older than the Function at the
-// start of the reconcile. Later edits cannot be known.
+// checkBegan checks that no build starts for a generation older than the Function at the start
+// of the reconcile. The controller cannot know later edits.
 func (s *simulation) checkBegan(started metav1.Object) {
 	owner, fn := metav1.GetControllerOf(started), s.memory.began
 	if !s.memory.reconciling || owner == nil {
@@ -245,7 +244,7 @@ func (s *simulation) wantedTag(fn *v1alpha1.Function) string {
 	return function.DesiredTag(configStore{s}.ToContext(unlogged), fn)
 }
 
-// wantEnd finds fault with what there is when nothing happens any more.
+// wantEnd checks the state once nothing happens any more.
 func (s *simulation) wantEnd() {
 	functions := map[types.UID]bool{}
 	for _, fn := range objects[*v1alpha1.Function](s) {
@@ -309,7 +308,7 @@ func (s *simulation) isFull(namespace string) bool {
 		s.limits.Namespace != 0 && (all > s.limits.Namespace || all == s.limits.Namespace && running > 0)
 }
 
-// wantDeployed finds fault with a Function whose image is there.
+// wantDeployed checks a Function whose image exists.
 func (s *simulation) wantDeployed(fn *v1alpha1.Function) {
 	if fn.Status.Serving == string(config.KubernetesServer) {
 		s.wantServed(fn)

@@ -36,7 +36,7 @@ import (
 	ktesting "github.com/kiln-dev/kiln/pkg/reconciler/testing"
 )
 
-// This is the part of the oracle that knows the promises for Functions that Deployments serve.
+// This part of the oracle checks the promises for Functions that Deployments serve.
 
 // isServing reports whether the object is of a kind that serves Functions.
 func isServing(obj ktesting.Object) bool {
@@ -56,8 +56,8 @@ func serverOf(obj ktesting.Object) config.Server {
 	return config.KubernetesServer
 }
 
-// checkServer checks a write of the controller's: it touches what the Function owns only, and
-// the first object follows the record of the server.
+// checkServer checks that a write of the controller changes only what the Function owns, and
+// that the first object follows the record of the server.
 func (s *simulation) checkServer(change ktesting.Change) {
 	ref, fn := s.server.RefOf(change.Latest()), s.memory.began
 	if fn == nil {
@@ -97,8 +97,7 @@ func (s *simulation) checkServing(change ktesting.Change, d *appsv1.Deployment) 
 	}
 }
 
-// wantOneServer finds fault with a Function that has several objects of a kind, or those of
-// several servers.
+// wantOneServer checks that a Function has one object of each kind, and those of one server.
 func (s *simulation) wantOneServer(fn *v1alpha1.Function) {
 	kinds, servers := map[string]int{}, map[config.Server]bool{}
 	for _, obj := range s.server.Objects() {
@@ -127,7 +126,7 @@ func pinned(fn *v1alpha1.Function) string {
 	return ""
 }
 
-// wantServed finds fault with a Function whose image is there, and that a Deployment serves.
+// wantServed checks a Function whose image exists and that a Deployment serves.
 func (s *simulation) wantServed(fn *v1alpha1.Function) {
 	running := fn.Status.GetCondition(v1alpha1.FunctionConditionRunning)
 	d := get[*appsv1.Deployment](s, fn.Namespace, fn.Name)
@@ -149,7 +148,7 @@ func (s *simulation) wantServed(fn *v1alpha1.Function) {
 	s.wantHeld(fn)
 }
 
-// wantHeld finds fault with what serves a Function, whatever becomes of its newest image.
+// wantHeld checks what serves a Function, independent of its newest image.
 func (s *simulation) wantHeld(fn *v1alpha1.Function) {
 	d := get[*appsv1.Deployment](s, fn.Namespace, fn.Name)
 	if d == nil {

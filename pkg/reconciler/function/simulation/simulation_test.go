@@ -92,9 +92,9 @@ const (
 	unpulledSource = "UNPULLED"
 )
 
-// simulation is a cluster in which nothing happens on its own, and everything in
-// the order that a test wants: Functions, their controller, and stand-ins for
-// users, the builders, Serving, the registry and the collector of garbage.
+// simulation is a cluster in which nothing happens on its own. The test chooses the order of
+// all events. It has Functions, their controller, and stand-ins for users, the builders,
+// Serving, the registry and the garbage collector.
 type simulation struct {
 	server *ktesting.APIServer
 	config *config.Config
@@ -110,7 +110,7 @@ type simulation struct {
 
 	// pushed is what the registry holds: digests by tag.
 	pushed map[string]string
-	// crashing are the digests of images that end as soon as they are started.
+	// crashing are the digests of images that crash at the start.
 	crashing map[string]bool
 	// verdicts are the ends of the builds that run.
 	verdicts map[types.UID]verdict
@@ -121,8 +121,8 @@ type simulation struct {
 
 	// process is the controller, as long as it lives.
 	process *process
-	// calls counts what the controller has asked the API server for, and writes
-	// those of them that would change something.
+	// calls counts the requests of the controller to the API server, and its writes that would
+	// change something.
 	calls, writes int
 	// starting reports that the controller has not started yet and retries.
 	starting bool
@@ -214,8 +214,7 @@ type process struct {
 	woken, failed keys
 	asleep        map[types.NamespacedName]time.Time
 
-	// late caches hear of what happened only when nothing else can happen; others
-	// hear of it before anything else does.
+	// late caches get changes only when nothing else can happen; others get them first.
 	late lateness
 	// slow has them hear of one change at a time.
 	slow bool
@@ -244,8 +243,8 @@ const (
 	allLate
 )
 
-// start starts a controller whose caches show what there was that many changes
-// ago. As any, it looks after each Function that they show.
+// start starts a controller whose caches are that many changes old. As any new process, it
+// reconciles each Function that they show.
 func (s *simulation) start(ago int) *process {
 	p := &process{
 		caches: ktesting.NewCaches(s.server, childSelector, max(0, len(s.server.Changes())-ago)),
@@ -699,7 +698,7 @@ func (s *simulation) serve() bool {
 	return false
 }
 
-// isOf reports whether the revision was made of the Service's template, as it is.
+// isOf reports whether the revision has the Service's current template.
 func isOf(svc *servingv1.Service, revision *servingv1.Revision) bool {
 	if revision == nil || !metav1.IsControlledBy(revision, svc) {
 		return false
@@ -877,7 +876,8 @@ func (s *simulation) wait() bool {
 	}
 	if !s.clocked {
 		if ok {
-			// Little is not due: the retry of a build whose end the controller has set.
+			// Only one kind of work is not due: the retry of a build whose end the controller
+			// has set.
 			time.Sleep(time.Until(p.asleep[next]))
 			s.reconcile(next)
 		}
@@ -900,7 +900,7 @@ func (s *simulation) wait() bool {
 	return ok || len(p.woken) > 0
 }
 
-// run has things happen until that is so, or until nothing happens any more.
+// run lets things happen until the condition holds, or until nothing happens any more.
 func (s *simulation) run(until func() bool) {
 	for range maxSteps {
 		if until != nil && until() || !s.step() {
@@ -968,8 +968,7 @@ func (s *simulation) setPassword(namespace, password string) {
 
 // The existing objects.
 
-// settled is what there is when nothing happens any more, without what may differ
-// for good reason.
+// settled returns the final state, without what may differ between runs.
 func (s *simulation) settled() map[string]any {
 	found := map[string]any{}
 	for _, obj := range s.server.Objects() {

@@ -23,8 +23,7 @@ import (
 	"knative.dev/pkg/apis"
 )
 
-// finalizer is on each TaskRun that has a pod, which outlives its deletion by a
-// moment.
+// finalizer is on each TaskRun with a pod. It delays the end of a deleted TaskRun.
 const finalizer = "chains.tekton.dev"
 
 // runTaskRuns replaces Tekton: it starts the next TaskRun, ends it, or removes its
