@@ -132,6 +132,7 @@ func parseFetch(args []string) (*compose.FetchStep, error) {
 	flags.StringVar(&s.Files, "files", "", "the folder with the files that the runtime adds to the context")
 	flags.StringVar(&s.Work, "work", "", "an empty folder; its folder context becomes the build context")
 	flags.StringVar(&s.Tree, "tree", "", "the folder of the context for the source; if empty, the context itself")
+	flags.StringVar(&s.Base, "base", "", "the base image, with a tree")
 	flags.StringVar(&s.Language, "language", "", "the language of the runtime")
 	flags.StringVar(&s.SourceFile, "source-file", "", "the file that the source must have")
 	flags.StringVar(&s.DependencyFile, "dependency-file", "", "the file of the source with its dependencies, which the context must have")

@@ -47,8 +47,8 @@ type Inputs struct {
 	// Dockerfile is the administrator's template of the Dockerfile, or "".
 	Dockerfile string
 
-	// SourceFile and DependencyFile are the names of the author's Files.
-	SourceFile, DependencyFile string
+	// SourceFile, DependencyFile and LockFile are the names of the author's Files.
+	SourceFile, DependencyFile, LockFile string
 
 	// Files has the digest of each file of the build context, by file name.
 	Files map[string]string
@@ -72,7 +72,7 @@ func (in Inputs) InstallFiles() map[string]string {
 	files := maps.Clone(in.Files)
 	if in.hasLayout() {
 		maps.DeleteFunc(files, func(name, _ string) bool {
-			return name != runtimes.DockerfileName && name != in.DependencyFile
+			return name != runtimes.DockerfileName && name != in.DependencyFile && name != in.LockFile
 		})
 	}
 	return files
@@ -86,12 +86,21 @@ func (in Inputs) Dependencies(cacheKey string, environment ...string) string {
 	if !installs || !in.hasLayout() || in.Fetched != "" {
 		return ""
 	}
-	values := append([]string{in.Repository, in.BaseImage, dockerfile, in.Files[in.DependencyFile]}, environment...)
+	values := append([]string{in.Repository, in.BaseImage, dockerfile, in.dependencyFiles()}, environment...)
 	key := digest(values...)
 	if cacheKey != "" {
 		key = digest(key, cacheKey)
 	}
 	return key[:tagLength]
+}
+
+// dependencyFiles returns a digest of the files that list the dependencies.
+func (in Inputs) dependencyFiles() string {
+	manifest := in.Files[in.DependencyFile]
+	if lock, ok := in.Files[in.LockFile]; ok {
+		return digest(manifest, lock)
+	}
+	return manifest
 }
 
 // hasLayout reports whether dependencies have a layer of their own, which can be cached.
@@ -106,12 +115,13 @@ func (in Inputs) Fingerprint() string {
 	runtime := maps.Clone(in.Files)
 	delete(runtime, in.SourceFile)
 	delete(runtime, in.DependencyFile)
+	delete(runtime, in.LockFile)
 	// The Dockerfile is rendered from inputs that are hashed below.
 	delete(runtime, runtimes.DockerfileName)
 
 	parts := []string{
 		"source=" + part(cmp.Or(in.Fetched, in.Files[in.SourceFile])),
-		"deps=" + part(in.Files[in.DependencyFile]),
+		"deps=" + part(in.dependencyFiles()),
 		"runtime=" + part(append([]string{in.Runtime, in.BaseImage, in.Dockerfile}, flatten(runtime)...)...),
 		"registry=" + part(in.Repository),
 	}

@@ -33,6 +33,7 @@ func inputs(changes ...func(*Inputs)) Inputs {
 		BaseImage:      "node:24",
 		SourceFile:     "handler.js",
 		DependencyFile: "package.json",
+		LockFile:       "package-lock.json",
 		Files: map[string]string{
 			"Dockerfile":   "FROM node:24",
 			"handler.js":   "exports.main = () => 1",
@@ -68,6 +69,7 @@ func TestInputs(t *testing.T) {
 		"another kind of source":  {func(in *Inputs) { in.Fetched = "https://example.com/a.zip" }, ReasonSourceChanged},
 		"another archive":         {func(in *Inputs) { in.Fetched = "https://example.com/b.zip" }, ReasonSourceChanged},
 		"a file more":             {file("more.cjs", ""), ReasonRuntimeChanged},
+		"a lock file more":        {file("package-lock.json", "{}"), ReasonDepsChanged},
 		"a file's end to another": {func(in *Inputs) { in.Files["handler.js"], in.Files["package.json"] = "exports.main = () =>", " 1{}" }, ReasonInputsChanged},
 	}
 	was := inputs()
@@ -109,7 +111,11 @@ func TestInstallFiles(t *testing.T) {
 		change func(*Inputs)
 		want   []string
 	}{
-		"put apart":                       {file("layout.json", "{}"), []string{"Dockerfile", "package.json"}},
+		"put apart": {file("layout.json", "{}"), []string{"Dockerfile", "package.json"}},
+		"put apart, with a lock file": {
+			func(in *Inputs) { in.Files["layout.json"], in.Files["package-lock.json"] = "{}", "{}" },
+			[]string{"Dockerfile", "package-lock.json", "package.json"},
+		},
 		"Dockerfile of the administrator": {func(*Inputs) {}, []string{"Dockerfile", "handler.js", "package.json", "server.cjs"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -141,6 +147,8 @@ func TestDependenciesHash(t *testing.T) {
 		"source":           {changes: []func(*Inputs){file("handler.js", "y")}, same: true},
 		"wrapper":          {changes: []func(*Inputs){file("server.cjs", "y")}, same: true},
 		"deps":             {changes: []func(*Inputs){file("package.json", "y")}},
+		"lock file":        {changes: []func(*Inputs){file("package-lock.json", "y")}},
+		"empty lock file":  {changes: []func(*Inputs){file("package-lock.json", "")}},
 		"Dockerfile":       {changes: []func(*Inputs){file("Dockerfile", "y")}},
 		"base image":       {changes: []func(*Inputs){func(in *Inputs) { in.BaseImage = "node:24.1" }}},
 		"registry":         {changes: []func(*Inputs){func(in *Inputs) { in.Repository = "other.example.com/x" }}},

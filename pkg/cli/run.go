@@ -54,8 +54,9 @@ func (c *cli) runCommand() *cobra.Command {
 		Use:   "run",
 		Short: "Run the function of a folder on this machine, without a cluster",
 		Long: "Run the function of a folder on this machine, without a cluster, in the wrapper that serves it in clusters.\n" +
-			"The function restarts when a file changes. Install the dependencies first: for Node with npm install, for\n" +
-			"Python with pip install -r requirements.txt uvicorn uvloop httptools.",
+			"The function restarts when a file changes. Install the dependencies first, as builds do: for Node with\n" +
+			"npm ci if there is a lock file, else with npm install; for Python with pip install -r requirements.txt, and then\n" +
+			"with pip install uvicorn uvloop httptools.",
 		Args: cobra.NoArgs,
 	}
 	command.Flags().StringVar(&dir, "dir", ".", "The folder.")

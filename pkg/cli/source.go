@@ -43,7 +43,7 @@ func (s *sourceFlags) add(c *cli, command *cobra.Command) {
 	flags := command.Flags()
 	flags.StringVar(&s.runtime, "runtime", "", "The runtime, such as nodejs24. Without it, a new Function gets the default runtime of the cluster.")
 	flags.StringVar(&s.file, "file", "", "The source file. The default is handler.js or handler.py in the current folder.")
-	flags.StringVar(&s.deps, "deps", "", "The dependency file. The default is package.json or requirements.txt beside the source, if it exists.")
+	flags.StringVar(&s.deps, "deps", "", "The dependency file. The default is package.json or requirements.txt beside the source, if it exists. A lock file of npm beside package.json is added to it.")
 	flags.StringVar(&s.dir, "dir", "", "A folder with the source, the dependency file and other files. It is packed and pushed to a registry, without the files that its .dockerignore, or else its .gitignore, names.")
 	flags.StringVar(&s.pushTo, "push-to", "", "The repository to push the folder to, such as registry.example.com/team/greeter. The default is the repository of the Function's source, or else that of its images.")
 	must(command.MarkFlagDirname("dir"))
@@ -93,28 +93,45 @@ func (s *sourceFlags) applyFile(fn *v1alpha1.Function) error {
 	return nil
 }
 
+// readDeps returns the text of the dependency file, and of the lock file beside it.
 func (s *sourceFlags) readDeps(file string) (string, error) {
-	if s.deps != "" {
-		deps, err := os.ReadFile(s.deps)
-		if err != nil {
-			return "", try(fmt.Errorf("failed to read dependencies: %w", err), "--deps=FILE")
-		}
-		return string(deps), nil
-	}
-	for _, language := range languages() {
-		if filepath.Ext(language.SourceFile) != filepath.Ext(file) {
-			continue
-		}
-		deps, err := os.ReadFile(filepath.Join(filepath.Dir(file), language.DependencyFile))
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
+	all := languages()
+	i := slices.IndexFunc(all, func(language runtimes.Runtime) bool { return filepath.Ext(language.SourceFile) == filepath.Ext(file) })
+	name := s.deps
+	if name == "" {
+		if i < 0 {
 			return "", nil
-		case err != nil:
-			return "", fmt.Errorf("failed to read dependencies: %w", err)
 		}
+		name = filepath.Join(filepath.Dir(file), all[i].DependencyFile)
+	}
+	deps, err := os.ReadFile(name)
+	switch {
+	case err != nil && s.deps != "":
+		return "", try(fmt.Errorf("failed to read dependencies: %w", err), "--deps=FILE")
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return "", fmt.Errorf("failed to read dependencies: %w", err)
+	case i < 0 || filepath.Base(name) != all[i].DependencyFile:
 		return string(deps), nil
 	}
-	return "", nil
+	return withLock(all[i], filepath.Dir(name), string(deps))
+}
+
+func withLock(language runtimes.Runtime, dir, deps string) (string, error) {
+	name, err := language.FindLock(deps, func(name string) bool {
+		_, err := os.Stat(filepath.Join(dir, name))
+		return err == nil
+	})
+	if err != nil {
+		return "", fmt.Errorf("failed to read dependencies in folder %s: %w", dir, err)
+	}
+	if name == "" {
+		return deps, nil
+	}
+	lock, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		return "", fmt.Errorf("failed to read lock file: %w", err)
+	}
+	return strings.TrimRight(deps, "\n") + "\n" + string(lock), nil
 }
 
 func languages() (all []runtimes.Runtime) {

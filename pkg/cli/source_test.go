@@ -47,6 +47,8 @@ func TestSourceFlagsCheck(t *testing.T) {
 	}
 }
 
+const ms = `{"dependencies": {"ms": "2.1.3"}}`
+
 func TestApplyFile(t *testing.T) {
 	both := map[string]string{"handler.js": "js", "package.json": "{}"}
 	python := map[string]string{"handler.py": "py", "requirements.txt": "requests"}
@@ -66,9 +68,21 @@ func TestApplyFile(t *testing.T) {
 		"replaces other source": {both, sourceFlags{}, before, v1alpha1.FunctionSpec{Runtime: "nodejs22", Source: "js", Deps: "{}", MinReplicas: new(int32(1))}},
 		"replaces the runtime":  {both, sourceFlags{runtime: "nodejs24"}, before, v1alpha1.FunctionSpec{Runtime: "nodejs24", Source: "js", Deps: "{}", MinReplicas: new(int32(1))}},
 		"Python":                {python, sourceFlags{runtime: "python313"}, v1alpha1.FunctionSpec{}, v1alpha1.FunctionSpec{Runtime: "python313", Source: "py", Deps: "requests"}},
-		"named file":            {map[string]string{"a.js": "a", "handler.js": "js", "package.json": "{}"}, sourceFlags{file: "a.js"}, v1alpha1.FunctionSpec{}, v1alpha1.FunctionSpec{Source: "a", Deps: "{}"}},
-		"named dependencies":    {map[string]string{"handler.js": "js", "b.json": "b", "package.json": "{}"}, sourceFlags{deps: "b.json"}, v1alpha1.FunctionSpec{}, v1alpha1.FunctionSpec{Source: "js", Deps: "b"}},
-		"unknown extension":     {map[string]string{"a.sh": "sh", "package.json": "{}"}, sourceFlags{file: "a.sh", runtime: "shell"}, v1alpha1.FunctionSpec{}, v1alpha1.FunctionSpec{Runtime: "shell", Source: "sh"}},
+		"lock file": {
+			map[string]string{"handler.js": "js", "package.json": ms + "\n", "package-lock.json": "lock", "yarn.lock": "yarn"}, sourceFlags{},
+			v1alpha1.FunctionSpec{}, v1alpha1.FunctionSpec{Source: "js", Deps: ms + "\nlock"},
+		},
+		"lock file of named dependencies": {
+			map[string]string{"handler.js": "js", "package.json": ms, "npm-shrinkwrap.json": "lock", "package-lock.json": "other"}, sourceFlags{deps: "package.json"},
+			v1alpha1.FunctionSpec{}, v1alpha1.FunctionSpec{Source: "js", Deps: ms + "\nlock"},
+		},
+		"dependencies of another name": {
+			map[string]string{"handler.js": "js", "b.json": ms, "package-lock.json": "lock"}, sourceFlags{deps: "b.json"},
+			v1alpha1.FunctionSpec{}, v1alpha1.FunctionSpec{Source: "js", Deps: ms},
+		},
+		"named file":         {map[string]string{"a.js": "a", "handler.js": "js", "package.json": "{}"}, sourceFlags{file: "a.js"}, v1alpha1.FunctionSpec{}, v1alpha1.FunctionSpec{Source: "a", Deps: "{}"}},
+		"named dependencies": {map[string]string{"handler.js": "js", "b.json": "b", "package.json": "{}"}, sourceFlags{deps: "b.json"}, v1alpha1.FunctionSpec{}, v1alpha1.FunctionSpec{Source: "js", Deps: "b"}},
+		"unknown extension":  {map[string]string{"a.sh": "sh", "package.json": "{}"}, sourceFlags{file: "a.sh", runtime: "shell"}, v1alpha1.FunctionSpec{}, v1alpha1.FunctionSpec{Runtime: "shell", Source: "sh"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -96,6 +110,8 @@ func TestApplyFileErrors(t *testing.T) {
 		"missing file":       {nil, sourceFlags{file: "a.js"}, "failed to read source: open a.js: no such file or directory" + start},
 		"Python, no runtime": {map[string]string{"handler.py": ""}, sourceFlags{}, "no runtime was given for handler.py\nTry: kubectl fn describe-runtime, and then --runtime=NAME"},
 		"Dockerfile":         {map[string]string{"Dockerfile": ""}, sourceFlags{runtime: "dockerfile"}, "runtime dockerfile needs a folder with a Dockerfile\nTry: --dir=."},
+		"lock file of yarn":  {map[string]string{"handler.js": "", "package.json": ms, "yarn.lock": ""}, sourceFlags{}, "failed to read dependencies in folder .: yarn.lock is not a lock file of npm, which installs the packages: add a package-lock.json with npm install --package-lock-only, or remove yarn.lock"},
+		"lock file of uv":    {map[string]string{"handler.py": "", "uv.lock": ""}, sourceFlags{runtime: "python313"}, "failed to read dependencies in folder .: uv.lock is not a lock file of pip, which installs the packages: add a requirements.txt with uv export --no-dev --no-emit-project --output-file=requirements.txt, or an empty one to install nothing"},
 		"missing deps":       {map[string]string{"handler.js": ""}, sourceFlags{deps: "b.json"}, "failed to read dependencies: open b.json: no such file or directory\nTry: --deps=FILE"},
 	}
 	for name, tc := range tests {

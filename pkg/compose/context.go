@@ -29,7 +29,10 @@ import (
 	"github.com/kiln-dev/kiln/pkg/sources"
 )
 
-const maxDependencies = 1 << 20
+const (
+	maxDependencies = 1 << 20
+	maxLock         = 16 << 20
+)
 
 // makeContext moves the source from top into the build context and adds the files
 // of the runtime.
@@ -56,51 +59,92 @@ func (s *FetchStep) makeContext(work *os.Root, top string) error {
 		return fmt.Errorf("failed to open build context: %w", err)
 	}
 	defer folder.Close()
-	if err := s.addDependencies(tree, folder); err != nil {
+	locked, err := s.addDependencies(tree, folder)
+	if err != nil {
 		return err
 	}
-	return s.addFiles(folder)
+	if err := s.addFiles(folder); err != nil || !locked {
+		return err
+	}
+	return s.lockDockerfile(folder)
 }
 
 // addDependencies writes the dependency file to the context, in the same form as
-// that of a Function with its own source.
-func (s *FetchStep) addDependencies(tree, folder *os.Root) error {
+// that of a Function with its own source. locked reports whether the Dockerfile must
+// install exactly the versions of a lock file.
+func (s *FetchStep) addDependencies(tree, folder *os.Root) (locked bool, err error) {
 	if s.DependencyFile == "" {
-		return nil
+		return false, nil
 	}
-	text, err := readSmall(tree, s.DependencyFile)
+	text, err := readSmall(tree, s.DependencyFile, maxDependencies)
 	if errors.Is(err, fs.ErrNotExist) {
 		text, err = "", nil
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	runtime, known := runtimes.For(s.Language)
 	if !known {
 		if text != "" {
-			return nil // The source is in the context, and so is this file.
+			return false, nil // The source is in the context, and so is this file.
 		}
-		return put(folder, s.DependencyFile, nil)
+		return false, put(folder, s.DependencyFile, nil)
 	}
-	text, err = runtime.ReadDependencies(text)
+	text, locked, err = runtime.ReadDependencies(text)
 	if err != nil {
-		return sources.Refuse("its %w", err)
+		return false, sources.Refuse("its %w", err)
 	}
-	return put(folder, s.DependencyFile, []byte(text))
+	if err := put(folder, s.DependencyFile, []byte(text)); err != nil || s.Tree == "" {
+		return false, err
+	}
+	found, err := s.addLock(runtime, text, tree, folder)
+	return locked || found, err
 }
 
-func readSmall(tree *os.Root, name string) (string, error) {
+// addLock writes the lock file of the source to the context, if there is one.
+func (s *FetchStep) addLock(runtime runtimes.Runtime, dependencies string, tree, folder *os.Root) (found bool, err error) {
+	name, err := runtime.FindLock(dependencies, func(name string) bool {
+		_, err := tree.Lstat(name)
+		return err == nil
+	})
+	if err != nil {
+		return false, sources.Refuse("its %w", err)
+	}
+	if name == "" {
+		return false, nil
+	}
+	if info, err := tree.Stat(name); err != nil || !info.Mode().IsRegular() {
+		return false, sources.Refuse("its %s is not a file", name)
+	}
+	text, err := readSmall(tree, name, maxLock)
+	if err != nil {
+		return false, err
+	}
+	return true, put(folder, runtime.LockFile, []byte(text))
+}
+
+// lockDockerfile replaces the Dockerfile. Only this step knows of the lock file.
+func (s *FetchStep) lockDockerfile(folder *os.Root) error {
+	runtime, _ := runtimes.For(s.Language)
+	text, err := runtime.LockedDockerfile(s.Base)
+	if err != nil {
+		return err
+	}
+	return put(folder, runtimes.DockerfileName, []byte(text))
+}
+
+func readSmall(tree *os.Root, name string, most int64) (string, error) {
 	file, err := tree.Open(name)
 	if err != nil {
 		return "", err
 	}
 	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, maxDependencies+1))
+	text, err := io.ReadAll(io.LimitReader(file, most+1))
 	if err != nil {
 		return "", sources.Refuse("its %s is not a file", name)
 	}
-	if len(text) > maxDependencies {
-		return "", sources.Refuse("its %s is more than %s", name, sources.InWords(maxDependencies))
+	if int64(len(text)) > most {
+		return "", sources.Refuse("its %s is more than %s", name, sources.InWords(most))
 	}
 	return string(text), nil
 }

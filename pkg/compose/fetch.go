@@ -63,6 +63,10 @@ type FetchStep struct {
 	// source is in the context itself.
 	Tree string
 
+	// Base is the base image of the Dockerfile that installs from a lock file. It is unused
+	// without a Tree: the administrator's Dockerfile then reads the lock file itself.
+	Base string
+
 	// Language is the language of the runtime.
 	Language string
 

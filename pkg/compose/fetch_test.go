@@ -62,6 +62,7 @@ func newFetchStep(t *testing.T, archive []byte) *FetchStep {
 		Files:          files,
 		Work:           t.TempDir(),
 		OriginFile:     filepath.Join(t.TempDir(), "result"),
+		Base:           "base:1",
 		Language:       "nodejs",
 		SourceFile:     "handler.js",
 		DependencyFile: "package.json",
@@ -87,6 +88,17 @@ func tree(t *testing.T, folder string) map[string]string {
 	return found
 }
 
+const ms = `{"dependencies": {"ms": "^2.1.0"}}`
+
+func lockedDockerfile(language string) string {
+	runtime, _ := runtimes.For(language)
+	text, err := runtime.LockedDockerfile("base:1")
+	if err != nil {
+		panic(err)
+	}
+	return text
+}
+
 func TestFetch(t *testing.T) {
 	handler, manifest := sourcestest.File("handler.js", "code"), sourcestest.File("package.json", "\ufeff{}")
 	inFolder := func(s *FetchStep) { s.Tree = "source" }
@@ -102,6 +114,33 @@ func TestFetch(t *testing.T) {
 				"source/handler.js": "code", "source/package.json": "\ufeff{}", "source/Dockerfile": "the author's", "source/lib/a.js": "more",
 				"package.json": "{}", "Dockerfile": "Kiln's Dockerfile", "server.cjs": "Kiln's server.cjs",
 			},
+		},
+		"a lock file": {
+			[]sourcestest.Entry{
+				handler, sourcestest.File("package.json", ms), sourcestest.File("package-lock.json", "a lock"),
+				sourcestest.File("yarn.lock", "another"), {Name: "npm-shrinkwrap.json", Link: "package-lock.json"},
+			},
+			inFolder,
+			map[string]string{
+				"source/handler.js": "code", "source/package.json": ms, "source/package-lock.json": "a lock", "source/yarn.lock": "another",
+				"source/npm-shrinkwrap.json": "a lock", "package.json": ms, "package-lock.json": "a lock", "Dockerfile": lockedDockerfile("nodejs"), "server.cjs": "Kiln's server.cjs",
+			},
+		},
+		"hashes": {
+			[]sourcestest.Entry{sourcestest.File("handler.py", "code"), sourcestest.File("requirements.txt", "\ufeffa==1 --hash=sha256:aa"), sourcestest.File("uv.lock", "x")},
+			func(s *FetchStep) {
+				inFolder(s)
+				s.Language, s.SourceFile, s.DependencyFile = "python", "handler.py", "requirements.txt"
+			},
+			map[string]string{
+				"source/handler.py": "code", "source/requirements.txt": "\ufeffa==1 --hash=sha256:aa", "source/uv.lock": "x",
+				"requirements.txt": "a==1 --hash=sha256:aa", "Dockerfile": lockedDockerfile("python"), "server.cjs": "Kiln's server.cjs",
+			},
+		},
+		"a lock file among the files of the runtime, whose Dockerfile decides": {
+			[]sourcestest.Entry{handler, sourcestest.File("package.json", ms), sourcestest.File("yarn.lock", "a lock")},
+			func(*FetchStep) {},
+			map[string]string{"handler.js": "code", "package.json": ms, "yarn.lock": "a lock", "Dockerfile": "Kiln's Dockerfile", "server.cjs": "Kiln's server.cjs"},
 		},
 		"source in the only folder, without dependencies": {
 			[]sourcestest.Entry{{Name: "repo/"}, sourcestest.File("repo/handler.js", "code")},
@@ -169,7 +208,7 @@ func checkFetch(t *testing.T, step *FetchStep, archive []byte, want map[string]s
 }
 
 func TestFetchErrors(t *testing.T) {
-	handler := sourcestest.File("handler.js", "code")
+	handler, manifest := sourcestest.File("handler.js", "code"), sourcestest.File("package.json", ms)
 	for name, tc := range map[string]struct {
 		archive []byte
 		want    string
@@ -178,11 +217,18 @@ func TestFetchErrors(t *testing.T) {
 		"link out of the only folder":  {sourcestest.Zip(sourcestest.File("r/handler.js", ""), sourcestest.Entry{Name: "r/x", Link: "../.."}), `link "x" in it leads out of it, to "../.."`},
 		"dependencies that are a list": {sourcestest.Zip(handler, sourcestest.File("package.json", "[]")), "its package.json must be a JSON object"},
 		"dependencies in a folder":     {sourcestest.Zip(handler, sourcestest.File("package.json/x", "")), "its package.json is not a file"},
+		"two documents":                {sourcestest.Zip(handler, sourcestest.File("package.json", ms+`{"lockfileVersion": 3}`)), "its package.json must be one JSON object"},
+		"a lock file of yarn":          {sourcestest.Zip(handler, manifest, sourcestest.File("yarn.lock", "")), "its yarn.lock is not a lock file of npm"},
+		"a lock file that is a folder": {sourcestest.Zip(handler, manifest, sourcestest.File("package-lock.json/x", "")), "its package-lock.json is not a file"},
+		"a lock file that leads out":   {sourcestest.Zip(handler, manifest, sourcestest.Entry{Name: "package-lock.json", Link: "../x"}), `link "package-lock.json" in it leads out of it`},
+		"a lock file that leads away":  {sourcestest.Zip(handler, manifest, sourcestest.Entry{Name: "package-lock.json", Link: "x"}), "its package-lock.json is not a file"},
+		"a lock file without an end":   {sourcestest.Zip(handler, manifest, sourcestest.Entry{Name: "package-lock.json", Link: "package-lock.json"}), "its package-lock.json is not a file"},
+		"a lock file that is too long": {sourcestest.TarGz(handler, manifest, sourcestest.Entry{Name: "package-lock.json", Zeros: 16<<20 + 1}), "its package-lock.json is more than 16Mi"},
 		"too many dependencies":        {sourcestest.TarGz(handler, sourcestest.Entry{Name: "package.json", Zeros: 1<<20 + 1}), "its package.json is more than 1Mi"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			step := newFetchStep(t, tc.archive)
-			step.Tree, step.Limits.Size = "source", 10000000
+			step.Tree, step.Limits.Size, step.Limits.Ratio = "source", 100000000, 10000
 			err := step.Run(t.Context())
 			if err == nil || !strings.Contains(err.Error(), tc.want) || sources.ExitCode(err) != sources.ExitRefused {
 				t.Errorf("Run() = %v, exit code %d, want %q", err, sources.ExitCode(err), tc.want)

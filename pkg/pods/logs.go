@@ -28,7 +28,8 @@ import (
 )
 
 const (
-	tailLines = 100
+	// npm ci ends with 95 lines of help.
+	tailLines = 200
 	// tailBytes bounds the result, because lines can have any length.
 	tailBytes   = 64 << 10
 	tailTimeout = 3 * time.Second
@@ -36,7 +37,7 @@ const (
 
 // LogReader reads the end of a container's log.
 type LogReader interface {
-	// Tail returns the last lines of the log: at most 100 lines and 64 KiB.
+	// Tail returns the last lines of the log: at most 200 lines and 64 KiB.
 	Tail(ctx context.Context, namespace, pod, container string) (string, error)
 }
 

@@ -103,8 +103,8 @@ func (c Custom) Runtime() Runtime {
 	}
 }
 
-func readAnything(text string) (string, bool, error) {
-	return text, !isBlank(text), nil
+func readAnything(text string) (dependencies, error) {
+	return dependencies{text: text, install: !isBlank(text)}, nil
 }
 
 // running matches the log line before a command, and exited the one after a failed one.

@@ -38,6 +38,12 @@ type Dependencies struct {
 	// Digest is the digest of the normalized text.
 	Digest string
 
+	// Lock is the digest of the lock file that follows the text, or "".
+	Lock string
+
+	// Locked reports whether all versions are fixed.
+	Locked bool
+
 	// Install reports whether packages must be installed.
 	Install bool
 
@@ -45,8 +51,8 @@ type Dependencies struct {
 	Problem string
 }
 
-var readers = func() map[string]func(string) (string, bool, error) {
-	all := map[string]func(string) (string, bool, error){CustomLanguage: readAnything}
+var readers = func() map[string]func(string) (dependencies, error) {
+	all := map[string]func(string) (dependencies, error){CustomLanguage: readAnything}
 	for language, runtime := range languages {
 		all[language] = runtime.readDependencies
 	}
@@ -69,12 +75,16 @@ func DigestsOf(source, dependencies string) *Digests {
 func describe(text string) map[string]Dependencies {
 	described := make(map[string]Dependencies, len(readers))
 	for language, read := range readers {
-		normal, install, err := read(text)
+		parsed, err := read(text)
 		if err != nil {
 			described[language] = Dependencies{Problem: shorten(err.Error())}
 			continue
 		}
-		described[language] = Dependencies{Digest: Digest(normal), Install: install}
+		of := Dependencies{Digest: Digest(parsed.text), Install: parsed.install, Locked: parsed.locked}
+		if parsed.lock != "" {
+			of.Lock = Digest(parsed.lock)
+		}
+		described[language] = of
 	}
 	return described
 }
@@ -102,7 +112,7 @@ func (r Runtime) ContextDigests(fn Function, author *Digests) (map[string]string
 	case read.Problem != "":
 		return nil, r.inDependencies(errors.New(read.Problem))
 	}
-	files, err := r.context(fn, "", "", read.Install)
+	files, err := r.context(fn, "", dependencies{install: read.Install, locked: read.Locked})
 	if err != nil {
 		return nil, err
 	}
@@ -114,6 +124,9 @@ func (r Runtime) ContextDigests(fn Function, author *Digests) (map[string]string
 		digests[r.SourceFile] = author.Source
 		if r.DependencyFile != "" {
 			digests[r.DependencyFile] = read.Digest
+		}
+		if read.Lock != "" {
+			digests[r.LockFile] = read.Lock
 		}
 	}
 	return digests, nil

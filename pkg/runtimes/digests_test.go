@@ -33,7 +33,8 @@ func TestContextDigests(t *testing.T) {
 	for name, runtime := range map[string]Runtime{
 		"nodejs": languages["nodejs"], "python": languages["python"], "custom": custom, "custom, no dependencies": bare, "dockerfile": OwnDockerfile(),
 	} {
-		for _, dependencies := range []string{"", " \n", "\ufeff", "{}", `{"dependencies": {"ms": "1"}}`, "\ufeff{\"dependencies\": {\"ms\": \"1\"}}", "[]", "null", "requests==2.32\n"} {
+		for _, dependencies := range []string{"", " \n", "\ufeff", "{}", `{"dependencies": {"ms": "1"}}`, "\ufeff{\"dependencies\": {\"ms\": \"1\"}}", "[]", "null", "requests==2.32\n",
+			locked, "{}" + lock, lock, "{} {}", "requests==2.32 --hash=sha256:aa\n"} {
 			for _, dockerfile := range []string{"", "FROM {{.BaseImage}}{{if .HasDependencies}}\nRUN install{{end}}", "{{"} {
 				for _, fetched := range []bool{false, true} {
 					fn := Function{BaseImage: "base", Dockerfile: dockerfile, Fetched: fetched}

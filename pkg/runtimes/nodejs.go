@@ -41,24 +41,63 @@ var nodeLayout = Layout{
 const byteOrderMark = "\ufeff"
 
 // readPackageJSON implements Runtime.readDependencies for npm, which also installs
-// peer dependencies.
-func readPackageJSON(text string) (string, bool, error) {
+// peer dependencies. A lock file may follow package.json.
+func readPackageJSON(text string) (dependencies, error) {
 	text = strings.TrimPrefix(text, byteOrderMark)
 	if isBlank(text) {
-		return "{}\n", false, nil
+		return dependencies{text: "{}\n"}, nil
 	}
+	text, lock := cutLock(text)
 	var manifest *struct {
+		LockfileVersion      json.RawMessage            `json:"lockfileVersion"`
 		Dependencies         map[string]json.RawMessage `json:"dependencies"`
 		OptionalDependencies map[string]json.RawMessage `json:"optionalDependencies"`
 		PeerDependencies     map[string]json.RawMessage `json:"peerDependencies"`
 	}
 	if err := json.Unmarshal([]byte(text), &manifest); err != nil {
-		return "", false, explainJSON([]byte(text), err)
+		return dependencies{}, explainJSON([]byte(text), err)
 	}
-	if manifest == nil {
-		return "", false, errors.New("must be a JSON object: it is null")
+	switch {
+	case manifest == nil:
+		return dependencies{}, errors.New("must be a JSON object: it is null")
+	case manifest.LockfileVersion != nil:
+		return dependencies{}, errors.New("must come before its lock file: the text is a lock file alone")
+	case len(manifest.Dependencies)+len(manifest.OptionalDependencies)+len(manifest.PeerDependencies) == 0:
+		return dependencies{text: text}, nil
 	}
-	return text, len(manifest.Dependencies)+len(manifest.OptionalDependencies)+len(manifest.PeerDependencies) > 0, nil
+	return dependencies{text: text, lock: lock, install: true, locked: lock != ""}, nil
+}
+
+// cutLock cuts the lock file off that follows a package.json, if any.
+func cutLock(text string) (manifest, lock string) {
+	decoder := json.NewDecoder(strings.NewReader(text))
+	if err := decoder.Decode(&json.RawMessage{}); err != nil {
+		return text, ""
+	}
+	end := decoder.InputOffset()
+	var second struct {
+		LockfileVersion json.RawMessage `json:"lockfileVersion"`
+	}
+	if json.Unmarshal([]byte(text[end:]), &second) != nil || second.LockfileVersion == nil {
+		return text, ""
+	}
+	return text[:end], text[end:]
+}
+
+// findNPMLock implements Runtime.findLock. npm prefers npm-shrinkwrap.json.
+func findNPMLock(has func(string) bool) (string, error) {
+	for _, name := range []string{"npm-shrinkwrap.json", "package-lock.json"} {
+		if has(name) {
+			return name, nil
+		}
+	}
+	for _, name := range []string{"yarn.lock", "pnpm-lock.yaml", "bun.lock", "bun.lockb"} {
+		if has(name) {
+			return "", fmt.Errorf("%[1]s is not a lock file of npm, which installs the packages: "+
+				"add a package-lock.json with npm install --package-lock-only, or remove %[1]s", name)
+		}
+	}
+	return "", nil
 }
 
 func explainJSON(text []byte, err error) error {
@@ -85,10 +124,16 @@ func position(text []byte, offset int) (line, column int) {
 	return line, column
 }
 
+// npmUsage begins the help that npm ci prints after an error in a lock file.
+const npmUsage = "Clean install a project"
+
 func explainNPM(log string) string {
 	var words []string
 	for line := range strings.Lines(log) {
 		text, ok := cutNPMPrefix(line)
+		if text == npmUsage {
+			break
+		}
 		if !ok || text == "" || isNPMNoise(text) {
 			continue
 		}

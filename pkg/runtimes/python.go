@@ -16,7 +16,11 @@ limitations under the License.
 
 package runtimes
 
-import "strings"
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
 
 // pythonLayout has a user that the image may not have.
 var pythonLayout = Layout{
@@ -42,20 +46,69 @@ var pythonLayout = Layout{
 }
 
 // readRequirements implements Runtime.readDependencies for pip. install is always
-// true: the base image may lack the packages of the wrapper.
-func readRequirements(text string) (string, bool, error) {
-	return strings.TrimPrefix(text, byteOrderMark), true, nil
+// true: the base image may lack the packages of the wrapper. Requirements with hashes are
+// a lock file.
+func readRequirements(text string) (dependencies, error) {
+	text = strings.TrimPrefix(text, byteOrderMark)
+	return dependencies{text: text, install: true, locked: hasHashes(text)}, nil
+}
+
+var (
+	requirementsComment = regexp.MustCompile(`(^|\s)#.*`)
+	hashOption          = regexp.MustCompile(`(^|\s)--(hash[=\s]|require-hashes(\s|$))`)
+)
+
+// hasHashes reports whether pip requires a hash of each package. One hash suffices for
+// that.
+func hasHashes(text string) bool {
+	for line := range strings.Lines(text) {
+		if hashOption.MatchString(requirementsComment.ReplaceAllString(line, "")) {
+			return true
+		}
+	}
+	return false
+}
+
+// exports are the commands that turn the lock files of other package managers into
+// requirements with hashes.
+var exports = []struct{ lock, command string }{
+	{"uv.lock", "uv export --no-dev --no-emit-project --output-file=requirements.txt"},
+	{"poetry.lock", "poetry export --output=requirements.txt"},
+	{"pdm.lock", "pdm export --prod --output=requirements.txt"},
+	{"Pipfile.lock", "pipenv requirements --hash >requirements.txt"},
+	{"pylock.toml", "uv pip compile --generate-hashes --output-file=requirements.txt pyproject.toml"},
+}
+
+// findPythonLock implements Runtime.findLock. A requirements.txt has its own hashes, and
+// replaces the other lock files.
+func findPythonLock(has func(string) bool) (string, error) {
+	if has("requirements.txt") {
+		return "", nil
+	}
+	for _, export := range exports {
+		if has(export.lock) {
+			return "", fmt.Errorf("%s is not a lock file of pip, which installs the packages: "+
+				"add a requirements.txt with %s, or an empty one to install nothing", export.lock, export.command)
+		}
+	}
+	return "", nil
 }
 
 // explainPip implements Runtime.explainBuildFailure for pip. Its errors start with
-// "ERROR:". The last warning about an unreachable index is part of the explanation.
+// "ERROR:", and indented lines continue them. The last warning about an unreachable index
+// is part of the explanation.
 func explainPip(log string) string {
 	var words []string
+	explains := false
 	for line := range strings.Lines(log) {
 		_, text, ok := strings.Cut(line, "ERROR: ")
 		if _, try, warns := strings.Cut(line, "WARNING: Retrying (Retry(total=0,"); warns {
 			_, text, ok = strings.Cut(try, "after ")
 		}
+		if explains && strings.HasPrefix(line, "    ") {
+			text, ok = line, true
+		}
+		explains = ok
 		if text = strings.TrimSpace(text); ok && text != "" {
 			words = append(words, text)
 		}

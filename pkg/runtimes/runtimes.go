@@ -122,12 +122,20 @@ type Runtime struct {
 	// DependencyFile is the name of the dependency file, or empty.
 	DependencyFile string
 
+	// LockFile is the name of a lock file beside the dependency file in a build context. It
+	// is empty if the package manager has no such file.
+	LockFile string
+
 	// wrapper has the files of the wrapper by name, and files those of a Custom.
 	wrapper, files map[string]string
 
 	layout Layout
 
-	readDependencies func(text string) (normal string, install bool, err error)
+	readDependencies func(text string) (dependencies, error)
+
+	// findLock returns the lock file at the top of a source, or "". It returns an error if
+	// only other package managers read the lock files there.
+	findLock func(has func(name string) bool) (string, error)
 
 	explainBuildFailure func(log string) string
 }
@@ -137,9 +145,11 @@ var languages = map[string]Runtime{
 		Language:            "nodejs",
 		SourceFile:          "handler.js",
 		DependencyFile:      "package.json",
+		LockFile:            "package-lock.json",
 		wrapper:             map[string]string{"server.cjs": read("nodejs/server.cjs")},
 		layout:              nodeLayout,
 		readDependencies:    readPackageJSON,
+		findLock:            findNPMLock,
 		explainBuildFailure: explainNPM,
 	},
 	"python": {
@@ -149,6 +159,7 @@ var languages = map[string]Runtime{
 		wrapper:             map[string]string{"server.py": withoutComments(read("python/server.py"))},
 		layout:              pythonLayout,
 		readDependencies:    readRequirements,
+		findLock:            findPythonLock,
 		explainBuildFailure: explainPip,
 	},
 }
@@ -172,7 +183,8 @@ type Function struct {
 	// Source is the text of the source file.
 	Source string
 
-	// Dependencies is the text of the dependency file, or blank.
+	// Dependencies is the text of the dependency file, or blank. For npm, a lock file may
+	// follow it.
 	Dependencies string
 
 	// Dockerfile replaces the Dockerfile template of the language unless blank.
@@ -187,16 +199,16 @@ type Function struct {
 // fit into a ConfigMap. Equal contexts on the same base image make equal images. For
 // DockerfileLanguage the context is empty.
 func (r Runtime) BuildContext(fn Function) (map[string]string, error) {
-	dependencies, install, err := r.dependencies(fn.Dependencies)
+	dependencies, err := r.parse(fn.Dependencies)
 	if err != nil {
 		return nil, err
 	}
-	return r.context(fn, fn.Source, dependencies, install)
+	return r.context(fn, fn.Source, dependencies)
 }
 
-// context returns the files of the build context. It copies source and dependencies, the
-// texts or the digests of the author's files, and reads neither.
-func (r Runtime) context(fn Function, source, dependencies string, install bool) (map[string]string, error) {
+// context returns the files of the build context. It copies the texts of source and
+// dependencies, which may be blank, and reads neither.
+func (r Runtime) context(fn Function, source string, dependencies dependencies) (map[string]string, error) {
 	if r.IsOwnDockerfile() {
 		return fn.ownContext()
 	}
@@ -204,13 +216,16 @@ func (r Runtime) context(fn Function, source, dependencies string, install bool)
 	if files == nil {
 		files = map[string]string{}
 	}
-	layout := r.layout
+	layout, install := r.layout, dependencies.install
 	if fn.Fetched {
 		install, layout = true, layout.fetched(r.SourceFile, r.DependencyFile)
 	} else {
 		files[r.SourceFile] = source
 		if r.DependencyFile != "" {
-			files[r.DependencyFile] = dependencies
+			files[r.DependencyFile] = dependencies.text
+		}
+		if dependencies.lock != "" {
+			files[r.LockFile] = dependencies.lock
 		}
 	}
 	text, own := fn.Dockerfile, strings.TrimSpace(fn.Dockerfile) != ""
@@ -223,7 +238,7 @@ func (r Runtime) context(fn Function, source, dependencies string, install bool)
 	}
 	if own || install {
 		var err error
-		if files[DockerfileName], err = renderDockerfile(text, newDockerfileData(fn.BaseImage, install)); err != nil {
+		if files[DockerfileName], err = renderDockerfile(text, newDockerfileData(fn.BaseImage, install, dependencies.locked)); err != nil {
 			return nil, err
 		}
 	}
@@ -254,28 +269,21 @@ func (l Layout) fetched(sourceFile, dependencyFile string) Layout {
 	return l
 }
 
-// ReadDependencies normalizes the text of a dependency file for the package manager.
-func (r Runtime) ReadDependencies(text string) (string, error) {
-	normal, _, err := r.dependencies(text)
-	return normal, err
-}
-
 // CheckDependencies returns an error if the text of a dependency file is invalid.
 func (r Runtime) CheckDependencies(text string) error {
-	_, _, err := r.dependencies(text)
+	_, err := r.parse(text)
 	return err
 }
 
-// dependencies normalizes the text of a dependency file. install reports whether packages
-// must be installed.
-func (r Runtime) dependencies(text string) (normal string, install bool, err error) {
+func (r Runtime) parse(text string) (dependencies, error) {
 	if r.DependencyFile == "" {
-		return "", false, r.checkNone(isBlank(text))
+		return dependencies{}, r.checkNone(isBlank(text))
 	}
-	if normal, install, err = r.readDependencies(text); err != nil {
-		return "", false, r.inDependencies(err)
+	parsed, err := r.readDependencies(text)
+	if err != nil {
+		return dependencies{}, r.inDependencies(err)
 	}
-	return normal, install, nil
+	return parsed, nil
 }
 
 // checkNone returns an error if a runtime without a dependency file got dependencies.
@@ -332,19 +340,20 @@ func ValidateDockerfile(text string) error {
 	if len(text) > MaxDockerfileBytes {
 		return fmt.Errorf("the Dockerfile template has %d bytes and the limit is %d", len(text), MaxDockerfileBytes)
 	}
-	_, err := renderDockerfile(text, newDockerfileData("image", true))
+	_, err := renderDockerfile(text, newDockerfileData("image", true, false))
 	return err
 }
 
 type dockerfileData struct {
 	BaseImage       string
 	HasDependencies bool
+	Locked          bool   // dependencies.locked
 	EnvFile         string // EnvFilePath
 	Packages        string // PackagesPath
 }
 
-func newDockerfileData(baseImage string, install bool) dockerfileData {
-	return dockerfileData{BaseImage: baseImage, HasDependencies: install, EnvFile: EnvFilePath, Packages: PackagesPath}
+func newDockerfileData(baseImage string, install, locked bool) dockerfileData {
+	return dockerfileData{BaseImage: baseImage, HasDependencies: install, Locked: locked, EnvFile: EnvFilePath, Packages: PackagesPath}
 }
 
 func renderDockerfile(text string, data dockerfileData) (string, error) {

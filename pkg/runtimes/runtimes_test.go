@@ -148,6 +148,9 @@ func TestDockerfileCopiesDependenciesAlone(t *testing.T) {
 			if len(words) > 1 && words[0] == "COPY" && words[1] != runtime.DependencyFile {
 				t.Errorf("%s: the Dockerfile copies %s", language, words[1])
 			}
+			if len(words) > 3 && words[0] == "COPY" && words[2] != "{{if" {
+				t.Errorf("%s: the Dockerfile copies %s", language, words[2:])
+			}
 		}
 	}
 }
@@ -221,6 +224,21 @@ func TestExplainBuildFailure(t *testing.T) {
 		log:  "2026-01-01T00:00:00Z npm ERR! code E404\n2026-01-01T00:00:01Z npm ERR! A complete log of this run can be found in:\n",
 		want: "code E404",
 	}, {
+		name: "npm ci, a lock file that does not match",
+		log: "npm error code EUSAGE\n" +
+			"npm error\n" +
+			"npm error `npm ci` can only install packages when your package.json and package-lock.json are in sync.\n" +
+			"npm error\n" +
+			"npm error Missing: ms@2.1.3 from lock file\n" +
+			"npm error\n" +
+			"npm error Clean install a project\n" +
+			"npm error\n" +
+			"npm error Usage:\n" +
+			"npm error [--install-strategy <hoisted|nested|shallow|linked>] [--legacy-bundling]\n" +
+			"npm error Run \"npm help ci\" for more info\n",
+		want: "code EUSAGE\n`npm ci` can only install packages when your package.json and package-lock.json are in sync.\n" +
+			"Missing: ms@2.1.3 from lock file",
+	}, {
 		name: "no npm error",
 		log:  "error building image: failed to push: UNAUTHORIZED\n",
 		want: "",
@@ -231,6 +249,13 @@ func TestExplainBuildFailure(t *testing.T) {
 	if got, want := languages["python"].ExplainBuildFailure(pip), "Could not find a version that satisfies the requirement nope==1 "+
 		"(from versions: none)\nNo matching distribution found for nope==1"; got != want {
 		t.Errorf("ExplainBuildFailure of pip = %q, want %q", got, want)
+	}
+	pip = "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.\n" +
+		"    ms==1 from https://pypi.example/ms.whl:\n        Expected sha256 aa\n             Got        bb\n" +
+		"error building image\n    at the end\n"
+	if got, want := languages["python"].ExplainBuildFailure(pip), "THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.\n"+
+		"ms==1 from https://pypi.example/ms.whl:\nExpected sha256 aa\nGot        bb"; got != want {
+		t.Errorf("ExplainBuildFailure of pip with another hash = %q, want %q", got, want)
 	}
 	const brokenBy = "connection broken by 'NewConnectionError('Failed to establish a new connection: [Errno 111] Connection refused')': /simple/ms/\n"
 	pip = "WARNING: Retrying (Retry(total=1, connect=None, read=None, redirect=None, status=None)) after " + brokenBy +
@@ -333,7 +358,7 @@ func TestPython(t *testing.T) {
 
 // FuzzCheckDependencies checks that no text causes a panic.
 func FuzzCheckDependencies(f *testing.F) {
-	for _, seed := range []string{"{}", "[", "{\"é\"", "nul", "\n\n}", `{"dependencies":1}`} {
+	for _, seed := range []string{locked, "{}", "[", "{\"é\"", "nul", "\n\n}", `{"dependencies":1}`} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(_ *testing.T, text string) {

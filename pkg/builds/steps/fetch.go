@@ -56,7 +56,7 @@ func fetchStep(fn *v1alpha1.Function, cfg *config.Config, build builds.Spec, tar
 	)
 	if _, ok := build.Files[runtimes.LayoutName]; ok {
 		// The administrator's own Dockerfile expects the source beside it instead.
-		args = append(args, "--tree="+runtimes.SourceFolder)
+		args = append(args, "--tree="+runtimes.SourceFolder, "--base="+build.BaseImage)
 	}
 	mounts := []corev1.VolumeMount{
 		{Name: contextVolumeName, MountPath: filesPath, ReadOnly: true},

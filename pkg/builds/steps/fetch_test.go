@@ -69,7 +69,7 @@ func TestFetchStep(t *testing.T) {
 			"--language=nodejs", "--source-file=handler.js", "--dependency-file=package.json",
 			"--origin-file=/results/SOURCE_ARTIFACT_INPUTS",
 			"--max-download-size=1", "--max-unpacked-size=2", "--max-unpacked-files=3", "--max-unpacked-ratio=4",
-			"--tree=source", "--credentials=/kiln-source-credentials",
+			"--tree=source", "--base=node:24", "--credentials=/kiln-source-credentials",
 		},
 		VolumeMounts: []corev1.VolumeMount{
 			{Name: "context", MountPath: "/kiln-files", ReadOnly: true},

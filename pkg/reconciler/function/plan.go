@@ -93,6 +93,7 @@ func makePlan(ctx context.Context, fn *v1alpha1.Function) (plan, bool) {
 		Dockerfile:     configured.Dockerfile,
 		SourceFile:     runtime.SourceFile,
 		DependencyFile: runtime.DependencyFile,
+		LockFile:       runtime.LockFile,
 		Files:          files,
 		Fetched:        fetchedSource(fn),
 	}

@@ -217,8 +217,25 @@ func gzipped(text string) []byte {
 	return buffer.Bytes()
 }
 
+// Locked returns a lock file with a version of ms, for a package.json that allows others.
+// The version has that integrity.
+func Locked(version, integrity string) string {
+	return fmt.Sprintf(`{"lockfileVersion": 3, "requires": true, "packages": {
+  "": {"dependencies": {"ms": "^2.1.0"}},
+  "node_modules/ms": {"version": %[1]q, "resolved": "https://registry.npmjs.org/ms/-/ms-%[1]s.tgz", "integrity": %[2]q}
+}}
+`, version, integrity)
+}
+
+// The versions of ms for Locked.
+const (
+	MS212 = "sha512-sGkPx+VjMtmA6MX27oA4FBFELFCZZ4S4XqeGOXCv68tT+jb3vk/RyaKWP0PTKyWtmLSM0b+adUTEvbs1PEaH2w=="
+	MS213 = "sha512-6FlzubTLZG3J2a/NVCAleEhjzq5oxgHyaCU9yYXvcLsvoVaHJq/s5xXI6/XXP6tz7R9xAOtHnSO/tXtF3WRTlA=="
+)
+
 // Function returns the files of a function in a language. It uses another file, a link to a
-// folder and a package. It answers with the version and 7200000.
+// folder and a package. It answers with the version and 7200000. The language locked is Node
+// with a lock file, and the answer is the version and that of the package.
 func Function(language, version string) []Entry {
 	return map[string][]Entry{
 		"nodejs": {
@@ -227,6 +244,11 @@ func Function(language, version string) []Entry {
 			{Name: "linked", Link: "lib"},
 			File("package.json", `{"dependencies": {"ms": "2.1.3"}}`),
 			File("Dockerfile", "FROM nothing.example.com/that:exists\n"),
+		},
+		"locked": {
+			File("handler.js", "module.exports = { main: () => `"+version+" ${require('ms/package.json').version}` };\n"),
+			File("package.json", `{"dependencies": {"ms": "^2.1.0"}}`),
+			File("package-lock.json", Locked("2.1.2", MS212)),
 		},
 		"python": {
 			File("handler.py", "import uvicorn\nfrom linked.answer import answer\n\n\ndef main(event, context):\n    return answer(7200000 if uvicorn.__version__ else 0)\n"),
@@ -241,7 +263,7 @@ func Function(language, version string) []Entry {
 func Functions() map[string][]byte {
 	archives := map[string][]byte{}
 	for _, version := range []string{"1", "2"} {
-		for _, language := range []string{"nodejs", "python"} {
+		for _, language := range []string{"nodejs", "python", "locked"} {
 			entries := Function(language, version)
 			archives[language+"-"+version+".zip"] = Zip(entries...)
 			// Archives of repositories have such a folder.

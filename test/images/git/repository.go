@@ -66,7 +66,7 @@ func (r *repository) commit(ctx context.Context, version, branch string) error {
 		return fmt.Errorf("failed to create folder: %w", err)
 	}
 	defer os.RemoveAll(files)
-	for _, language := range []string{"nodejs", "python"} {
+	for _, language := range []string{"nodejs", "python", "locked"} {
 		if err := write(filepath.Join(files, "functions", language), sourcestest.Function(language, version)); err != nil {
 			return err
 		}

@@ -26,9 +26,11 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/sha256"
 	"crypto/sha512"
 	"crypto/subtle"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -54,7 +56,7 @@ import (
 func main() {
 	imagesPort := flag.Int("images-port", 5000, "the port of the registry of images")
 	packagesPort := flag.Int("packages-port", 5001, "the port of the registry of packages")
-	controlPort := flag.Int("control-port", 5002, "the control port: /password and /token set credentials, /images sets the state of the registry of images, /find searches it")
+	controlPort := flag.Int("control-port", 5002, "the control port: /password and /token set credentials, /images sets the state of the registry of images, /find searches it, /hashes has the hashes of the packages")
 	storePort := flag.Int("store-port", 5003, "the local port of the registry of images to forward to")
 	passwordPort := flag.Int("password-port", 5004, "its local port that sets the password, at /password")
 	folder := flag.String("folder", "/data", "the folder of its images")
@@ -68,7 +70,8 @@ func main() {
 	}
 	store := &images{Handler: forward(*storePort)}
 	store.door = listen(*imagesPort, store)
-	for _, d := range []*door{store.door, listen(*packagesPort, packages(token)), listen(*controlPort, control(*folder, forward(*passwordPort), token, store))} {
+	served, hashes := packages(token)
+	for _, d := range []*door{store.door, listen(*packagesPort, served), listen(*controlPort, control(*folder, forward(*passwordPort), token, store, hashes))} {
 		if err := d.open(); err != nil {
 			log.Fatal(err)
 		}
@@ -178,8 +181,9 @@ func (s *secret) matches(text string) bool {
 }
 
 // packages serves the package kiln-private of npm and pip to clients with the token. The
-// one of npm writes hashes of the environment of its installation to seen.json.
-func packages(token *secret) http.Handler {
+// one of npm writes hashes of the environment of its installation to seen.json. hashes are
+// those of the package, as lock files have them.
+func packages(token *secret) (_ http.Handler, hashes map[string]string) {
 	archive := mustArchive(map[string]string{
 		"package/package.json": `{"name": "kiln-private", "version": "1.0.0", "scripts": {"install": "node install.js"}}`,
 		"package/index.js":     "module.exports = { marker: 'kiln-private-marker', ...require('./seen.json') };\n",
@@ -215,6 +219,8 @@ require('fs').writeFileSync('seen.json', JSON.stringify(seen));
 		_, _ = io.WriteString(w, `<a href="/`+wheel+`">`+wheel+`</a>`)
 	})
 	mux.HandleFunc("GET /"+wheel, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(wheelArchive) })
+	wheelSum := sha256.Sum256(wheelArchive)
+	hashes = map[string]string{"npm": integrity, "pip": "sha256:" + hex.EncodeToString(wheelSum[:])}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		if !ok {
@@ -226,7 +232,7 @@ require('fs').writeFileSync('seen.json', JSON.stringify(seen));
 			return
 		}
 		mux.ServeHTTP(w, r)
-	})
+	}), hashes
 }
 
 // mustArchive returns a package in the format of npm.
@@ -269,8 +275,12 @@ func mustWheel(files map[string]string) []byte {
 }
 
 // control returns the handler of the control port.
-func control(folder string, password http.Handler, token *secret, images *images) http.Handler {
+func control(folder string, password http.Handler, token *secret, images *images, hashes map[string]string) http.Handler {
 	mux := http.NewServeMux()
+	mux.HandleFunc("POST /hashes", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(hashes)
+	})
 	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
 	mux.Handle("POST /password", password)
 	mux.HandleFunc("POST /token", func(_ http.ResponseWriter, r *http.Request) {

@@ -98,8 +98,8 @@ type FunctionSpec struct {
 	Archive *ArchiveSource `json:"archive,omitempty"`
 
 	// Deps is the content of the runtime's dependency file, which is package.json for
-	// Node. Without it, the function has no dependencies. It is only allowed with
-	// source.
+	// Node. There, the content of package-lock.json may follow it. Without deps, the
+	// function has no dependencies. It is only allowed with source.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1048576
 	Deps string `json:"deps,omitempty"`
