@@ -67,7 +67,7 @@ var (
 
 // ReconcileKind implements functionreconciler.Interface.
 func (r *Reconciler) ReconcileKind(ctx context.Context, fn *v1alpha1.Function) pkgreconciler.Event {
-	ctx, cancel := context.WithTimeout(ctx, pkgreconciler.DefaultTimeout)
+	ctx, cancel := context.WithTimeout(withLive(ctx), pkgreconciler.DefaultTimeout)
 	defer cancel()
 
 	if r.replaced.has(fn) {
@@ -227,9 +227,21 @@ func (r *Reconciler) completeNew(ctx context.Context, fn *v1alpha1.Function) err
 	return err
 }
 
-// getLive returns the live Function. It returns errStale if that is deleted or another
-// one.
+// liveKey is the key of the live Function that a reconcile has read.
+type liveKey struct{}
+
+// withLive returns the context of a reconcile, which reads the live Function at most once.
+func withLive(ctx context.Context) context.Context {
+	return context.WithValue(ctx, liveKey{}, new(*v1alpha1.Function))
+}
+
+// getLive returns the live Function, as read during this reconcile and thus after the
+// cached one. It returns errStale if that is deleted or another one.
 func (r *Reconciler) getLive(ctx context.Context, fn *v1alpha1.Function) (*v1alpha1.Function, error) {
+	read, _ := ctx.Value(liveKey{}).(**v1alpha1.Function)
+	if read != nil && *read != nil {
+		return *read, nil
+	}
 	live, err := r.kiln.ServerlessV1alpha1().Functions(fn.Namespace).Get(ctx, fn.Name, metav1.GetOptions{})
 	switch {
 	case apierrs.IsNotFound(err), err == nil && live.DeletionTimestamp != nil:
@@ -239,6 +251,9 @@ func (r *Reconciler) getLive(ctx context.Context, fn *v1alpha1.Function) (*v1alp
 		return nil, fmt.Errorf("failed to get Function: %w", err)
 	case live.UID != fn.UID:
 		return nil, errStale
+	}
+	if read != nil {
+		*read = live
 	}
 	return live, nil
 }

@@ -88,8 +88,8 @@ func TestTextReads(t *testing.T) {
 			Name:    "a build runs",
 			Objects: []runtime.Object{building, configMap(fn), next, svc1},
 		}),
-		reading(2, &reads{}, rtesting.TableRow{
-			Name:        "an edit: one read for its texts, and one that checks that the cache is not stale",
+		reading(1, &reads{}, rtesting.TableRow{
+			Name:        "an edit: the read for its texts also checks that the cache is not stale",
 			Objects:     []runtime.Object{fn, configMap(running1), tr1, svc1},
 			WantCreates: []runtime.Object{configMap(fn)},
 			WantDeletes: []clientgotesting.DeleteActionImpl{
@@ -113,8 +113,8 @@ func TestTextReads(t *testing.T) {
 			Objects:     []runtime.Object{running1, tr1, svc1},
 			WantCreates: []runtime.Object{configMap(running1)},
 		}),
-		reading(2, &reads{}, rtesting.TableRow{
-			Name:              "an edit that needs no build: one read for the validation, and one that checks that the cache is not stale",
+		reading(1, &reads{}, rtesting.TableRow{
+			Name:              "an edit that needs no build: the read for the validation also checks that the cache is not stale",
 			Objects:           []runtime.Object{deployed, configMap(running1), tr1, svc1},
 			WantUpdates:       update(merged(deployed, svc1)),
 			WantStatusUpdates: statusUpdate(edited(withEnv("A", "1"), observed(configured, built(tr1, digestA), serviceUpdated))),
