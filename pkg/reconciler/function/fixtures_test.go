@@ -358,7 +358,7 @@ func withEnv(name, value string) functionOption {
 	}
 }
 
-func withMount(path string) functionOption {
+func withMount(path v1alpha1.MountPath) functionOption {
 	return func(fn *v1alpha1.Function) {
 		fn.Spec.SecretMounts = []v1alpha1.SecretMount{{SecretName: "secret", MountPath: path}}
 	}

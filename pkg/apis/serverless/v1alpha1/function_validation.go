@@ -101,7 +101,7 @@ func (fs *FunctionSpec) Validate(ctx context.Context) *apis.FieldError {
 		Also(fs.validateInline(cfg.Runtimes)).
 		Also(validateEnv(fs.Env).ViaField("env")).
 		Also(validateEnvFrom(fs.EnvFrom).ViaField("envFrom")).
-		Also(validateSecretMounts(fs.SecretMounts).ViaField("secretMounts")).
+		Also(fs.validateMounts(cfg.Functions)).
 		Also(fs.ValidateSecrets(cfg.Registry.ReservedSecrets())).
 		Also(validateObjectName(fs.ServiceAccountName, "serviceAccountName")).
 		Also(scheduling.ValidateNodeSelector(fs.NodeSelector).ViaField("nodeSelector")).
@@ -132,6 +132,9 @@ func (fs *FunctionSpec) validateCounts() (errs *apis.FieldError) {
 		{"env", len(fs.Env), 256},
 		{"envFrom", len(fs.EnvFrom), 64},
 		{"secretMounts", len(fs.SecretMounts), 32},
+		{"configMapMounts", len(fs.ConfigMapMounts), 32},
+		{"emptyDirMounts", len(fs.EmptyDirMounts), 8},
+		{"persistentVolumeClaimMounts", len(fs.PersistentVolumeClaimMounts), 8},
 		{"nodeSelector", len(fs.NodeSelector), 64},
 		{"tolerations", len(fs.Tolerations), 64},
 		{"labels", len(fs.Labels), 64},
