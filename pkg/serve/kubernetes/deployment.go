@@ -98,7 +98,7 @@ func MakeDeployment(ctx context.Context, fn *v1alpha1.Function) *appsv1.Deployme
 						serverless.FunctionNameLabelKey: fn.Name,
 						children.ManagedByLabelKey:      children.ObjectMeta(fn, "").Labels[children.ManagedByLabelKey],
 					}),
-					Annotations: kmap.Union(fn.Spec.Annotations),
+					Annotations: kmap.Union(podspec.Annotations(fn)),
 				},
 				Spec: podSpec(ctx, fn),
 			},

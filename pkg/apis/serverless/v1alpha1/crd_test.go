@@ -157,6 +157,8 @@ var webhookOnly = []string{
 	"own Dockerfile as the source",
 	"own Dockerfile with dependencies",
 	"request above limit",
+	"rollout on nothing",
+	"rollout on what",
 	"toleration key",
 	"toleration value",
 	"too large",

@@ -641,6 +641,12 @@ type FunctionStatus struct {
 	// +optional
 	TemplateHash string `json:"templateHash,omitempty"`
 
+	// ContentHash has two hashes: of the names of the Function's Secrets and ConfigMaps, and
+	// of their contents. It is absent unless the annotation
+	// serverless.kiln.dev/rollout-on-change was set.
+	// +optional
+	ContentHash string `json:"contentHash,omitempty"`
+
 	// Traffic is the current split of the requests between revisions.
 	// +optional
 	// +listType=atomic

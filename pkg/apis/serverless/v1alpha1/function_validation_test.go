@@ -38,6 +38,7 @@ import (
 	"knative.dev/pkg/kmeta"
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 )
 
 var knownRuntimes = config.Runtimes{
@@ -122,6 +123,12 @@ func all(edits ...func(*Function)) func(*Function) {
 		for _, edit := range edits {
 			edit(fn)
 		}
+	}
+}
+
+func rolloutOnChange(value string) func(*Function) {
+	return func(fn *Function) {
+		fn.Annotations = map[string]string{serverless.RolloutOnChangeAnnotationKey: value}
 	}
 }
 
@@ -547,6 +554,11 @@ func validationCases() map[string]validationCase {
 		"build env LD_PRELOAD":         {build(BuildSpec{Env: []BuildEnvVar{{Name: "LD_PRELOAD"}}}), "invalid value: LD_PRELOAD: spec.build.env[0].name\nthis variable must not be set: the build's own tools need"},
 		"build Secret":                 {build(BuildSpec{SecretName: "A"}), "invalid value: A: spec.build.secretName\n"},
 
+		"rollout on change":    {rolloutOnChange("true"), ""},
+		"no rollout on change": {rolloutOnChange("false"), ""},
+		"rollout on what":      {rolloutOnChange("yes"), "invalid value: yes: metadata.annotations.[serverless.kiln.dev/rollout-on-change]\nuse true or false"},
+		"rollout on nothing":   {rolloutOnChange(""), "invalid value: : metadata.annotations.[serverless.kiln.dev/rollout-on-change]\nuse true or false"},
+
 		"being deleted": {func(fn *Function) {
 			fn.DeletionTimestamp, fn.Spec = &metav1.Time{Time: time.Now()}, FunctionSpec{}
 		}, ""},
@@ -566,6 +578,30 @@ func TestValidate(t *testing.T) {
 				t.Errorf("got %q\nwant it to begin with %q", got, test.want)
 			case !strings.Contains(test.want, "\n") && got != test.want:
 				t.Errorf("got  %q\nwant %q", got, test.want)
+			}
+		})
+	}
+}
+
+// TestValidateRolloutOnChange edits the annotation, or something else.
+func TestValidateRolloutOnChange(t *testing.T) {
+	none := func(*Function) {}
+	for name, tc := range map[string]struct {
+		before, after func(*Function)
+		denied        bool
+	}{
+		"set":           {none, rolloutOnChange("true"), false},
+		"set wrongly":   {none, rolloutOnChange("on"), true},
+		"another value": {rolloutOnChange("true"), rolloutOnChange("True"), true},
+		"an old value":  {rolloutOnChange("on"), all(rolloutOnChange("on"), func(fn *Function) { fn.Labels = map[string]string{"a": "b"} }), false},
+		"removed":       {rolloutOnChange("on"), none, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before, after := validFunction(), validFunction()
+			tc.before(before)
+			tc.after(after)
+			if err := after.Validate(apis.WithinUpdate(withConfig(t), before)); (err != nil) != tc.denied {
+				t.Errorf("got %v, want it denied: %t", err, tc.denied)
 			}
 		})
 	}
