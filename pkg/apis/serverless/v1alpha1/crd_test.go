@@ -18,6 +18,7 @@ package v1alpha1
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -262,6 +263,32 @@ func TestCRDSizes(t *testing.T) {
 	fn.Spec.Source, fn.Spec.Deps = strings.Repeat("大", 400<<10), ""
 	if errs := crd.validate(t, unstructured(t, fn)); len(errs) == 0 {
 		t.Error("1200 KiB of UTF-8 are taken")
+	}
+}
+
+// TestCRDMounts has as many mounts as the lists allow, with the longest paths. The rules must
+// not cost more than the API server allows.
+func TestCRDMounts(t *testing.T) {
+	fn := validFunction()
+	path := func(kind string, i int) MountPath {
+		return MountPath("/" + strings.Repeat("x", 1015) + fmt.Sprintf("-%s-%02d", kind, i))
+	}
+	for i := range 32 {
+		all(mounts("s", string(path("sec", i))), configMapMount("c", path("con", i)))(fn)
+	}
+	for i := range 8 {
+		all(folder(path("emp", i), "1Mi"), claim("p", path("cla", i)))(fn)
+	}
+	if err := fn.Validate(withConfig(t)); err != nil {
+		t.Fatal(err)
+	}
+	crd := newCRD(t)
+	if errs := crd.validate(t, unstructured(t, fn)); len(errs) > 0 {
+		t.Errorf("the most mounts: %v", errs.ToAggregate())
+	}
+	fn.Spec.PersistentVolumeClaimMounts[7].MountPath = fn.Spec.EmptyDirMounts[7].MountPath
+	if errs := crd.validate(t, unstructured(t, fn)); len(errs) == 0 {
+		t.Error("two mounts at the same path are taken")
 	}
 }
 
