@@ -165,7 +165,7 @@ SERVER := $(if $(filter plain,$(PLATFORM)),kubernetes,knative)
 # The end-to-end tests of what a Job does otherwise than a TaskRun.
 JOB_TESTS := ^(TestArchiveServerFails|TestBaseImageMissing|TestBuildCancelled|TestBuildDeleted|TestBuildOutOfDisk|TestBuildOutOfMemory|TestBuildPodForcedAway|TestBuildPodGone|TestBuildScriptFails|TestBuildStripped|TestBuildTimeout|TestChildrenOfRunningFunction|TestDependenciesInstalledOnce|TestDependencyMissing|TestForgedResults|TestFunctionWithDependency|TestGit|TestGitRefused|TestInstallationSeesNoCredentials|TestKubectlFn|TestOwnDockerfile|TestPackageRegistryDown|TestQuota|TestRegistryCredentials|TestRegistryDownThenFull)$$
 # The end-to-end tests of a cluster without Tekton and Serving.
-PLAIN_TESTS := $(JOB_TESTS)|^(TestAutoscaled|TestDeployments|TestEditsUnderLoad|TestExamples|TestFirstRevisionFails|TestKubectlFnWords|TestMinimumReplicas|TestMissingReferences|TestRollout|TestRuntimesConform|TestSyntaxError)$$
+PLAIN_TESTS := $(JOB_TESTS)|^(TestAutoscaled|TestDeployments|TestEditsUnderLoad|TestExamples|TestFirstRevisionFails|TestKubectlFnWords|TestMinimumReplicas|TestMissingReferences|TestMounts|TestPersistentVolumeClaim|TestRollout|TestRolloutOnChange|TestRuntimesConform|TestSyntaxError)$$
 # The tests to run. Without -run, go test runs all.
 e2e_tests = $(or $(TEST),$(if $(filter plain,$(PLATFORM)),$(PLAIN_TESTS),$(if $(filter job,$(BUILDER)),$(JOB_TESTS))))
 # $(call e2e,FLAGS) runs end-to-end tests with these flags.

@@ -155,12 +155,29 @@ func (d dice) envFrom() corev1.EnvFromSource {
 	return source
 }
 
+func (d dice) mountPath() v1alpha1.MountPath {
+	return mostly(d, []v1alpha1.MountPath{"/a", "/a/b", "/c", "/etc/tls", "/var/run/secrets/db", "/..a/.b", "/größer", v1alpha1.MountPath("/" + strings.Repeat("x", 1023))},
+		"/dev/log", "/", "//", "/a/", "/a:b", "a", "/tmp", "/function", "/etc", "")
+}
+
 func (d dice) mount() v1alpha1.SecretMount {
-	return v1alpha1.SecretMount{
-		SecretName: d.objectName(),
-		MountPath: mostly(d, []string{"/a", "/a/b", "/etc/tls", "/var/run/secrets/db", "/..a/.b", "/größer", "/" + strings.Repeat("x", 1023)},
-			"/dev/log", "/", "//", "/a/", "/a:b", "a", "/tmp", "/function", "/etc", ""),
+	return v1alpha1.SecretMount{SecretName: d.objectName(), MountPath: d.mountPath()}
+}
+
+func (d dice) configMapMount() v1alpha1.ConfigMapMount {
+	return v1alpha1.ConfigMapMount{ConfigMapName: d.objectName(), MountPath: d.mountPath()}
+}
+
+func (d dice) emptyDirMount() v1alpha1.EmptyDirMount {
+	mount := v1alpha1.EmptyDirMount{MountPath: d.mountPath()}
+	if d.Intn(2) == 0 {
+		mount.SizeLimit = new(d.quantity())
 	}
+	return mount
+}
+
+func (d dice) claimMount() v1alpha1.PersistentVolumeClaimMount {
+	return v1alpha1.PersistentVolumeClaimMount{ClaimName: d.objectName(), MountPath: d.mountPath(), ReadOnly: d.Intn(2) == 0}
 }
 
 func (d dice) toleration() corev1.Toleration {
@@ -273,6 +290,9 @@ func (d dice) function() *v1alpha1.Function {
 		func() { fs.Env = some(d, d.envVar) },
 		func() { fs.EnvFrom = some(d, d.envFrom) },
 		func() { fs.SecretMounts = some(d, d.mount) },
+		func() { fs.ConfigMapMounts = some(d, d.configMapMount) },
+		func() { fs.EmptyDirMounts = some(d, d.emptyDirMount) },
+		func() { fs.PersistentVolumeClaimMounts = some(d, d.claimMount) },
 		func() { fs.ServiceAccountName = d.objectName() },
 		func() { fs.NodeSelector = d.labels() },
 		func() { fs.Tolerations = some(d, d.toleration) },
@@ -300,6 +320,7 @@ func servingContext(t testing.TB) context.Context {
 	t.Helper()
 	features, err := servingconfig.NewFeaturesConfigFromMap(map[string]string{
 		"kubernetes.podspec-nodeselector": "enabled", "kubernetes.podspec-tolerations": "enabled",
+		"kubernetes.podspec-persistent-volume-claim": "enabled", "kubernetes.podspec-persistent-volume-write": "enabled",
 	})
 	if err != nil {
 		t.Fatal(err)

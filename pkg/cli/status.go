@@ -188,6 +188,7 @@ var meanings = []struct {
 	{v1alpha1.FunctionConditionConfigurationReady, "Configuration", false},
 	{v1alpha1.FunctionConditionSourceFollowed, "Branch", true},
 	{v1alpha1.FunctionConditionBuildReady, "Build", false},
+	{v1alpha1.FunctionConditionContentFollowed, "Content", true},
 	{v1alpha1.FunctionConditionRunning, "Service", false},
 }
 

@@ -196,22 +196,58 @@ func (d *draft) setKubelessPod(pod *kubelessPod) {
 }
 
 func (d *draft) addMounts(mounts []corev1.VolumeMount, volumes []corev1.Volume) {
-	secrets := map[string]*corev1.SecretVolumeSource{}
+	sources := map[string]corev1.VolumeSource{}
 	for i := range volumes {
-		secrets[volumes[i].Name] = volumes[i].Secret
+		sources[volumes[i].Name] = volumes[i].VolumeSource
 	}
+	spec := &d.Function.Spec
 	for _, mount := range mounts {
-		secret, field := secrets[mount.Name], fmt.Sprintf("spec.secretMounts, volume %q", mount.Name)
-		switch {
-		case secret == nil:
-			d.note(field, "left out: only a Secret can be mounted. /tmp is writable, and spec.env can take keys of a ConfigMap")
-			continue
-		case mount.SubPath != "" || mount.SubPathExpr != "" || len(secret.Items) > 0:
-			if path.Base(mount.MountPath) == mount.SubPath {
-				mount.MountPath = path.Dir(mount.MountPath)
-			}
-			d.note(field, "all keys of Secret %q are files in %q, under their own names", secret.SecretName, mount.MountPath)
+		to, field := v1alpha1.MountPath(path.Clean(mount.MountPath)), fmt.Sprintf("volume %q", mount.Name)
+		source, ok := sources[mount.Name]
+		if ok && source == (corev1.VolumeSource{}) {
+			// Kubernetes' default.
+			source.EmptyDir = &corev1.EmptyDirVolumeSource{}
 		}
-		d.Function.Spec.SecretMounts = append(d.Function.Spec.SecretMounts, v1alpha1.SecretMount{SecretName: secret.SecretName, MountPath: path.Clean(mount.MountPath)})
+		switch {
+		case source.Secret != nil:
+			to = d.folderOf("spec.secretMounts, "+field, "Secret", source.Secret.SecretName, mount, source.Secret.Items)
+			spec.SecretMounts = append(spec.SecretMounts, v1alpha1.SecretMount{SecretName: source.Secret.SecretName, MountPath: to})
+		case source.ConfigMap != nil:
+			to = d.folderOf("spec.configMapMounts, "+field, "ConfigMap", source.ConfigMap.Name, mount, source.ConfigMap.Items)
+			spec.ConfigMapMounts = append(spec.ConfigMapMounts, v1alpha1.ConfigMapMount{ConfigMapName: source.ConfigMap.Name, MountPath: to})
+		case source.EmptyDir != nil:
+			if source.EmptyDir.Medium != "" {
+				d.note("spec.emptyDirMounts, "+field, "the folder is on the disk of the node instead of the medium %q", source.EmptyDir.Medium)
+			}
+			spec.EmptyDirMounts = append(spec.EmptyDirMounts, v1alpha1.EmptyDirMount{MountPath: to, SizeLimit: source.EmptyDir.SizeLimit})
+		case source.PersistentVolumeClaim != nil:
+			d.addClaim("spec.persistentVolumeClaimMounts, "+field, mount, source.PersistentVolumeClaim)
+		default:
+			d.note("spec, "+field, "left out: only Secrets, ConfigMaps, PersistentVolumeClaims and emptyDir can be mounted")
+		}
 	}
+}
+
+// folderOf returns the path of the folder with all keys of the Secret or ConfigMap. Kiln mounts
+// no single key.
+func (d *draft) folderOf(field, kind, name string, mount corev1.VolumeMount, items []corev1.KeyToPath) v1alpha1.MountPath {
+	if mount.SubPath != "" || mount.SubPathExpr != "" || len(items) > 0 {
+		if path.Base(mount.MountPath) == mount.SubPath {
+			mount.MountPath = path.Dir(mount.MountPath)
+		}
+		d.note(field, "all keys of %s %q are files in %q, under their own names", kind, name, mount.MountPath)
+	}
+	return v1alpha1.MountPath(path.Clean(mount.MountPath))
+}
+
+func (d *draft) addClaim(field string, mount corev1.VolumeMount, claim *corev1.PersistentVolumeClaimVolumeSource) {
+	if mount.SubPath != "" || mount.SubPathExpr != "" {
+		d.note(field, "the whole volume is at %q, not only its folder %q", mount.MountPath, mount.SubPath+mount.SubPathExpr)
+	}
+	if len(d.Function.Spec.PersistentVolumeClaimMounts) == 0 {
+		d.note("spec.persistentVolumeClaimMounts", "Knative needs the features kubernetes.podspec-persistent-volume-claim and, to write, kubernetes.podspec-persistent-volume-write")
+	}
+	d.Function.Spec.PersistentVolumeClaimMounts = append(d.Function.Spec.PersistentVolumeClaimMounts, v1alpha1.PersistentVolumeClaimMount{
+		ClaimName: claim.ClaimName, MountPath: v1alpha1.MountPath(path.Clean(mount.MountPath)), ReadOnly: claim.ReadOnly || mount.ReadOnly,
+	})
 }

@@ -115,7 +115,7 @@ func fromKyma(d *draft, data []byte) error {
 	d.setKymaResources(&from)
 	d.setReplicas(from.Replicas, from.ScaleConfig.MinReplicas, from.ScaleConfig.MaxReplicas)
 	for _, mount := range from.SecretMounts {
-		mount.MountPath = path.Clean(mount.MountPath)
+		mount.MountPath = v1alpha1.MountPath(path.Clean(string(mount.MountPath)))
 		d.Function.Spec.SecretMounts = append(d.Function.Spec.SecretMounts, mount)
 	}
 	d.addPodMetadata(from.Template.Labels, from.Template.Annotations)

@@ -23,6 +23,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"knative.dev/pkg/kmap"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
@@ -84,10 +85,12 @@ func Function(obj any) (any, error) {
 		fn.Digests = fn.TextDigests()
 		fn.Spec.Source, fn.Spec.Deps = "", ""
 	}
-	rebuild, asked := fn.Annotations[serverless.RebuildAnnotationKey]
+	before := fn.Annotations
 	fn.Labels, fn.Annotations = nil, nil
-	if asked {
-		fn.Annotations = map[string]string{serverless.RebuildAnnotationKey: rebuild}
+	for _, key := range []string{serverless.RebuildAnnotationKey, serverless.RolloutOnChangeAnnotationKey} {
+		if value, ok := before[key]; ok {
+			fn.Annotations = kmap.Union(fn.Annotations, map[string]string{key: value})
+		}
 	}
 	ShareMeta(&fn.ObjectMeta)
 	Share(&fn.Spec.Runtime)

@@ -84,11 +84,11 @@ func TestFunction(t *testing.T) {
 	live := function(strings.Repeat("// comment\n", 80<<10), `{"dependencies": {"ms": "2.1.3"}, "description": "`+large+`"}`)
 	want := function("", "")
 	want.Digests = live.TextDigests()
-	want.Annotations = map[string]string{serverless.RebuildAnnotationKey: "1"}
+	want.Annotations = map[string]string{serverless.RebuildAnnotationKey: "1", serverless.RolloutOnChangeAnnotationKey: "true"}
 	live.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
 	live.Labels = map[string]string{"of": "others"}
 	live.Annotations = map[string]string{
-		corev1.LastAppliedConfigAnnotation: large, "notes": large, serverless.RebuildAnnotationKey: "1",
+		corev1.LastAppliedConfigAnnotation: large, "notes": large, serverless.RebuildAnnotationKey: "1", serverless.RolloutOnChangeAnnotationKey: "true",
 	}
 	kept := cached(live, Function)
 	if diff := cmp.Diff(want, kept); diff != "" {

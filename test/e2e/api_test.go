@@ -26,6 +26,7 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
@@ -85,6 +86,19 @@ func TestWhoDenies(t *testing.T) {
 				fs.SecretMounts = []v1alpha1.SecretMount{{SecretName: "a", MountPath: "/function/node_modules"}}
 			},
 			"must not overlap",
+		},
+		"mount on another": {
+			func(fs *v1alpha1.FunctionSpec) {
+				fs.ConfigMapMounts = []v1alpha1.ConfigMapMount{{ConfigMapName: "a", MountPath: "/a"}}
+				fs.EmptyDirMounts = []v1alpha1.EmptyDirMount{{MountPath: "/a/b"}}
+			},
+			"must not be nested",
+		},
+		"folder too large": {
+			func(fs *v1alpha1.FunctionSpec) {
+				fs.EmptyDirMounts = []v1alpha1.EmptyDirMount{{MountPath: "/a", SizeLimit: new(resource.MustParse("5Gi"))}}
+			},
+			"more than the limit of 4Gi",
 		},
 		"annotation": {
 			func(fs *v1alpha1.FunctionSpec) {

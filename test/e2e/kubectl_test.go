@@ -213,6 +213,7 @@ func TestKubectlExplain(t *testing.T) {
 		"fn.spec.traffic":             "revisionName",
 		"fn.spec.traffic.percent":     "share of the requests",
 		"fn.spec.secretMounts":        "-required-",
+		"fn.spec.configMapMounts":     "-required-",
 		"fn.spec.envFrom.secretRef":   "name",
 		"fn.spec.visibility":          "cluster-local",
 		"fn.spec.build":               "secretName",

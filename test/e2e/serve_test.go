@@ -263,6 +263,9 @@ func TestMissingReferences(t *testing.T) {
 		"SecretMounts": {func(fn *v1alpha1.Function) {
 			fn.Spec.SecretMounts = []v1alpha1.SecretMount{{SecretName: "late", MountPath: "/late"}}
 		}, func(e *env) { e.createSecret("late") }, `secret "late" not found`},
+		"ConfigMapMounts": {func(fn *v1alpha1.Function) {
+			fn.Spec.ConfigMapMounts = []v1alpha1.ConfigMapMount{{ConfigMapName: "late", MountPath: "/late"}}
+		}, func(e *env) { e.createConfigMap("late", map[string]string{"a": "b"}) }, `configmap "late" not found`},
 		"ServiceAccount": {func(fn *v1alpha1.Function) { fn.Spec.ServiceAccountName = "late" }, func(e *env) {
 			account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "late"}}
 			if _, err := clients.Kube.CoreV1().ServiceAccounts(e.namespace).Create(e.ctx, account, metav1.CreateOptions{}); err != nil {

@@ -121,6 +121,8 @@ func TestFunctionsFromMap(t *testing.T) {
 		"default-cpu-limit":      "1",
 		"default-timeout":        "1m30s",
 		"max-source-size":        "1Ki",
+		"default-empty-dir-size": "1Mi",
+		"max-empty-dir-size":     "2Gi",
 
 		"allowed-pod-annotations": "example.com/*, prometheus.io/scrape,",
 		"allowed-pod-labels":      "",
@@ -146,6 +148,9 @@ func TestFunctionsFromMap(t *testing.T) {
 		},
 		DefaultTimeout: 90 * time.Second,
 		MaxSourceBytes: 1024,
+
+		DefaultEmptyDirBytes: 1 << 20,
+		MaxEmptyDirBytes:     2 << 30,
 
 		AllowedAnnotations: KeyPatterns{"example.com/*", "prometheus.io/scrape"},
 
@@ -353,6 +358,8 @@ func TestErrors(t *testing.T) {
 		"server unknown":       {functions, FunctionsConfigName, "serving", "deployment", nil, []string{`"deployment"`, "auto, knative, kubernetes"}},
 		"no autoscaled pods":   {functions, FunctionsConfigName, "kubernetes-max-replicas", "0", nil, []string{"kubernetes-max-replicas", "at least 1"}},
 		"not a domain":         {functions, FunctionsConfigName, "public-domain", "https://example.com", nil, []string{`"https://example.com"`}},
+		"folder too small":     {functions, FunctionsConfigName, "max-empty-dir-size", "1Ki", nil, []string{`"1Ki"`, "1Mi and 1Ti"}},
+		"folder above max":     {functions, FunctionsConfigName, "default-empty-dir-size", "5Gi", nil, []string{"default-empty-dir-size", "5Gi", "max-empty-dir-size", "4Gi"}},
 		"source size negative": {functions, FunctionsConfigName, "max-source-size", "-1", nil, []string{`"-1"`}},
 
 		"runtime key":        {runtimesOf, RuntimesConfigName, "Node", node, nil, []string{`"Node" is not the name`}},

@@ -41,6 +41,9 @@ const (
 	// maximum leaves room for the wrapper and the Dockerfile.
 	leastSourceBytes = 1 << 10
 	mostSourceBytes  = 960 << 10
+
+	leastEmptyDirBytes = 1 << 20
+	mostEmptyDirBytes  = 1 << 40
 )
 
 // Functions are the defaults and limits of Functions.
@@ -65,6 +68,12 @@ type Functions struct {
 
 	// MaxSourceBytes limits a Function's source and dependencies together.
 	MaxSourceBytes int64
+
+	// DefaultEmptyDirBytes is the default size of a folder on the disk of a node.
+	DefaultEmptyDirBytes int64
+
+	// MaxEmptyDirBytes limits the sizes of all these folders of a pod together.
+	MaxEmptyDirBytes int64
 
 	// AllowedAnnotations and AllowedLabels are the keys that Functions may give their
 	// pods, besides those of Knative that Kiln knows.
@@ -103,6 +112,9 @@ func defaultFunctions() *Functions {
 		AllowedLabels:  KeyPatterns{"app.kubernetes.io/*"},
 		Server:         AutoServer,
 		MostAutoscaled: 10,
+
+		DefaultEmptyDirBytes: 512 << 20,
+		MaxEmptyDirBytes:     4 << 30,
 	}
 }
 
@@ -116,6 +128,8 @@ func NewFunctionsFromMap(data map[string]string) (*Functions, error) {
 		asResources("default-", &f.DefaultResources),
 		asSeconds("default-timeout", &f.DefaultTimeout, time.Second, MaxTimeout),
 		asBytes("max-source-size", &f.MaxSourceBytes, leastSourceBytes, mostSourceBytes),
+		asBytes("default-empty-dir-size", &f.DefaultEmptyDirBytes, leastEmptyDirBytes, mostEmptyDirBytes),
+		asBytes("max-empty-dir-size", &f.MaxEmptyDirBytes, leastEmptyDirBytes, mostEmptyDirBytes),
 		cm.AsFunc(AllowedAnnotationsKey, &f.AllowedAnnotations, parseKeyPatterns),
 		cm.AsFunc(AllowedLabelsKey, &f.AllowedLabels, parseKeyPatterns),
 		cm.AsFunc("serving", &f.Server, parseServer),
@@ -127,6 +141,10 @@ func NewFunctionsFromMap(data map[string]string) (*Functions, error) {
 	}
 	if f.MostAutoscaled < 1 {
 		return nil, inConfigMap(FunctionsConfigName, fmt.Errorf("%q is %d, and must be at least 1", "kubernetes-max-replicas", f.MostAutoscaled))
+	}
+	if f.DefaultEmptyDirBytes > f.MaxEmptyDirBytes {
+		return nil, inConfigMap(FunctionsConfigName, fmt.Errorf("%q is %s, more than %q, which is %s", "default-empty-dir-size",
+			resource.NewQuantity(f.DefaultEmptyDirBytes, resource.BinarySI), "max-empty-dir-size", resource.NewQuantity(f.MaxEmptyDirBytes, resource.BinarySI)))
 	}
 	if f.DefaultMaxReplicas > 0 && f.DefaultMinReplicas > f.DefaultMaxReplicas {
 		return nil, inConfigMap(FunctionsConfigName, fmt.Errorf("%q is %d, more than %q, which is %d",

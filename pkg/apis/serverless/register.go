@@ -59,6 +59,14 @@ const (
 	// one build of unchanged inputs.
 	RebuildAnnotationKey = GroupName + "/rebuild"
 
+	// RolloutOnChangeAnnotationKey is set by users on a Function. With the value true, a
+	// changed Secret or ConfigMap of the Function causes a new revision.
+	RolloutOnChangeAnnotationKey = GroupName + "/rollout-on-change"
+
+	// ContentHashAnnotationKey is on the pods of Functions with the annotation
+	// rollout-on-change. Its value is a hash of the Secrets and ConfigMaps that they name.
+	ContentHashAnnotationKey = GroupName + "/content-hash"
+
 	// GenerationAnnotationKey is on build objects. Its value is the generation of the
 	// Function that started the build.
 	GenerationAnnotationKey = GroupName + "/generation"

@@ -41,6 +41,7 @@ import (
 	kilnclient "github.com/kiln-dev/kiln/pkg/client/injection/client"
 	functioninformer "github.com/kiln-dev/kiln/pkg/client/injection/informers/serverless/v1alpha1/function"
 	functionreconciler "github.com/kiln-dev/kiln/pkg/client/injection/reconciler/serverless/v1alpha1/function"
+	"github.com/kiln-dev/kiln/pkg/contents"
 	"github.com/kiln-dev/kiln/pkg/fairqueue"
 	"github.com/kiln-dev/kiln/pkg/images"
 	"github.com/kiln-dev/kiln/pkg/metrics"
@@ -92,7 +93,7 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 		return controller.Options{ConfigStore: store, SkipStatusUpdates: true, DemoteFunc: r.Demote}
 	})
 
-	polls, checks := r.startBackground(ctx, images.NewClient(secrets.Keychain), fair.Add)
+	polls, checks, content := r.startBackground(ctx, images.NewClient(secrets.Keychain), fair.Add)
 	if err := metrics.Instrument(otel.GetMeterProvider(), impl, functions); err != nil {
 		logger.Panicw("Failed to set up metrics", "error", err)
 	}
@@ -103,7 +104,7 @@ func NewController(ctx context.Context, cmw configmap.Watcher) *controller.Impl 
 
 	ofChild := enqueueFunctionOf(fair.Add)
 	slim.Watch(ctx, functions.Informer(), slim.Function, controller.HandleAll(fair.AddObject))
-	slim.Watch(ctx, functions.Informer(), slim.Function, ReleaseDeleted(r.queue.Release, polls.Forget, checks.Forget))
+	slim.Watch(ctx, functions.Informer(), slim.Function, ReleaseDeleted(r.queue.Release, polls.Forget, checks.Forget, content.Forget))
 	slim.Watch(ctx, configMaps.Informer(), slim.ConfigMap, controller.HandleAll(ofChild))
 	slim.Watch(ctx, podInformer.Informer(), pods.Slim(knative.RevisionLabelKey, serverless.RevisionLabelKey),
 		NewPodHandler(functions.Lister(), mountEvents, fair.Add))
@@ -154,8 +155,11 @@ func newServers(ctx context.Context, podLister corev1listers.PodLister, mountEve
 	return append(all, deployments), append(watches, deployments.Watch)
 }
 
-// startBackground starts the workers that talk to registries and Git servers.
-func (r *Reconciler) startBackground(ctx context.Context, client *images.Client, wake func(types.NamespacedName)) (*background.Worker[poll.Branch, poll.Found], *background.Worker[images.Check, images.Checked]) {
+// startBackground starts the workers that talk to registries and Git servers, and that read
+// Secrets and ConfigMaps of authors.
+func (r *Reconciler) startBackground(ctx context.Context, client *images.Client, wake func(types.NamespacedName)) (
+	*background.Worker[poll.Branch, poll.Found], *background.Worker[images.Check, images.Checked], Contents,
+) {
 	lookups, taggings := images.NewLookups(client, wake), images.NewTaggings(client, wake)
 	checks := images.NewChecks(client, wake)
 	checks.Start(ctx)
@@ -163,6 +167,8 @@ func (r *Reconciler) startBackground(ctx context.Context, client *images.Client,
 	lookups.Start(ctx)
 	taggings.Start(ctx)
 	polls.Start(ctx)
-	r.lookups, r.taggings, r.polls, r.checks = lookups, taggings, polls, checks
-	return polls, checks
+	content := contents.New(contents.NewReader(r.kube.CoreV1()), wake)
+	content.Start(ctx)
+	r.lookups, r.taggings, r.polls, r.checks, r.contents = lookups, taggings, polls, checks, content
+	return polls, checks, content
 }

@@ -79,6 +79,15 @@ func TestEffects(t *testing.T) {
 		"secretMounts": {func(fs *v1alpha1.FunctionSpec) {
 			fs.SecretMounts = []v1alpha1.SecretMount{{SecretName: "a", MountPath: "/a"}}
 		}, "revision", ""},
+		"configMapMounts": {func(fs *v1alpha1.FunctionSpec) {
+			fs.ConfigMapMounts = []v1alpha1.ConfigMapMount{{ConfigMapName: "a", MountPath: "/a"}}
+		}, "revision", ""},
+		"emptyDirMounts": {func(fs *v1alpha1.FunctionSpec) {
+			fs.EmptyDirMounts = []v1alpha1.EmptyDirMount{{MountPath: "/a", SizeLimit: new(resource.MustParse("1Mi"))}}
+		}, "revision", ""},
+		"persistentVolumeClaimMounts": {func(fs *v1alpha1.FunctionSpec) {
+			fs.PersistentVolumeClaimMounts = []v1alpha1.PersistentVolumeClaimMount{{ClaimName: "a", MountPath: "/a"}}
+		}, "revision", ""},
 		"serviceAccountName": {func(fs *v1alpha1.FunctionSpec) { fs.ServiceAccountName = "robot" }, "revision", ""},
 		"nodeSelector":       {func(fs *v1alpha1.FunctionSpec) { fs.NodeSelector = map[string]string{"a": "b"} }, "revision", ""},
 		"tolerations":        {func(fs *v1alpha1.FunctionSpec) { fs.Tolerations = []corev1.Toleration{{Key: "a"}} }, "revision", ""},

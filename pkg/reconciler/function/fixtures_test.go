@@ -50,6 +50,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/builds/steps"
 	"github.com/kiln-dev/kiln/pkg/builds/tekton"
 	functionreconciler "github.com/kiln-dev/kiln/pkg/client/injection/reconciler/serverless/v1alpha1/function"
+	"github.com/kiln-dev/kiln/pkg/contents"
 	"github.com/kiln-dev/kiln/pkg/images"
 	"github.com/kiln-dev/kiln/pkg/pods"
 	ktesting "github.com/kiln-dev/kiln/pkg/reconciler/testing"
@@ -86,6 +87,8 @@ const (
 	queueKey = "queue"
 	// followKey holds what was found of the branch, or nothing.
 	followKey = "follow"
+	// contentsKey holds what was found in Secrets and ConfigMaps, or nothing.
+	contentsKey = "contents"
 	// withoutTekton is set if the cluster lacks the API of TaskRuns.
 	withoutTekton = "without-tekton"
 	// serversKey holds a func(Server) Servers, which gets the server of Knative Services.
@@ -199,6 +202,20 @@ func (f fakePolls) Answer(types.NamespacedName, poll.Branch, bool) (poll.Found, 
 	return found, ok
 }
 
+// fakeContents finds the same in all Secrets and ConfigMaps.
+type fakeContents struct {
+	fakePolls
+	what any
+}
+
+func (fakeContents) Ask(types.NamespacedName, contents.Request) {}
+func (fakeContents) Hurry(types.NamespacedName)                 {}
+
+func (f fakeContents) Answer(types.NamespacedName, contents.Request, bool) (contents.Found, bool) {
+	found, ok := f.what.(contents.Found)
+	return found, ok
+}
+
 // fakeRegistry answers at once, unless it is slow. By itself it holds no image,
 // and tags none.
 type fakeRegistry struct {
@@ -298,6 +315,7 @@ func factory() rtesting.Factory {
 			taggings: fakeTaggings{registry},
 			polls:    fakePolls{w.Row.OtherTestData[followKey]},
 			checks:   fakeChecks{lost: registry.lost},
+			contents: fakeContents{what: w.Row.OtherTestData[contentsKey]},
 		}
 		services := &knative.Server{
 			Client: w.Serving, Networking: w.Networking, Services: ktesting.TransformedServices{ServiceLister: w.ServiceLister, Transform: knative.Slim},
@@ -358,7 +376,7 @@ func withEnv(name, value string) functionOption {
 	}
 }
 
-func withMount(path string) functionOption {
+func withMount(path v1alpha1.MountPath) functionOption {
 	return func(fn *v1alpha1.Function) {
 		fn.Spec.SecretMounts = []v1alpha1.SecretMount{{SecretName: "secret", MountPath: path}}
 	}

@@ -33,6 +33,7 @@ func (r *Reconciler) ObserveDeletion(_ context.Context, key types.NamespacedName
 	r.taggings.Forget(key)
 	r.polls.Forget(key)
 	r.checks.Forget(key)
+	r.contents.Forget(key)
 	r.queue.Release(key)
 	r.replaced.forget(key)
 	return nil
@@ -45,6 +46,7 @@ func (r *Reconciler) Demote(bucket pkgreconciler.Bucket) {
 	r.taggings.ForgetAll(bucket.Has)
 	r.polls.ForgetAll(bucket.Has)
 	r.checks.ForgetAll(bucket.Has)
+	r.contents.ForgetAll(bucket.Has)
 	r.queue.Leave(bucket.Has)
 }
 

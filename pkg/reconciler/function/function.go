@@ -56,6 +56,7 @@ type Reconciler struct {
 	taggings Background[images.Tagging, struct{}]
 	polls    Background[poll.Branch, poll.Found]
 	checks   Background[images.Check, images.Checked]
+	contents Contents
 
 	replaced replaced
 }
@@ -111,6 +112,9 @@ func (r *Reconciler) reconcile(ctx context.Context, fn *v1alpha1.Function) error
 		return err
 	case err != nil, !fn.Status.GetCondition(v1alpha1.FunctionConditionBuildReady).IsTrue():
 		return either(err, r.hold(ctx, fn))
+	}
+	if r.followContents(fn) {
+		return nil
 	}
 	server, ok, err := r.serverOf(ctx, fn)
 	if err != nil || !ok || fn.Status.Serving != before.Serving {

@@ -58,6 +58,9 @@ type Options struct {
 	Taggings Background[images.Tagging, struct{}]
 	Polls    Background[poll.Branch, poll.Found]
 	Checks   Background[images.Check, images.Checked]
+
+	// Contents reads Secrets and ConfigMaps of authors.
+	Contents Contents
 }
 
 // New returns a Reconciler.
@@ -65,7 +68,7 @@ func New(o Options) *Reconciler {
 	r := &Reconciler{
 		kiln: o.Kiln, kube: o.Kube, configMapLister: o.ConfigMaps,
 		builders: o.Builders, secrets: o.Secrets,
-		queue: o.Queue, lookups: o.Lookups, taggings: o.Taggings, polls: o.Polls, checks: o.Checks,
+		queue: o.Queue, lookups: o.Lookups, taggings: o.Taggings, polls: o.Polls, checks: o.Checks, contents: o.Contents,
 	}
 	r.servers = o.NewServers(r.checkCurrent)
 	return r

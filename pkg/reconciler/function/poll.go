@@ -19,10 +19,14 @@ package function
 import (
 	"context"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/kiln-dev/kiln/pkg/apis/config"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds"
 	"github.com/kiln-dev/kiln/pkg/children"
+	"github.com/kiln-dev/kiln/pkg/contents"
 	"github.com/kiln-dev/kiln/pkg/sources/poll"
 )
 
@@ -75,4 +79,49 @@ func commitToBuild(fn *v1alpha1.Function, want plan) string {
 		return b.Commit
 	}
 	return ""
+}
+
+// Contents reads the Secrets and ConfigMaps that Functions name, in the background.
+type Contents interface {
+	Background[contents.Request, contents.Found]
+
+	// Hurry makes the next look at the objects of a Function due soon.
+	Hurry(types.NamespacedName)
+}
+
+// followContents puts a hash of the Function's Secrets and ConfigMaps into the status, if the
+// author asks for it. A changed hash causes a new revision. If they cannot be read, the hash
+// stays. The hash also stays when the author no longer asks, so that causes no revision.
+//
+// It reports whether the deployment must wait: for the first look at these objects, which
+// would cause a second revision; or until the status is written, because a controller that
+// has lost the hash would go back to the last one.
+func (r *Reconciler) followContents(fn *v1alpha1.Function) (waits bool) {
+	key, request := children.KeyOf(fn), contents.Of(fn)
+	if fn.Annotations[serverless.RolloutOnChangeAnnotationKey] != "true" || request.Objects == "" {
+		r.contents.Forget(key)
+		fn.Status.ClearContentFollowed()
+		return false
+	}
+	if n := request.Count(); n > contents.MaxObjects {
+		r.contents.Forget(key)
+		fn.Status.MarkContentNotFollowed("The Function names %d Secrets and ConfigMaps. Their changes cause a new revision of Functions with at most %d.", n, contents.MaxObjects)
+		return false
+	}
+	r.contents.Ask(key, request)
+	found, ok := r.contents.Answer(key, request, true)
+	switch {
+	case !ok && request.Matches(fn.Status.ContentHash):
+		return false
+	case !ok:
+		r.contents.Hurry(key)
+		return true
+	case found.Hash == "":
+		fn.Status.MarkContentNotFollowed("Changes cause no new revision, and Kiln keeps retrying: %s", found.Failure)
+		return false
+	}
+	waits = fn.Status.ContentHash != found.Hash
+	fn.Status.ContentHash = found.Hash
+	fn.Status.MarkContentFollowed("A change of these causes a new revision: %s.", request.Objects)
+	return waits
 }

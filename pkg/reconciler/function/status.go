@@ -56,6 +56,7 @@ func emitEvents(ctx context.Context, fn *v1alpha1.Function, before *v1alpha1.Fun
 	for _, t := range []apis.ConditionType{
 		v1alpha1.FunctionConditionConfigurationReady,
 		v1alpha1.FunctionConditionSourceFollowed,
+		v1alpha1.FunctionConditionContentFollowed,
 		v1alpha1.FunctionConditionBuildReady,
 		v1alpha1.FunctionConditionRunning,
 	} {

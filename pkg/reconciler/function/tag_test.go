@@ -493,7 +493,7 @@ func TestTagVersion(t *testing.T) {
 func TestObserveDeletion(t *testing.T) {
 	lookups := &recorder[images.Lookup, images.Found]{asked: &images.Lookup{}}
 	taggings := &recorder[images.Tagging, struct{}]{asked: &images.Tagging{}}
-	r := &Reconciler{lookups: lookups, taggings: taggings, polls: fakePolls{}, checks: fakeChecks{}, queue: openedQueue(queue.Limits{})}
+	r := &Reconciler{lookups: lookups, taggings: taggings, polls: fakePolls{}, checks: fakeChecks{}, contents: fakeContents{}, queue: openedQueue(queue.Limits{})}
 	if err := r.ObserveDeletion(context.Background(), children.KeyOf(function())); err != nil {
 		t.Fatal(err)
 	}
@@ -512,7 +512,7 @@ func (otherBucket) Has(types.NamespacedName) bool { return false }
 func TestDemote(t *testing.T) {
 	lookups := &recorder[images.Lookup, images.Found]{asked: &images.Lookup{}}
 	taggings := &recorder[images.Tagging, struct{}]{asked: &images.Tagging{}}
-	r := &Reconciler{lookups: lookups, taggings: taggings, polls: fakePolls{}, checks: fakeChecks{}, queue: openedQueue(queue.Limits{})}
+	r := &Reconciler{lookups: lookups, taggings: taggings, polls: fakePolls{}, checks: fakeChecks{}, contents: fakeContents{}, queue: openedQueue(queue.Limits{})}
 	r.Demote(otherBucket{})
 	if lookups.asked == nil || taggings.asked == nil {
 		t.Error("requests of Functions that are still looked after are dropped")

@@ -340,17 +340,20 @@ func markRejected(fn *v1alpha1.Function, err error, what, name string) error {
 	return err
 }
 
-// featureFlags are the feature flags of Serving that these fields need.
+// featureFlags are the feature flags of Serving that lift its rejections, by the words of
+// these.
 var featureFlags = map[string]string{
-	"spec.template.spec.nodeSelector": servingconfig.FeaturePodSpecNodeSelector,
-	"spec.template.spec.tolerations":  servingconfig.FeaturePodSpecTolerations,
+	"spec.template.spec.nodeSelector":             servingconfig.FeaturePodSpecNodeSelector,
+	"spec.template.spec.tolerations":              servingconfig.FeaturePodSpecTolerations,
+	"Persistent volume claim support is disabled": servingconfig.FeaturePodSpecPVClaim,
+	"Persistent volume write support is disabled": "kubernetes.podspec-persistent-volume-write",
 }
 
 // adviceOn returns what an administrator can do about Serving's rejection, or "".
 func adviceOn(refusal error) string {
 	var flags []string
-	for field, flag := range featureFlags {
-		if strings.Contains(refusal.Error(), field) {
+	for words, flag := range featureFlags {
+		if strings.Contains(refusal.Error(), words) {
 			flags = append(flags, flag)
 		}
 	}

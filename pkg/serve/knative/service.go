@@ -56,7 +56,7 @@ func makeService(fn *v1alpha1.Function, image string, ready corev1.ProbeHandler,
 							serverless.FunctionNameLabelKey: fn.Name,
 							serverless.FunctionUIDLabelKey:  string(fn.UID),
 						}),
-						Annotations: kmap.Union(fn.Spec.Annotations, scaleAnnotations(fn)),
+						Annotations: kmap.Union(podspec.Annotations(fn), scaleAnnotations(fn)),
 					},
 					Spec: servingv1.RevisionSpec{
 						PodSpec:              podspec.Make(fn, image, ready, pullSecrets),

@@ -396,12 +396,61 @@ func TestMergeServiceWish(t *testing.T) {
 	}
 }
 
-// TestSecretMountsOrder checks that another order of the mounts causes no new revision.
-func TestSecretMountsOrder(t *testing.T) {
-	fn, other := function(everythingSaid), function(everythingSaid)
+// TestMounts checks the volumes of each kind of mount, and that another order of them causes
+// no new revision.
+func TestMounts(t *testing.T) {
+	fn := function(everythingSaid, func(fn *v1alpha1.Function) {
+		fn.Spec.ConfigMapMounts = []v1alpha1.ConfigMapMount{{ConfigMapName: "three", MountPath: "/d"}, {ConfigMapName: "four", MountPath: "/c"}}
+		fn.Spec.EmptyDirMounts = []v1alpha1.EmptyDirMount{{MountPath: "/f"}, {MountPath: "/e", SizeLimit: new(resource.MustParse("1Gi"))}}
+		fn.Spec.PersistentVolumeClaimMounts = []v1alpha1.PersistentVolumeClaimMount{{ClaimName: "data", MountPath: "/h"}, {ClaimName: "data", MountPath: "/g", ReadOnly: true}}
+	})
+	configMap := func(name string) corev1.VolumeSource {
+		return corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}}}
+	}
+	emptyDir := func(size string) corev1.VolumeSource {
+		return corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: new(resource.MustParse(size))}}
+	}
+	claim := func(readOnly bool) corev1.VolumeSource {
+		return corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data", ReadOnly: readOnly}}
+	}
+	want := corev1.PodSpec{
+		Volumes: []corev1.Volume{
+			{Name: "tmp", VolumeSource: emptyDir("512Mi")},
+			{Name: "secret-0", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "two"}}},
+			{Name: "secret-1", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "one"}}},
+			{Name: "config-map-0", VolumeSource: configMap("four")},
+			{Name: "config-map-1", VolumeSource: configMap("three")},
+			{Name: "empty-dir-0", VolumeSource: emptyDir("1Gi")},
+			{Name: "empty-dir-1", VolumeSource: emptyDir("512Mi")},
+			{Name: "persistent-volume-claim-0", VolumeSource: claim(true)},
+			{Name: "persistent-volume-claim-1", VolumeSource: claim(false)},
+		},
+		Containers: []corev1.Container{{VolumeMounts: []corev1.VolumeMount{
+			{Name: "tmp", MountPath: "/tmp"},
+			{Name: "secret-0", MountPath: "/a", ReadOnly: true},
+			{Name: "secret-1", MountPath: "/b", ReadOnly: true},
+			{Name: "config-map-0", MountPath: "/c", ReadOnly: true},
+			{Name: "config-map-1", MountPath: "/d", ReadOnly: true},
+			{Name: "empty-dir-0", MountPath: "/e"},
+			{Name: "empty-dir-1", MountPath: "/f"},
+			{Name: "persistent-volume-claim-0", MountPath: "/g", ReadOnly: true},
+			{Name: "persistent-volume-claim-1", MountPath: "/h"},
+		}}},
+	}
+	got := MakeService(fn, image)
+	pod := got.Spec.Template.Spec.PodSpec
+	if diff := cmp.Diff(want, corev1.PodSpec{
+		Volumes: pod.Volumes, Containers: []corev1.Container{{VolumeMounts: pod.Containers[0].VolumeMounts}},
+	}); diff != "" {
+		t.Errorf("the volumes (-want, +got):\n%s", diff)
+	}
+	other := fn.DeepCopy()
 	slices.Reverse(other.Spec.SecretMounts)
-	if diff := cmp.Diff(MakeService(fn, image), MakeService(other, image)); diff != "" {
-		t.Errorf("the order of secretMounts counts:\n%s", diff)
+	slices.Reverse(other.Spec.ConfigMapMounts)
+	slices.Reverse(other.Spec.EmptyDirMounts)
+	slices.Reverse(other.Spec.PersistentVolumeClaimMounts)
+	if diff := cmp.Diff(got, MakeService(other, image)); diff != "" {
+		t.Errorf("the order of the mounts counts:\n%s", diff)
 	}
 }
 

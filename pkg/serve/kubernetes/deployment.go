@@ -49,6 +49,9 @@ const (
 	// grace is how long such a pod has, beyond the timeout of a request.
 	grace = 10 * time.Second
 
+	// volumeGroup is the group that can write to PersistentVolumes. The functions run in it.
+	volumeGroup = 1000
+
 	// deadlineAnnotation is Serving's annotation of revisions that start slowly.
 	deadlineAnnotation = "serving.knative.dev/progress-deadline"
 	// progressDeadline is Kubernetes' default.
@@ -95,7 +98,7 @@ func MakeDeployment(ctx context.Context, fn *v1alpha1.Function) *appsv1.Deployme
 						serverless.FunctionNameLabelKey: fn.Name,
 						children.ManagedByLabelKey:      children.ObjectMeta(fn, "").Labels[children.ManagedByLabelKey],
 					}),
-					Annotations: kmap.Union(fn.Spec.Annotations),
+					Annotations: kmap.Union(podspec.Annotations(fn)),
 				},
 				Spec: podSpec(ctx, fn),
 			},
@@ -113,6 +116,11 @@ func podSpec(ctx context.Context, fn *v1alpha1.Function) corev1.PodSpec {
 	}
 	pod := podspec.Make(fn, fn.Status.Image, ready, podspec.PullSecrets(ctx))
 	pod.TerminationGracePeriodSeconds = new(int64((drain + grace).Seconds()) + timeoutOf(fn))
+	if len(fn.Spec.PersistentVolumeClaimMounts) > 0 {
+		pod.SecurityContext = &corev1.PodSecurityContext{
+			FSGroup: new(int64(volumeGroup)), FSGroupChangePolicy: new(corev1.FSGroupChangeOnRootMismatch),
+		}
+	}
 	container := &pod.Containers[0]
 	container.Ports = []corev1.ContainerPort{{Name: portName, ContainerPort: runtimes.Port, Protocol: corev1.ProtocolTCP}}
 	container.Env = append([]corev1.EnvVar{

@@ -46,6 +46,8 @@ var sameParts = []string{
 	`{envFrom: [{prefix: P, secretRef: {name: s, optional: true}}]}`,
 	`{envFrom: [{prefix: P, configMapRef: {name: c, optional: true}}]}`,
 	`{secretMounts: [{secretName: s, mountPath: /s}]}`,
+	`{configMapMounts: [{configMapName: c, mountPath: /c}]}`,
+	`{emptyDirMounts: [{mountPath: /e, sizeLimit: 1Mi}]}`,
 	`{serviceAccountName: robot}`,
 	`{labels: {app.kubernetes.io/part-of: shop}}`,
 	`{resources: {limits: {memory: 1Gi}}}`,
@@ -204,7 +206,43 @@ var rows = map[string]row{
 			knative: refused(v1alpha1.ReasonServiceFailed), knativeSays: "kubernetes.podspec-tolerations", deployments: inPod("spec.tolerations[0].operator", "Exists"),
 		},
 	}},
+	"persistentVolumeClaimMounts": {claimsUnderKnative, "works; group 1000 can write to the volume", []rowCase{
+		{
+			after:   `{persistentVolumeClaimMounts: [{claimName: data, mountPath: /data, readOnly: true}]}`,
+			options: options{features: []string{servingconfig.FeaturePodSpecPVClaim}},
+			knative: inPod(slices.Concat(claimed, claimedReadOnly)...), deployments: inPod(slices.Concat(claimed, claimedReadOnly, grouped)...),
+		},
+		{
+			after:   `{persistentVolumeClaimMounts: [{claimName: data, mountPath: /data}]}`,
+			options: options{features: []string{servingconfig.FeaturePodSpecPVClaim, "kubernetes.podspec-persistent-volume-write"}},
+			knative: inPod(claimed...), deployments: inPod(slices.Concat(claimed, grouped)...),
+		},
+		{
+			after:   `{persistentVolumeClaimMounts: [{claimName: data, mountPath: /data}]}`,
+			options: options{features: []string{servingconfig.FeaturePodSpecPVClaim}},
+			knative: refused(v1alpha1.ReasonServiceFailed), knativeSays: "Enable kubernetes.podspec-persistent-volume-write in Serving's",
+			deployments: inPod(slices.Concat(claimed, grouped)...),
+		},
+		{
+			after:   `{persistentVolumeClaimMounts: [{claimName: data, mountPath: /data, readOnly: true}]}`,
+			knative: refused(v1alpha1.ReasonServiceFailed), knativeSays: "Enable kubernetes.podspec-persistent-volume-claim in Serving's",
+			deployments: inPod(slices.Concat(claimed, claimedReadOnly, grouped)...),
+		},
+	}},
 }
+
+const (
+	claimsUnderKnative = "needs Serving's features `kubernetes.podspec-persistent-volume-claim` and, to write, `kubernetes.podspec-persistent-volume-write`"
+
+	claimVolume = "spec.volumes[persistent-volume-claim-0]"
+	claimMount  = "spec.containers[function].volumeMounts[persistent-volume-claim-0]"
+)
+
+var (
+	claimed         = []string{claimVolume + ".name", "persistent-volume-claim-0", claimVolume + ".persistentVolumeClaim.claimName", "data", claimMount + ".name", "persistent-volume-claim-0", claimMount + ".mountPath", "/data"}
+	claimedReadOnly = []string{claimVolume + ".persistentVolumeClaim.readOnly", "true", claimMount + ".readOnly", "true"}
+	grouped         = []string{"spec.securityContext.fsGroup", "1000", "spec.securityContext.fsGroupChangePolicy", "OnRootMismatch"}
+)
 
 var tolerated = inPod("spec.tolerations[0].key", "a", "spec.tolerations[0].operator", "Equal", "spec.tolerations[0].value", "b",
 	"spec.tolerations[0].effect", "NoExecute", "spec.tolerations[0].tolerationSeconds", "7")

@@ -386,8 +386,13 @@ func TestRevisions(t *testing.T) {
 	})
 	step("an edit does not count meanwhile", "greeter-00001", imageA, func() { fn.Spec.Env = []corev1.EnvVar{{Name: "A", Value: "1"}} })
 	step("latest again", "greeter-00003", imageB, func() { fn.Spec.Traffic = nil })
-	if fn.Status.LatestCreatedRevisionName != "greeter-00003" {
+	step("a Secret is read", "greeter-00004", imageB, func() { fn.Status.ContentHash = "names.a" })
+	step("a Secret has changed", "greeter-00005", imageB, func() { fn.Status.ContentHash = "names.b" })
+	if fn.Status.LatestCreatedRevisionName != "greeter-00005" {
 		t.Errorf("the newest revision is %s", fn.Status.LatestCreatedRevisionName)
+	}
+	if got := w.deployment().Spec.Template.Annotations[serverless.ContentHashAnnotationKey]; got != "names.b" {
+		t.Errorf("the hash on the pods is %q", got)
 	}
 }
 

@@ -25,11 +25,21 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"knative.dev/pkg/controller"
+	"knative.dev/pkg/kmap"
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/pods"
 )
+
+// Annotations returns the annotations of the Function's pods.
+func Annotations(fn *v1alpha1.Function) map[string]string {
+	if fn.Status.ContentHash == "" {
+		return fn.Spec.Annotations
+	}
+	return kmap.Union(fn.Spec.Annotations, map[string]string{serverless.ContentHashAnnotationKey: fn.Status.ContentHash})
+}
 
 const reasonNotAllowed = "PodMetadataNotAllowed"
 

@@ -18,28 +18,17 @@ limitations under the License.
 package podspec
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"fmt"
-	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/children"
 	"github.com/kiln-dev/kiln/pkg/runtimes"
-)
-
-const (
-	tmpVolumeName = "tmp"
-	tmpPath       = "/tmp"
-	// tmpSize bounds what a function can write to the disk of its node.
-	tmpSize = "512Mi"
 )
 
 // Healthy asks Kiln's wrapper whether the function is ready. Serving replaces the port 0.
@@ -73,9 +62,7 @@ func Make(fn *v1alpha1.Function, image string, ready corev1.ProbeHandler, pullSe
 	for _, name := range pullSecrets {
 		references = append(references, corev1.LocalObjectReference{Name: name})
 	}
-	mounts := slices.SortedFunc(slices.Values(fn.Spec.SecretMounts), func(a, b v1alpha1.SecretMount) int {
-		return cmp.Compare(a.MountPath, b.MountPath)
-	})
+	volumes, mounts := volumesOf(&fn.Spec)
 	return corev1.PodSpec{
 		ServiceAccountName:           fn.Spec.ServiceAccountName,
 		AutomountServiceAccountToken: automount(fn),
@@ -91,14 +78,9 @@ func Make(fn *v1alpha1.Function, image string, ready corev1.ProbeHandler, pullSe
 			Resources:       fn.Spec.Resources,
 			ReadinessProbe:  readinessProbe(ready),
 			SecurityContext: children.Restricted(),
-			VolumeMounts:    append([]corev1.VolumeMount{{Name: tmpVolumeName, MountPath: tmpPath}}, secretVolumeMounts(mounts)...),
+			VolumeMounts:    mounts,
 		}},
-		Volumes: append([]corev1.Volume{{
-			Name: tmpVolumeName,
-			VolumeSource: corev1.VolumeSource{
-				EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: new(resource.MustParse(tmpSize))},
-			},
-		}}, secretVolumes(mounts)...),
+		Volumes: volumes,
 	}
 }
 
@@ -109,29 +91,6 @@ func automount(fn *v1alpha1.Function) *bool {
 		return nil
 	}
 	return new(false)
-}
-
-func secretVolumes(mounts []v1alpha1.SecretMount) []corev1.Volume {
-	var volumes []corev1.Volume
-	for i, mount := range mounts {
-		volumes = append(volumes, corev1.Volume{
-			Name:         secretVolumeName(i),
-			VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: mount.SecretName}},
-		})
-	}
-	return volumes
-}
-
-func secretVolumeMounts(mounts []v1alpha1.SecretMount) []corev1.VolumeMount {
-	var volumeMounts []corev1.VolumeMount
-	for i, mount := range mounts {
-		volumeMounts = append(volumeMounts, corev1.VolumeMount{Name: secretVolumeName(i), MountPath: mount.MountPath, ReadOnly: true})
-	}
-	return volumeMounts
-}
-
-func secretVolumeName(i int) string {
-	return fmt.Sprintf("secret-%d", i)
 }
 
 // env returns the variables that describe the function, followed by its author's.

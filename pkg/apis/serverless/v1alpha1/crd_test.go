@@ -18,6 +18,7 @@ package v1alpha1
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -143,6 +144,9 @@ var webhookOnly = []string{
 	"env name with a space",
 	"env of a bad name and key",
 	"env value with NUL",
+	"folders beyond numbers",
+	"folders too large",
+	"folders too large with a default",
 	"label key with a space",
 	"label of Azure",
 	"label value",
@@ -154,6 +158,8 @@ var webhookOnly = []string{
 	"own Dockerfile as the source",
 	"own Dockerfile with dependencies",
 	"request above limit",
+	"rollout on nothing",
+	"rollout on what",
 	"toleration key",
 	"toleration value",
 	"too large",
@@ -213,6 +219,7 @@ func TestCRDKeepsFunctionsReadable(t *testing.T) {
 		"GPU":                  {"resources", `{"limits": {"nvidia.com/gpu": "1e1.5"}}`},
 		"divisor": {"env", `[{"name": "A", "valueFrom": {"secretKeyRef": {"name": "a", "key": "b"},
 			"resourceFieldRef": {"resource": "limits.cpu", "divisor": "1e1.5"}}}]`},
+		"folder":       {"emptyDirMounts", `[{"mountPath": "/a", "sizeLimit": "1e1.5"}]`},
 		"replicas":     {"minReplicas", `4294967296`},
 		"concurrency":  {"concurrency", `1.5`},
 		"mode of file": {"tolerations", `[{"key": "a", "tolerationSeconds": 1e30}]`},
@@ -256,6 +263,32 @@ func TestCRDSizes(t *testing.T) {
 	fn.Spec.Source, fn.Spec.Deps = strings.Repeat("大", 400<<10), ""
 	if errs := crd.validate(t, unstructured(t, fn)); len(errs) == 0 {
 		t.Error("1200 KiB of UTF-8 are taken")
+	}
+}
+
+// TestCRDMounts has as many mounts as the lists allow, with the longest paths. The rules must
+// not cost more than the API server allows.
+func TestCRDMounts(t *testing.T) {
+	fn := validFunction()
+	path := func(kind string, i int) MountPath {
+		return MountPath("/" + strings.Repeat("x", 1015) + fmt.Sprintf("-%s-%02d", kind, i))
+	}
+	for i := range 32 {
+		all(mounts("s", string(path("sec", i))), configMapMount("c", path("con", i)))(fn)
+	}
+	for i := range 8 {
+		all(folder(path("emp", i), "1Mi"), claim("p", path("cla", i)))(fn)
+	}
+	if err := fn.Validate(withConfig(t)); err != nil {
+		t.Fatal(err)
+	}
+	crd := newCRD(t)
+	if errs := crd.validate(t, unstructured(t, fn)); len(errs) > 0 {
+		t.Errorf("the most mounts: %v", errs.ToAggregate())
+	}
+	fn.Spec.PersistentVolumeClaimMounts[7].MountPath = fn.Spec.EmptyDirMounts[7].MountPath
+	if errs := crd.validate(t, unstructured(t, fn)); len(errs) == 0 {
+		t.Error("two mounts at the same path are taken")
 	}
 }
 

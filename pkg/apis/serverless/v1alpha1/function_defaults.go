@@ -57,6 +57,11 @@ func (fs *FunctionSpec) setDefaults(cfg *config.Functions) {
 	}
 	fs.setDefaultReplicas(cfg.DefaultMinReplicas, cfg.DefaultMaxReplicas)
 	fs.setDefaultResources(cfg.DefaultResources)
+	for i := range fs.EmptyDirMounts {
+		if fs.EmptyDirMounts[i].SizeLimit == nil {
+			fs.EmptyDirMounts[i].SizeLimit = resource.NewQuantity(cfg.DefaultEmptyDirBytes, resource.BinarySI)
+		}
+	}
 	if fs.TimeoutSeconds == nil {
 		fs.TimeoutSeconds = new(int64(cfg.DefaultTimeout / time.Second))
 	}

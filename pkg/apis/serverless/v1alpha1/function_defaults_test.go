@@ -86,6 +86,14 @@ func TestSetDefaults(t *testing.T) {
 				Runtime: "nodejs24", MinReplicas: new(int32(2)), MaxReplicas: new(int32(4)), Resources: shipped,
 			},
 		},
+		"a folder without a size": {
+			config: map[string]string{"default-empty-dir-size": "1Mi"},
+			in:     FunctionSpec{EmptyDirMounts: []EmptyDirMount{{MountPath: "/a"}, {MountPath: "/b", SizeLimit: new(resource.MustParse("2Mi"))}}},
+			want: FunctionSpec{
+				Runtime: "nodejs24", MinReplicas: new(int32(0)), MaxReplicas: new(int32(0)), Resources: shipped,
+				EmptyDirMounts: []EmptyDirMount{{MountPath: "/a", SizeLimit: new(resource.MustParse("1Mi"))}, {MountPath: "/b", SizeLimit: new(resource.MustParse("2Mi"))}},
+			},
+		},
 		"a minimum above the default maximum raises it": {
 			config: bounded,
 			in:     FunctionSpec{MinReplicas: new(int32(7))},

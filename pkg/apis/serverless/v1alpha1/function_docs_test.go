@@ -32,6 +32,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"knative.dev/pkg/apis"
 	"sigs.k8s.io/yaml"
@@ -147,6 +148,8 @@ func typeName(t reflect.Type) string {
 	switch t {
 	case reflect.TypeFor[metav1.Duration]():
 		return "duration"
+	case reflect.TypeFor[resource.Quantity]():
+		return "quantity"
 	case reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime]():
 		return "time"
 	case reflect.TypeFor[apis.URL]():

@@ -41,6 +41,10 @@ const (
 	// FunctionConditionSourceFollowed is True when the last poll of the Function's branch
 	// succeeded. It exists only if branches are followed. Ready does not depend on it.
 	FunctionConditionSourceFollowed apis.ConditionType = "SourceFollowed"
+	// FunctionConditionContentFollowed is True when Kiln could read all Secrets and ConfigMaps
+	// of the Function. It exists only if their changes cause a new revision. Ready does not
+	// depend on it.
+	FunctionConditionContentFollowed apis.ConditionType = "ContentFollowed"
 )
 
 // Reasons of the condition ConfigurationReady.
@@ -196,6 +200,15 @@ const (
 	ReasonSourceNotFollowed = "SourceUpdateFailed"
 )
 
+// Reasons of the condition ContentFollowed.
+const (
+	// ReasonContentRead (True): Kiln could read the Secrets and ConfigMaps in the message.
+	ReasonContentRead = "ContentRead"
+	// ReasonContentNotRead (False): a Secret or ConfigMap could not be read. The message says
+	// why.
+	ReasonContentNotRead = "ContentNotRead"
+)
+
 // ReasonNotOwned (False, any condition): an object of a required name belongs to somebody
 // else.
 const ReasonNotOwned = "NotOwned"
@@ -236,9 +249,10 @@ func (fs *FunctionStatus) InitializeConditions() {
 }
 
 // ResetConditions sets all conditions to Unknown, so a new generation keeps no True or
-// False of an earlier one. It removes SourceFollowed.
+// False of an earlier one. It removes SourceFollowed and ContentFollowed.
 func (fs *FunctionStatus) ResetConditions() {
 	fs.ClearSourceFollowed()
+	fs.ClearContentFollowed()
 	fs.MarkConfigurationUnknown("", "")
 }
 
@@ -354,18 +368,34 @@ func (fs *FunctionStatus) MarkRunningFailed(reason, messageFormat string, messag
 
 // MarkSourceFollowed reports the commit of the Function's branch.
 func (fs *FunctionStatus) MarkSourceFollowed(messageFormat string, messageA ...any) {
-	fs.setSourceFollowed(corev1.ConditionTrue, ReasonSourceUpdated, fmt.Sprintf(messageFormat, messageA...))
+	fs.setFollowed(FunctionConditionSourceFollowed, corev1.ConditionTrue, ReasonSourceUpdated, fmt.Sprintf(messageFormat, messageA...))
 }
 
 // MarkSourceNotFollowed reports why the branch cannot be polled.
 func (fs *FunctionStatus) MarkSourceNotFollowed(messageFormat string, messageA ...any) {
-	fs.setSourceFollowed(corev1.ConditionFalse, ReasonSourceNotFollowed, fmt.Sprintf(messageFormat, messageA...))
+	fs.setFollowed(FunctionConditionSourceFollowed, corev1.ConditionFalse, ReasonSourceNotFollowed, fmt.Sprintf(messageFormat, messageA...))
 }
 
-// setSourceFollowed does not change Ready.
-func (fs *FunctionStatus) setSourceFollowed(status corev1.ConditionStatus, reason, message string) {
+// MarkContentFollowed reports which Secrets and ConfigMaps Kiln has read.
+func (fs *FunctionStatus) MarkContentFollowed(messageFormat string, messageA ...any) {
+	fs.setFollowed(FunctionConditionContentFollowed, corev1.ConditionTrue, ReasonContentRead, fmt.Sprintf(messageFormat, messageA...))
+}
+
+// MarkContentNotFollowed reports why Kiln cannot read a Secret or a ConfigMap.
+func (fs *FunctionStatus) MarkContentNotFollowed(messageFormat string, messageA ...any) {
+	fs.setFollowed(FunctionConditionContentFollowed, corev1.ConditionFalse, ReasonContentNotRead, fmt.Sprintf(messageFormat, messageA...))
+}
+
+// ClearContentFollowed removes the condition ContentFollowed. A change of a Secret or a
+// ConfigMap causes nothing.
+func (fs *FunctionStatus) ClearContentFollowed() {
+	_ = functionConditionSet.Manage(fs).ClearCondition(FunctionConditionContentFollowed)
+}
+
+// setFollowed does not change Ready.
+func (fs *FunctionStatus) setFollowed(condition apis.ConditionType, status corev1.ConditionStatus, reason, message string) {
 	functionConditionSet.Manage(fs).SetCondition(apis.Condition{
-		Type: FunctionConditionSourceFollowed, Status: status, Severity: apis.ConditionSeverityInfo, Reason: reason, Message: message,
+		Type: condition, Status: status, Severity: apis.ConditionSeverityInfo, Reason: reason, Message: message,
 	})
 }
 

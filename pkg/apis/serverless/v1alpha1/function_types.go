@@ -18,6 +18,7 @@ package v1alpha1
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -73,6 +74,9 @@ var (
 // +kubebuilder:validation:XValidation:rule="[has(self.source), has(self.git), has(self.archive)].exists_one(x, x)",message="exactly one of source, git, archive must be set"
 // +kubebuilder:validation:XValidation:rule="!has(self.deps) || size(self.deps) == 0 || has(self.source)",message="deps must not be set without source: a repository or an archive contains its dependency file"
 // +kubebuilder:validation:XValidation:rule="(has(self.source) ? size(bytes(self.source)) : 0) + (has(self.deps) ? size(bytes(self.deps)) : 0) <= 1048576",message="source and deps together must not be more than 1048576 bytes, which is as much as a ConfigMap holds"
+// +kubebuilder:validation:XValidation:rule="!has(self.configMapMounts) || self.configMapMounts.all(a, (!has(self.secretMounts) || !self.secretMounts.exists(b, ((a.mountPath + '/').startsWith(b.mountPath + '/') || (b.mountPath + '/').startsWith(a.mountPath + '/')))))",message="the mountPaths of secretMounts, configMapMounts, emptyDirMounts and persistentVolumeClaimMounts must not overlap"
+// +kubebuilder:validation:XValidation:rule="!has(self.emptyDirMounts) || self.emptyDirMounts.all(a, (!has(self.secretMounts) || !self.secretMounts.exists(b, ((a.mountPath + '/').startsWith(b.mountPath + '/') || (b.mountPath + '/').startsWith(a.mountPath + '/')))) && (!has(self.configMapMounts) || !self.configMapMounts.exists(b, ((a.mountPath + '/').startsWith(b.mountPath + '/') || (b.mountPath + '/').startsWith(a.mountPath + '/')))))",message="the mountPaths of secretMounts, configMapMounts, emptyDirMounts and persistentVolumeClaimMounts must not overlap"
+// +kubebuilder:validation:XValidation:rule="!has(self.persistentVolumeClaimMounts) || self.persistentVolumeClaimMounts.all(a, (!has(self.secretMounts) || !self.secretMounts.exists(b, ((a.mountPath + '/').startsWith(b.mountPath + '/') || (b.mountPath + '/').startsWith(a.mountPath + '/')))) && (!has(self.configMapMounts) || !self.configMapMounts.exists(b, ((a.mountPath + '/').startsWith(b.mountPath + '/') || (b.mountPath + '/').startsWith(a.mountPath + '/')))) && (!has(self.emptyDirMounts) || !self.emptyDirMounts.exists(b, ((a.mountPath + '/').startsWith(b.mountPath + '/') || (b.mountPath + '/').startsWith(a.mountPath + '/')))))",message="the mountPaths of secretMounts, configMapMounts, emptyDirMounts and persistentVolumeClaimMounts must not overlap"
 type FunctionSpec struct {
 	// Runtime is the language and version of the function: a key of the ConfigMap
 	// config-runtimes, such as nodejs24. It defaults to the default-runtime of
@@ -133,6 +137,34 @@ type FunctionSpec struct {
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:XValidation:rule="self.all(a, !self.exists(b, b.mountPath.startsWith(a.mountPath + '/')))",message="a mountPath must not be below another"
 	SecretMounts []SecretMount `json:"secretMounts,omitempty"`
+
+	// ConfigMapMounts are ConfigMaps that are mounted into the function's container,
+	// read-only.
+	// +optional
+	// +listType=map
+	// +listMapKey=mountPath
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:XValidation:rule="self.all(a, !self.exists(b, b.mountPath.startsWith(a.mountPath + '/')))",message="a mountPath must not be below another"
+	ConfigMapMounts []ConfigMapMount `json:"configMapMounts,omitempty"`
+
+	// EmptyDirMounts are folders on the disk of the node that the function can write to.
+	// They are empty when a pod starts, and go with it.
+	// +optional
+	// +listType=map
+	// +listMapKey=mountPath
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:XValidation:rule="self.all(a, !self.exists(b, b.mountPath.startsWith(a.mountPath + '/')))",message="a mountPath must not be below another"
+	EmptyDirMounts []EmptyDirMount `json:"emptyDirMounts,omitempty"`
+
+	// PersistentVolumeClaimMounts are PersistentVolumeClaims that are mounted into the
+	// function's container. They need Serving's feature
+	// kubernetes.podspec-persistent-volume-claim.
+	// +optional
+	// +listType=map
+	// +listMapKey=mountPath
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:XValidation:rule="self.all(a, !self.exists(b, b.mountPath.startsWith(a.mountPath + '/')))",message="a mountPath must not be below another"
+	PersistentVolumeClaimMounts []PersistentVolumeClaimMount `json:"persistentVolumeClaimMounts,omitempty"`
 
 	// ServiceAccountName is the service account of the function's pods, in the
 	// Function's namespace. Pods get a token only if it is set. Builds do not use it.
@@ -343,9 +375,16 @@ type S3Store struct {
 	PathStyle *bool `json:"pathStyle,omitempty"`
 }
 
-// SecretMount mounts a Secret into the function's container.
+// MountPath is the absolute path of a folder in the function's container. It has nothing to
+// shorten, such as a double slash.
 //
-// +kubebuilder:validation:XValidation:rule="!['/dev', '/proc', '/sys', '/tmp', '/function', '/kiln', '/etc/hosts', '/etc/hostname', '/etc/resolv.conf', '/var/run/secrets/kubernetes.io', '/run/secrets/kubernetes.io'].exists(r, r == self.mountPath || self.mountPath.startsWith(r + '/') || r.startsWith(self.mountPath + '/'))",message="mountPath must not overlap /dev, /proc, /sys, /tmp, /function, /kiln, or what Kubernetes mounts in /etc, /run and /var/run"
+// +kubebuilder:validation:MinLength=2
+// +kubebuilder:validation:MaxLength=1024
+// +kubebuilder:validation:Pattern=`^(/([^/:.\x00-\x1f][^/:\x00-\x1f]*|\.[^/:.\x00-\x1f][^/:\x00-\x1f]*|\.\.[^/:\x00-\x1f]+))+$`
+// +kubebuilder:validation:XValidation:rule="!['/dev', '/proc', '/sys', '/tmp', '/function', '/kiln', '/etc/hosts', '/etc/hostname', '/etc/resolv.conf', '/var/run/secrets/kubernetes.io', '/run/secrets/kubernetes.io'].exists(r, r == self || self.startsWith(r + '/') || r.startsWith(self + '/'))",message="mountPath must not overlap /dev, /proc, /sys, /tmp, /function, /kiln, or what Kubernetes mounts in /etc, /run and /var/run"
+type MountPath string
+
+// SecretMount mounts a Secret into the function's container.
 type SecretMount struct {
 	// SecretName is the name of a Secret in the Function's namespace.
 	// +kubebuilder:validation:MinLength=1
@@ -355,10 +394,50 @@ type SecretMount struct {
 
 	// MountPath is the absolute path of the folder. Each key of the Secret is a
 	// file in it.
-	// +kubebuilder:validation:MinLength=2
-	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:Pattern=`^(/([^/:.\x00-\x1f][^/:\x00-\x1f]*|\.[^/:.\x00-\x1f][^/:\x00-\x1f]*|\.\.[^/:\x00-\x1f]+))+$`
-	MountPath string `json:"mountPath"`
+	MountPath MountPath `json:"mountPath"`
+}
+
+// ConfigMapMount mounts a ConfigMap into the function's container.
+type ConfigMapMount struct {
+	// ConfigMapName is the name of a ConfigMap in the Function's namespace.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$`
+	ConfigMapName string `json:"configMapName"`
+
+	// MountPath is the absolute path of the folder. Each key of the ConfigMap is a
+	// file in it.
+	MountPath MountPath `json:"mountPath"`
+}
+
+// EmptyDirMount mounts an empty folder into the function's container.
+type EmptyDirMount struct {
+	// MountPath is the absolute path of the folder.
+	MountPath MountPath `json:"mountPath"`
+
+	// SizeLimit is the size of the folder. A pod that writes more is evicted. It defaults
+	// to the default-empty-dir-size of config-functions. The limits of all folders together
+	// must not be more than its max-empty-dir-size.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self > 0 : isQuantity(self) && quantity(self).isGreaterThan(quantity('0'))",message="sizeLimit must be a quantity above 0, such as 64Mi"
+	SizeLimit *resource.Quantity `json:"sizeLimit,omitempty"`
+}
+
+// PersistentVolumeClaimMount mounts a PersistentVolumeClaim into the function's container.
+type PersistentVolumeClaimMount struct {
+	// ClaimName is the name of a PersistentVolumeClaim in the Function's namespace.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$`
+	ClaimName string `json:"claimName"`
+
+	// MountPath is the absolute path of the folder.
+	MountPath MountPath `json:"mountPath"`
+
+	// ReadOnly prevents that the function writes to the volume. Without it, the mount needs
+	// Serving's feature kubernetes.podspec-persistent-volume-write.
+	// +optional
+	ReadOnly bool `json:"readOnly,omitempty"`
 }
 
 // Visibility is who can call a function.
@@ -561,6 +640,12 @@ type FunctionStatus struct {
 	// somebody else has changed it.
 	// +optional
 	TemplateHash string `json:"templateHash,omitempty"`
+
+	// ContentHash has two hashes: of the names of the Function's Secrets and ConfigMaps, and
+	// of their contents. It is absent unless the annotation
+	// serverless.kiln.dev/rollout-on-change was set.
+	// +optional
+	ContentHash string `json:"contentHash,omitempty"`
 
 	// Traffic is the current split of the requests between revisions.
 	// +optional

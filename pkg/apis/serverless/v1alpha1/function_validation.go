@@ -36,6 +36,7 @@ import (
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
 	"github.com/kiln-dev/kiln/pkg/apis/scheduling"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 )
 
 const (
@@ -63,12 +64,25 @@ func (fn *Function) Validate(ctx context.Context) *apis.FieldError {
 	}
 	// Configuration may have become stricter since the spec was accepted. Edits of labels,
 	// annotations or finalizers must still work.
-	if base := baseline(ctx); base != nil && equality.Semantic.DeepEqual(base.Spec, fn.Spec) {
-		return nil
+	base := baseline(ctx)
+	errs := fn.validateRolloutOnChange(base)
+	if base != nil && equality.Semantic.DeepEqual(base.Spec, fn.Spec) {
+		return errs
 	}
-	return validateName(fn.Name).ViaField("metadata").
+	return errs.Also(validateName(fn.Name).ViaField("metadata")).
 		Also(fn.Spec.Validate(apis.WithinParent(ctx, fn.ObjectMeta)).ViaField("spec")).
 		Also(fn.warnOfConcurrency(ctx))
+}
+
+// validateRolloutOnChange rejects a new value that would have no effect. base is the Function
+// before an update, or nil.
+func (fn *Function) validateRolloutOnChange(base *Function) *apis.FieldError {
+	const key = serverless.RolloutOnChangeAnnotationKey
+	value, ok := fn.Annotations[key]
+	if !ok || value == "true" || value == "false" || base != nil && base.Annotations[key] == value {
+		return nil
+	}
+	return apis.ErrInvalidValue(value, apis.CurrentField, "use true or false").ViaKey(key).ViaField("annotations").ViaField("metadata")
 }
 
 // warnOfConcurrency warns that Deployments do not limit concurrent requests.
@@ -101,7 +115,7 @@ func (fs *FunctionSpec) Validate(ctx context.Context) *apis.FieldError {
 		Also(fs.validateInline(cfg.Runtimes)).
 		Also(validateEnv(fs.Env).ViaField("env")).
 		Also(validateEnvFrom(fs.EnvFrom).ViaField("envFrom")).
-		Also(validateSecretMounts(fs.SecretMounts).ViaField("secretMounts")).
+		Also(fs.validateMounts(cfg.Functions)).
 		Also(fs.ValidateSecrets(cfg.Registry.ReservedSecrets())).
 		Also(validateObjectName(fs.ServiceAccountName, "serviceAccountName")).
 		Also(scheduling.ValidateNodeSelector(fs.NodeSelector).ViaField("nodeSelector")).
@@ -132,6 +146,9 @@ func (fs *FunctionSpec) validateCounts() (errs *apis.FieldError) {
 		{"env", len(fs.Env), 256},
 		{"envFrom", len(fs.EnvFrom), 64},
 		{"secretMounts", len(fs.SecretMounts), 32},
+		{"configMapMounts", len(fs.ConfigMapMounts), 32},
+		{"emptyDirMounts", len(fs.EmptyDirMounts), 8},
+		{"persistentVolumeClaimMounts", len(fs.PersistentVolumeClaimMounts), 8},
 		{"nodeSelector", len(fs.NodeSelector), 64},
 		{"tolerations", len(fs.Tolerations), 64},
 		{"labels", len(fs.Labels), 64},

@@ -38,6 +38,7 @@ import (
 	"knative.dev/pkg/kmeta"
 
 	"github.com/kiln-dev/kiln/pkg/apis/config"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 )
 
 var knownRuntimes = config.Runtimes{
@@ -89,8 +90,45 @@ func named(name string) corev1.LocalObjectReference {
 func mounts(pairs ...string) func(*Function) {
 	return func(fn *Function) {
 		for i := 0; i < len(pairs); i += 2 {
-			fn.Spec.SecretMounts = append(fn.Spec.SecretMounts, SecretMount{SecretName: pairs[i], MountPath: pairs[i+1]})
+			fn.Spec.SecretMounts = append(fn.Spec.SecretMounts, SecretMount{SecretName: pairs[i], MountPath: MountPath(pairs[i+1])})
 		}
+	}
+}
+
+func configMapMount(name string, path MountPath) func(*Function) {
+	return func(fn *Function) {
+		fn.Spec.ConfigMapMounts = append(fn.Spec.ConfigMapMounts, ConfigMapMount{ConfigMapName: name, MountPath: path})
+	}
+}
+
+// folder mounts an empty folder. A blank size sets none.
+func folder(path MountPath, size string) func(*Function) {
+	return func(fn *Function) {
+		mount := EmptyDirMount{MountPath: path}
+		if size != "" {
+			mount.SizeLimit = new(resource.MustParse(size))
+		}
+		fn.Spec.EmptyDirMounts = append(fn.Spec.EmptyDirMounts, mount)
+	}
+}
+
+func claim(name string, path MountPath) func(*Function) {
+	return func(fn *Function) {
+		fn.Spec.PersistentVolumeClaimMounts = append(fn.Spec.PersistentVolumeClaimMounts, PersistentVolumeClaimMount{ClaimName: name, MountPath: path})
+	}
+}
+
+func all(edits ...func(*Function)) func(*Function) {
+	return func(fn *Function) {
+		for _, edit := range edits {
+			edit(fn)
+		}
+	}
+}
+
+func rolloutOnChange(value string) func(*Function) {
+	return func(fn *Function) {
+		fn.Annotations = map[string]string{serverless.RolloutOnChangeAnnotationKey: value}
 	}
 }
 
@@ -400,8 +438,40 @@ func validationCases() map[string]validationCase {
 		"mount above the token":       {mounts("s", "/var/run"), "invalid value: /var/run: spec.secretMounts[0].mountPath\nit must not overlap /var/run/secrets/kubernetes.io"},
 		"mount above the hosts":       {mounts("s", "/etc"), "invalid value: /etc: spec.secretMounts[0].mountPath\nit must not overlap /etc/hosts"},
 		"mount twice":                 {mounts("s", "/a", "t", "/a"), `duplicate mountPath "/a": spec.secretMounts[1].mountPath`},
-		"mount below another":         {mounts("s", "/a", "t", "/a/b"), `"/a/b" and "/a", the mountPath of [0], must not be nested: spec.secretMounts[1].mountPath`},
-		"mount above another":         {mounts("s", "/a/b", "t", "/a"), `"/a" and "/a/b", the mountPath of [0], must not be nested: spec.secretMounts[1].mountPath`},
+		"mount below another":         {mounts("s", "/a", "t", "/a/b"), `"/a/b" and "/a", the mountPath of secretMounts[0], must not be nested: spec.secretMounts[1].mountPath`},
+		"mount above another":         {mounts("s", "/a/b", "t", "/a"), `"/a" and "/a/b", the mountPath of secretMounts[0], must not be nested: spec.secretMounts[1].mountPath`},
+
+		"mounts of all kinds":              {all(mounts("s", "/a"), configMapMount("c", "/b"), folder("/c", ""), folder("/d", "1Gi"), claim("p", "/e")), ""},
+		"ConfigMap without a name":         {configMapMount("", "/a"), "missing field(s): spec.configMapMounts[0].configMapName"},
+		"ConfigMap of a bad name":          {configMapMount("A", "/a"), "invalid value: A: spec.configMapMounts[0].configMapName\n"},
+		"ConfigMap on /tmp":                {configMapMount("c", "/tmp/a"), "invalid value: /tmp/a: spec.configMapMounts[0].mountPath\nit must not overlap /tmp"},
+		"ConfigMap on a Secret":            {all(mounts("s", "/a"), configMapMount("c", "/a")), `duplicate mountPath "/a": spec.configMapMounts[0].mountPath`},
+		"ConfigMap below a Secret":         {all(mounts("s", "/a"), configMapMount("c", "/a/b")), `"/a/b" and "/a", the mountPath of secretMounts[0], must not be nested: spec.configMapMounts[0].mountPath`},
+		"ConfigMap below another":          {all(configMapMount("c", "/a"), configMapMount("d", "/a/b")), `"/a/b" and "/a", the mountPath of configMapMounts[0], must not be nested: spec.configMapMounts[1].mountPath`},
+		"folder above the function":        {folder("/", ""), "invalid value: /: spec.emptyDirMounts[0].mountPath\nuse an absolute path"},
+		"folder on the function":           {folder("/function/cache", ""), "invalid value: /function/cache: spec.emptyDirMounts[0].mountPath\nit must not overlap /function"},
+		"folder above a Secret":            {all(mounts("s", "/a/b"), folder("/a", "")), `"/a" and "/a/b", the mountPath of secretMounts[0], must not be nested: spec.emptyDirMounts[0].mountPath`},
+		"folder on a ConfigMap":            {all(configMapMount("c", "/a"), folder("/a", "")), `duplicate mountPath "/a": spec.emptyDirMounts[0].mountPath`},
+		"folder twice":                     {all(folder("/a", ""), folder("/a", "")), `duplicate mountPath "/a": spec.emptyDirMounts[1].mountPath`},
+		"folder of no size":                {folder("/a", "0"), "invalid value: 0: spec.emptyDirMounts[0].sizeLimit\nit must be more than 0"},
+		"folder of a negative size":        {folder("/a", "-1Mi"), "invalid value: -1Mi: spec.emptyDirMounts[0].sizeLimit\nit must be more than 0"},
+		"folders as large as may be":       {all(folder("/a", "3Gi"), folder("/b", "1Gi")), ""},
+		"folders too large":                {all(folder("/a", "3Gi"), folder("/b", "1Gi"), folder("/c", "1Mi")), "the sizeLimits add up to 4097Mi, more than the limit of 4Gi, which is max-empty-dir-size of the ConfigMap config-functions: spec.emptyDirMounts"},
+		"folders beyond numbers":           {all(folder("/a", "8Ei"), folder("/b", "8Ei")), "the sizeLimits add up to 18446744073709551614, more than the limit of 4Gi, which is max-empty-dir-size of the ConfigMap config-functions: spec.emptyDirMounts"},
+		"folders too large with a default": {all(folder("/a", "4Gi"), folder("/b", "")), "the sizeLimits add up to 4608Mi, more than the limit of 4Gi, which is max-empty-dir-size of the ConfigMap config-functions: spec.emptyDirMounts"},
+		"too many folders": {func(fn *Function) {
+			for i := range 9 {
+				folder(MountPath(fmt.Sprint("/", i)), "1Mi")(fn)
+			}
+		}, "it has 9 entries, more than the limit of 8: spec.emptyDirMounts"},
+		"claim without a name": {claim("", "/a"), "missing field(s): spec.persistentVolumeClaimMounts[0].claimName"},
+		"claim of a bad name":  {claim("a/b", "/a"), "invalid value: a/b: spec.persistentVolumeClaimMounts[0].claimName\n"},
+		"claim without a path": {claim("p", ""), "missing field(s): spec.persistentVolumeClaimMounts[0].mountPath"},
+		"claim on the token":   {claim("p", "/run/secrets/kubernetes.io/x"), "invalid value: /run/secrets/kubernetes.io/x: spec.persistentVolumeClaimMounts[0].mountPath\nit must not overlap /run/secrets/kubernetes.io"},
+		"claim below a Secret": {all(mounts("s", "/a"), claim("p", "/a/b")), `"/a/b" and "/a", the mountPath of secretMounts[0], must not be nested: spec.persistentVolumeClaimMounts[0].mountPath`},
+		"claim on a ConfigMap": {all(configMapMount("c", "/a"), claim("p", "/a")), `duplicate mountPath "/a": spec.persistentVolumeClaimMounts[0].mountPath`},
+		"claim above a folder": {all(folder("/a/b", ""), claim("p", "/a")), `"/a" and "/a/b", the mountPath of emptyDirMounts[0], must not be nested: spec.persistentVolumeClaimMounts[0].mountPath`},
+		"claim below another":  {all(claim("p", "/a"), claim("p", "/a/b")), `"/a/b" and "/a", the mountPath of persistentVolumeClaimMounts[0], must not be nested: spec.persistentVolumeClaimMounts[1].mountPath`},
 
 		"service account":     {func(fn *Function) { fn.Spec.ServiceAccountName = "my.account-1" }, ""},
 		"bad service account": {func(fn *Function) { fn.Spec.ServiceAccountName = "A" }, "invalid value: A: spec.serviceAccountName\n"},
@@ -484,6 +554,11 @@ func validationCases() map[string]validationCase {
 		"build env LD_PRELOAD":         {build(BuildSpec{Env: []BuildEnvVar{{Name: "LD_PRELOAD"}}}), "invalid value: LD_PRELOAD: spec.build.env[0].name\nthis variable must not be set: the build's own tools need"},
 		"build Secret":                 {build(BuildSpec{SecretName: "A"}), "invalid value: A: spec.build.secretName\n"},
 
+		"rollout on change":    {rolloutOnChange("true"), ""},
+		"no rollout on change": {rolloutOnChange("false"), ""},
+		"rollout on what":      {rolloutOnChange("yes"), "invalid value: yes: metadata.annotations.[serverless.kiln.dev/rollout-on-change]\nuse true or false"},
+		"rollout on nothing":   {rolloutOnChange(""), "invalid value: : metadata.annotations.[serverless.kiln.dev/rollout-on-change]\nuse true or false"},
+
 		"being deleted": {func(fn *Function) {
 			fn.DeletionTimestamp, fn.Spec = &metav1.Time{Time: time.Now()}, FunctionSpec{}
 		}, ""},
@@ -503,6 +578,30 @@ func TestValidate(t *testing.T) {
 				t.Errorf("got %q\nwant it to begin with %q", got, test.want)
 			case !strings.Contains(test.want, "\n") && got != test.want:
 				t.Errorf("got  %q\nwant %q", got, test.want)
+			}
+		})
+	}
+}
+
+// TestValidateRolloutOnChange edits the annotation, or something else.
+func TestValidateRolloutOnChange(t *testing.T) {
+	none := func(*Function) {}
+	for name, tc := range map[string]struct {
+		before, after func(*Function)
+		denied        bool
+	}{
+		"set":           {none, rolloutOnChange("true"), false},
+		"set wrongly":   {none, rolloutOnChange("on"), true},
+		"another value": {rolloutOnChange("true"), rolloutOnChange("True"), true},
+		"an old value":  {rolloutOnChange("on"), all(rolloutOnChange("on"), func(fn *Function) { fn.Labels = map[string]string{"a": "b"} }), false},
+		"removed":       {rolloutOnChange("on"), none, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before, after := validFunction(), validFunction()
+			tc.before(before)
+			tc.after(after)
+			if err := after.Validate(apis.WithinUpdate(withConfig(t), before)); (err != nil) != tc.denied {
+				t.Errorf("got %v, want it denied: %t", err, tc.denied)
 			}
 		})
 	}

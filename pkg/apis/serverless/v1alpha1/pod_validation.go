@@ -19,7 +19,6 @@ package v1alpha1
 import (
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -151,52 +150,6 @@ func validateEnvFrom(sources []corev1.EnvFromSource) (errs *apis.FieldError) {
 		}
 	}
 	return errs
-}
-
-// Secrets cannot be mounted at, above or below these paths: the mount would hide them.
-var reservedPaths = []string{
-	"/dev", "/proc", "/sys", "/tmp", runtimes.FunctionFolder, runtimes.WrapperFolder,
-	"/etc/hosts", "/etc/hostname", "/etc/resolv.conf",
-	"/var/run/secrets/kubernetes.io", "/run/secrets/kubernetes.io",
-}
-
-var mountPath = regexp.MustCompile(`^(/([^/:.\x00-\x1f][^/:\x00-\x1f]*|\.[^/:.\x00-\x1f][^/:\x00-\x1f]*|\.\.[^/:\x00-\x1f]+))+$`)
-
-func validateSecretMounts(mounts []SecretMount) (errs *apis.FieldError) {
-	for i, mount := range mounts {
-		errs = errs.Also(requireObjectName(mount.SecretName, "secretName").ViaIndex(i)).
-			Also(validateMountPath(mount.MountPath).ViaIndex(i))
-		for j, other := range mounts[:i] {
-			switch {
-			case mount.MountPath == other.MountPath:
-				errs = errs.Also(apis.ErrGeneric(fmt.Sprintf("duplicate mountPath %q", mount.MountPath), "mountPath").ViaIndex(i))
-			case overlap(mount.MountPath, other.MountPath):
-				errs = errs.Also(apis.ErrGeneric(fmt.Sprintf("%q and %q, the mountPath of [%d], must not be nested",
-					mount.MountPath, other.MountPath, j), "mountPath").ViaIndex(i))
-			}
-		}
-	}
-	return errs
-}
-
-func validateMountPath(path string) *apis.FieldError {
-	if path == "" {
-		return apis.ErrMissingField("mountPath")
-	}
-	if !mountPath.MatchString(path) {
-		return apis.ErrInvalidValue(path, "mountPath", "use an absolute path such as /etc/tls, without a colon, and with nothing to shorten")
-	}
-	for _, reserved := range reservedPaths {
-		if overlap(path, reserved) {
-			return apis.ErrInvalidValue(path, "mountPath", "it must not overlap "+reserved)
-		}
-	}
-	return nil
-}
-
-// overlap reports whether two clean paths are the same or one is below the other.
-func overlap(a, b string) bool {
-	return strings.HasPrefix(a+"/", b+"/") || strings.HasPrefix(b+"/", a+"/")
 }
 
 func validateResources(resources corev1.ResourceRequirements) (errs *apis.FieldError) {

@@ -33,6 +33,7 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/builds/steps"
 	"github.com/kiln-dev/kiln/pkg/builds/tekton"
+	"github.com/kiln-dev/kiln/pkg/contents"
 	"github.com/kiln-dev/kiln/pkg/images"
 	"github.com/kiln-dev/kiln/pkg/sources"
 	"github.com/kiln-dev/kiln/pkg/sources/poll"
@@ -91,6 +92,16 @@ type noChecks struct{ noPolls }
 func (noChecks) Ask(types.NamespacedName, images.Check) {}
 
 func (noChecks) Answer(types.NamespacedName, images.Check, bool) (checked images.Checked, ok bool) {
+	return
+}
+
+// noContents reads nothing.
+type noContents struct{ noPolls }
+
+func (noContents) Ask(types.NamespacedName, contents.Request) {}
+func (noContents) Hurry(types.NamespacedName)                 {}
+
+func (noContents) Answer(types.NamespacedName, contents.Request, bool) (found contents.Found, ok bool) {
 	return
 }
 

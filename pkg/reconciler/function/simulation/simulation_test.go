@@ -337,6 +337,7 @@ func (s *simulation) connect(p *process) {
 		Taggings: p.taggings,
 		Polls:    noPolls{},
 		Checks:   noChecks{},
+		Contents: noContents{},
 		Queue:    p.queue,
 	})
 	generated := functionreconciler.NewReconciler(unlogged, zap.NewNop().Sugar(), clients.Kiln,
