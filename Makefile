@@ -136,7 +136,7 @@ test-scale: ## Create, edit and keep 20 Functions, and 60 of 900 KiB; fail if Ki
 
 .PHONY: test-faults
 test-faults: ## Search for faults for long: hours, where the runs of make test take seconds and minutes.
-	@go test -count=1 -timeout=1h -run='^(TestCrash|TestEditedMeanwhile|TestModel)$$' ./pkg/reconciler/function/simulation -args -long
+	@go test -count=1 -timeout=4h -run='^(TestCrash|TestEditedMeanwhile|TestModel)$$' ./pkg/reconciler/function/simulation -args -long
 	@go run ./test/reliability -long $(if $(SEED),-seed=$(SEED))
 	@for package in $$(grep -rl --include=*_test.go '^func Fuzz' pkg | xargs -n1 dirname | sort -u); do \
 		for target in $$(grep -ho '^func Fuzz[A-Za-z]*' $$package/*_test.go | cut -c6-); do \
