@@ -77,7 +77,7 @@ func (c *cli) command() *cobra.Command {
 	root.AddCommand(
 		c.listCommand(), c.statusCommand(), c.buildStatusCommand(), c.buildLogsCommand(), c.logsCommand(),
 		c.revisionsCommand(), c.rollbackCommand(), c.trafficCommand(), c.rebuildCommand(), c.deleteCommand(),
-		c.describeRuntimeCommand(), c.createCommand(), c.deployCommand(), c.invokeCommand(), c.initCommand(), c.runCommand(), c.importCommand(),
+		c.describeRuntimeCommand(), c.createCommand(), c.deployCommand(), c.invokeCommand(), c.initCommand(), c.runCommand(), c.devCommand(), c.importCommand(),
 	)
 	return root
 }
