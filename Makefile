@@ -163,7 +163,7 @@ BUILDER := $(if $(filter plain,$(PLATFORM)),job,tekton)
 # What serves the Functions of the end-to-end tests: knative or kubernetes.
 SERVER := $(if $(filter plain,$(PLATFORM)),kubernetes,knative)
 # The end-to-end tests of what a Job does otherwise than a TaskRun.
-JOB_TESTS := ^(TestArchiveServerFails|TestBaseImageMissing|TestBuildCancelled|TestBuildDeleted|TestBuildOutOfDisk|TestBuildOutOfMemory|TestBuildPodForcedAway|TestBuildPodGone|TestBuildScriptFails|TestBuildStripped|TestBuildTimeout|TestChildrenOfRunningFunction|TestDependenciesInstalledOnce|TestDependencyMissing|TestForgedResults|TestFunctionWithDependency|TestGit|TestGitRefused|TestInstallationSeesNoCredentials|TestKubectlFn|TestOwnDockerfile|TestPackageRegistryDown|TestQuota|TestRegistryCredentials|TestRegistryDownThenFull)$$
+JOB_TESTS := ^(TestArchiveServerFails|TestBaseImageMissing|TestBuildCancelled|TestBuildDeleted|TestBuildOutOfDisk|TestBuildOutOfMemory|TestBuildPodForcedAway|TestBuildPodGone|TestBuildScriptFails|TestBuildStripped|TestBuildTimeout|TestChildrenOfRunningFunction|TestDependenciesInstalledOnce|TestDependencyMissing|TestDev|TestForgedResults|TestFunctionWithDependency|TestGit|TestGitRefused|TestInstallationSeesNoCredentials|TestKubectlFn|TestOwnDockerfile|TestPackageRegistryDown|TestQuota|TestRegistryCredentials|TestRegistryDownThenFull)$$
 # The end-to-end tests of a cluster without Tekton and Serving.
 PLAIN_TESTS := $(JOB_TESTS)|^(TestAutoscaled|TestDeployments|TestEditsUnderLoad|TestExamples|TestFirstRevisionFails|TestKubectlFnWords|TestMinimumReplicas|TestMissingReferences|TestRollout|TestRuntimesConform|TestSyntaxError)$$
 # The tests to run. Without -run, go test runs all.

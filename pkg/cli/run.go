@@ -141,6 +141,9 @@ func (c *cli) newSession(ctx context.Context, clients *Clients, fn *v1alpha1.Fun
 	if err := checkFolder(dir, fn.Spec.Runtime); err != nil {
 		return nil, err
 	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return nil, fmt.Errorf("failed to resolve folder: %w", err)
+	}
 	session := &dev.Session{
 		Kube: clients.Kube, Kiln: clients.Kiln, Function: fn, Language: language, Dir: dir, Out: c.Out, ErrOut: c.ErrOut,
 		Forward: func(ctx context.Context, namespace, pod string, ports ...int) (*tunnel.Tunnel, error) {

@@ -20,6 +20,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -64,8 +65,9 @@ func TestNewPod(t *testing.T) {
 		"no ports":                          len(container.Ports) == 0,
 		"the security context":              cmp.Equal(container.SecurityContext, children.Restricted()),
 		"the service account":               pod.Spec.ServiceAccountName == "shop",
-		"the pull secret":                   pod.Spec.ImagePullSecrets[0].Name == "registry",
-		"the Secret":                        slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == "/etc/key" }),
+		"words that Kubernetes passes on unchanged": !slices.ContainsFunc(container.Command, func(word string) bool { return strings.Contains(word, "$(") || strings.Contains(word, "$$") }),
+		"the pull secret": pod.Spec.ImagePullSecrets[0].Name == "registry",
+		"the Secret":      slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == "/etc/key" }),
 		"a bounded folder": slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
 			return v.Name == sourceVolume && !v.EmptyDir.SizeLimit.IsZero()
 		}),

@@ -30,13 +30,19 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// ignored are folders whose changes do not restart the function.
-var ignored = []string{"node_modules", "packages", "__pycache__", ".git", ".venv", "venv"}
+// ignored are patterns of names whose changes do not count: folders with installed
+// dependencies, and files in which editors keep what is not saved yet.
+var ignored = []string{
+	"node_modules", "packages", "__pycache__", ".git", ".venv", "venv",
+	"*~", "*.swp", "*.swx", "4913", ".#*", "#*#", "*___jb_*___",
+}
 
-// IsIgnored reports whether the path is that of a folder whose changes do not count, such
-// as one with installed dependencies.
+// IsIgnored reports whether changes of the path do not count.
 func IsIgnored(path string) bool {
-	return slices.Contains(ignored, filepath.Base(path))
+	return slices.ContainsFunc(ignored, func(pattern string) bool {
+		matches, err := filepath.Match(pattern, filepath.Base(path))
+		return err == nil && matches
+	})
 }
 
 // Watcher watches a folder.

@@ -30,6 +30,7 @@ import (
 func TestIsIgnored(t *testing.T) {
 	for path, want := range map[string]bool{
 		"/fn/node_modules": true, "/fn/lib/__pycache__": true, "/fn/.git": true, "/fn/handler.js": false, "/fn/node_modules.txt": false, "/node_modules/fn": false,
+		"/fn/.handler.js.swp": true, "/fn/handler.js~": true, "/fn/4913": true, "/fn/.#handler.py": true, "/fn/a.swf": false, "/fn/#1": false,
 	} {
 		if got := IsIgnored(path); got != want {
 			t.Errorf("IsIgnored(%s) = %v, want %v", path, got, want)
