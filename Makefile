@@ -199,6 +199,10 @@ E2E_PARALLEL := 4
 bench-latency: install ## Measure the time from apply to Ready, and of cold starts. ROUNDS=5
 	@$(on_cluster) $(build_relay) $(call program,test/performance,latency) -rounds=$(or $(ROUNDS),5) -relay-image="$$relay"
 
+.PHONY: bench-dev
+bench-dev: install kubectl-fn ## Measure the time from a save until the new code answers, with kubectl fn dev and deploy. SAVES=20 DEPLOYS=5
+	@$(on_cluster) $(build_relay) $(call program,test/performance,dev) -saves=$(or $(SAVES),20) -deploys=$(or $(DEPLOYS),5) -relay-image="$$relay"
+
 .PHONY: bench-burst
 bench-burst: install ## Apply 100 Functions at once; fail if more are built at once than may be. FUNCTIONS=100
 	@$(on_cluster) $(call program,test/performance,burst) -functions=$(or $(FUNCTIONS),100)
