@@ -106,6 +106,8 @@ func (s *Session) Run(ctx context.Context) error {
 		return err
 	}
 	defer watcher.Close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	s.saves = make(chan time.Time, 1)
 	go func() {
 		for watcher.Await(ctx, nil); ctx.Err() == nil; watcher.Await(ctx, nil) {

@@ -258,14 +258,14 @@ func (c *cluster) forward(_ context.Context, _, pod string, _ ...int) (*tunnel.T
 // run runs the session until the returned function interrupts it.
 func (c *cluster) run() (interrupt func() error) {
 	ctx, cancel := context.WithCancel(c.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- c.Session.Run(ctx) }()
+	ended, gone := make(chan error, 1), make(chan struct{})
+	go func() {
+		defer close(gone)
+		ended <- c.Session.Run(ctx)
+	}()
 	c.Cleanup(func() {
 		cancel()
-		for _, p := range c.pods {
-			_ = p.kill()
-			<-p.ended
-		}
+		<-gone
 	})
 	return func() error {
 		cancel()
