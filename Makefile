@@ -163,7 +163,7 @@ BUILDER := $(if $(filter plain,$(PLATFORM)),job,tekton)
 # What serves the Functions of the end-to-end tests: knative or kubernetes.
 SERVER := $(if $(filter plain,$(PLATFORM)),kubernetes,knative)
 # The end-to-end tests of what a Job does otherwise than a TaskRun.
-JOB_TESTS := ^(TestArchiveServerFails|TestBaseImageMissing|TestBuildCancelled|TestBuildDeleted|TestBuildOutOfDisk|TestBuildOutOfMemory|TestBuildPodForcedAway|TestBuildPodGone|TestBuildScriptFails|TestBuildStripped|TestBuildTimeout|TestChildrenOfRunningFunction|TestDependenciesInstalledOnce|TestDependencyMissing|TestForgedResults|TestFunctionWithDependency|TestGit|TestGitRefused|TestInstallationSeesNoCredentials|TestKubectlFn|TestOwnDockerfile|TestPackageRegistryDown|TestQuota|TestRegistryCredentials|TestRegistryDownThenFull)$$
+JOB_TESTS := ^(TestArchiveServerFails|TestBaseImageMissing|TestBuildCancelled|TestBuildDeleted|TestBuildOutOfDisk|TestBuildOutOfMemory|TestBuildPodForcedAway|TestBuildPodGone|TestBuildScriptFails|TestBuildStripped|TestBuildTimeout|TestChildrenOfRunningFunction|TestDependenciesInstalledOnce|TestDependencyMissing|TestDev|TestForgedResults|TestFunctionWithDependency|TestGit|TestGitRefused|TestInstallationSeesNoCredentials|TestKubectlFn|TestOwnDockerfile|TestPackageRegistryDown|TestQuota|TestRegistryCredentials|TestRegistryDownThenFull)$$
 # The end-to-end tests of a cluster without Tekton and Serving.
 PLAIN_TESTS := $(JOB_TESTS)|^(TestAutoscaled|TestDeployments|TestEditsUnderLoad|TestExamples|TestFirstRevisionFails|TestKubectlFnWords|TestMinimumReplicas|TestMissingReferences|TestMounts|TestPersistentVolumeClaim|TestRollout|TestRolloutOnChange|TestRuntimesConform|TestSyntaxError)$$
 # The tests to run. Without -run, go test runs all.
@@ -198,6 +198,10 @@ E2E_PARALLEL := 4
 .PHONY: bench-latency
 bench-latency: install ## Measure the time from apply to Ready, and of cold starts. ROUNDS=5
 	@$(on_cluster) $(build_relay) $(call program,test/performance,latency) -rounds=$(or $(ROUNDS),5) -relay-image="$$relay"
+
+.PHONY: bench-dev
+bench-dev: install kubectl-fn ## Measure the time from a save until the new code answers, with kubectl fn dev and deploy. SAVES=20 DEPLOYS=5
+	@$(on_cluster) $(build_relay) $(call program,test/performance,dev) -saves=$(or $(SAVES),20) -deploys=$(or $(DEPLOYS),5) -relay-image="$$relay"
 
 .PHONY: bench-burst
 bench-burst: install ## Apply 100 Functions at once; fail if more are built at once than may be. FUNCTIONS=100

@@ -29,6 +29,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -48,6 +49,8 @@ type cli struct {
 
 // New returns the command kubectl fn.
 func New(streams genericiooptions.IOStreams) *cobra.Command {
+	// They print that a connection has broken, which the commands report or repair.
+	utilruntime.ErrorHandlers = nil
 	c := &cli{IOStreams: streams, flags: genericclioptions.NewConfigFlags(true), now: time.Now, forward: forwardPort}
 	c.connect = func() (*Clients, error) {
 		return newClients(c.flags, rest.NewWarningWriter(streams.ErrOut, rest.WarningWriterOptions{Deduplicate: true}))
@@ -77,7 +80,7 @@ func (c *cli) command() *cobra.Command {
 	root.AddCommand(
 		c.listCommand(), c.statusCommand(), c.buildStatusCommand(), c.buildLogsCommand(), c.logsCommand(),
 		c.revisionsCommand(), c.rollbackCommand(), c.trafficCommand(), c.rebuildCommand(), c.deleteCommand(),
-		c.describeRuntimeCommand(), c.createCommand(), c.deployCommand(), c.invokeCommand(), c.initCommand(), c.runCommand(), c.importCommand(),
+		c.describeRuntimeCommand(), c.createCommand(), c.deployCommand(), c.invokeCommand(), c.initCommand(), c.runCommand(), c.devCommand(), c.importCommand(),
 	)
 	return root
 }

@@ -21,26 +21,17 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"strings"
 
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kiln-dev/kiln/pkg/cli/advice"
 )
 
-type advisedError struct {
-	error
-	advice string
-}
-
-// Error returns text for a terminal. Some errors quote the log of a build or a function.
-func (e advisedError) Error() string {
-	return strings.Map(visible, e.error.Error()+"\nTry: "+e.advice)
-}
-
-func (e advisedError) Unwrap() error { return e.error }
+type advisedError = advice.Error
 
 func try(err error, format string, args ...any) error {
-	return advisedError{error: err, advice: fmt.Sprintf(format, args...)}
+	return advice.Try(err, format, args...)
 }
 
 // Explain adds advice to the error, unless it has some.

@@ -31,6 +31,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/resource"
 
+	"github.com/kiln-dev/kiln/pkg/cli/advice"
 	"github.com/kiln-dev/kiln/pkg/migrate"
 )
 
@@ -110,7 +111,7 @@ func (c *cli) passOver(err error) bool {
 
 // warn prints a line about a manifest, which may be hostile.
 func (c *cli) warn(source, text string) {
-	fmt.Fprintln(c.ErrOut, strings.Map(visible, strings.ReplaceAll(source+": "+text, "\n", " ")))
+	fmt.Fprintln(c.ErrOut, strings.Map(advice.Visible, strings.ReplaceAll(source+": "+text, "\n", " ")))
 }
 
 func (c *cli) importOne(source string, item runtime.Object, done *imported) error {

@@ -19,9 +19,7 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"strings"
 
@@ -30,9 +28,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/portforward"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/cli/tunnel"
 	"github.com/kiln-dev/kiln/pkg/observe"
 	"github.com/kiln-dev/kiln/pkg/runtimes"
 )
@@ -206,32 +204,9 @@ func explainForward(fn *v1alpha1.Function, to target, err error) error {
 }
 
 func forwardPort(ctx context.Context, clients *Clients, to target) (address string, stop func(), err error) {
-	url := clients.Kube.CoreV1().RESTClient().Get().Resource("pods").Namespace(to.namespace).Name(to.pod).SubResource("portforward").URL()
-	dialer, err := portforward.NewSPDYOverWebsocketDialer(url, clients.Config)
+	t, err := tunnel.Open(ctx, clients.Kube, clients.Config, to.namespace, to.pod, to.port())
 	if err != nil {
 		return "", nil, err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	ready, ended := make(chan struct{}), make(chan error, 1)
-	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", to.port())}, ctx.Done(), ready, io.Discard, io.Discard)
-	if err != nil {
-		cancel()
-		return "", nil, err
-	}
-	go func() { ended <- forwarder.ForwardPorts() }()
-	select {
-	case <-ctx.Done():
-		cancel()
-		return "", nil, ctx.Err()
-	case <-ready:
-	case err := <-ended:
-		cancel()
-		return "", nil, cmp.Or(err, errors.New("the connection closed"))
-	}
-	ports, err := forwarder.GetPorts()
-	if err != nil {
-		cancel()
-		return "", nil, err
-	}
-	return fmt.Sprintf("127.0.0.1:%d", ports[0].Local), cancel, nil
+	return t.Addresses[0], t.Close, nil
 }

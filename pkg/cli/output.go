@@ -23,7 +23,6 @@ import (
 	"os"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -38,6 +37,7 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/cli/advice"
 	kilnscheme "github.com/kiln-dev/kiln/pkg/client/clientset/versioned/scheme"
 )
 
@@ -147,22 +147,10 @@ func indent(text string, width int) string {
 // without control characters, which could change its settings or what it shows.
 func display(out io.Writer) io.WriteCloser {
 	if file, ok := out.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
-		return transform.NewWriter(out, runes.Map(visible))
+		return transform.NewWriter(out, runes.Map(advice.Visible))
 	}
 	return struct {
 		io.Writer
 		io.Closer
 	}{out, io.NopCloser(nil)}
-}
-
-// visible replaces a control character by one that shows it.
-func visible(r rune) rune {
-	const picture = '\u2400' // of NUL; those of the others follow
-	switch {
-	case r == '\n', r == '\r', r == '\t', !unicode.IsControl(r):
-		return r
-	case r < ' ':
-		return picture + r
-	}
-	return unicode.ReplacementChar
 }

@@ -162,16 +162,3 @@ func TestDisplay(t *testing.T) {
 		t.Error("a terminal gets the text as it is")
 	}
 }
-
-func TestVisible(t *testing.T) {
-	for text, want := range map[string]string{
-		"a\tb\r\né→😀":  "a\tb\r\né→😀",
-		"\x1b[31m":     "␛[31m",
-		"\a\b\x00":     "␇␈␀",
-		"\x7f\u009b1m": "\ufffd\ufffd1m",
-	} {
-		if got := strings.Map(visible, text); got != want {
-			t.Errorf("%q becomes %q, want %q", text, got, want)
-		}
-	}
-}

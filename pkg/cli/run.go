@@ -19,33 +19,29 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
 	"github.com/spf13/cobra"
 
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/cli/dev"
+	"github.com/kiln-dev/kiln/pkg/cli/saves"
+	"github.com/kiln-dev/kiln/pkg/cli/tunnel"
 	"github.com/kiln-dev/kiln/pkg/runtimes"
 )
 
 const (
-	// quiet is the time without changes before the function restarts. Editors write
-	// a file in several steps.
+	// quiet is the time without changes before the function restarts.
 	quiet       = 200 * time.Millisecond
 	stopTimeout = 5 * time.Second
 )
-
-// ignored are folders whose changes do not restart the function.
-var ignored = []string{"node_modules", "packages", "__pycache__", ".git", ".venv", "venv"}
 
 func (c *cli) runCommand() *cobra.Command {
 	var dir string
@@ -93,6 +89,79 @@ func (c *cli) runCommand() *cobra.Command {
 		})
 	}
 	return command
+}
+
+func (c *cli) devCommand() *cobra.Command {
+	var dir string
+	var port int
+	command := &cobra.Command{
+		Use:   "dev NAME",
+		Short: "Run the code of a folder in the cluster, in a private pod of a Function",
+		Long: "Run the code of a folder in the cluster, in a private pod with the image, the environment and the Secrets of\n" +
+			"a Function, and replace it when a file changes. Only this machine can call it, at the printed URL.\n\n" +
+			"The log of the code is printed while it is written. If the dependencies change, an image with them is built.\n" +
+			"Ctrl-C deletes the pod. The Function does not change.",
+		Example:           "  kubectl fn dev greeter\n  kubectl fn dev greeter --dir=src --port=0",
+		Args:              named,
+		ValidArgsFunction: c.completeNames(1),
+	}
+	command.Flags().StringVar(&dir, "dir", ".", "The folder.")
+	command.Flags().IntVar(&port, "port", runtimes.Port, "The port on this machine. 0 means a free one.")
+	must(command.MarkFlagDirname("dir"))
+	command.RunE = func(command *cobra.Command, args []string) error {
+		ctx := command.Context()
+		clients, fn, err := c.function(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		session, err := c.newSession(ctx, clients, fn, dir)
+		if err != nil {
+			return err
+		}
+		session.Port = port
+		return session.Run(ctx)
+	}
+	return command
+}
+
+// newSession returns a session of kubectl fn dev, if the Function can have one.
+func (c *cli) newSession(ctx context.Context, clients *Clients, fn *v1alpha1.Function, dir string) (*dev.Session, error) {
+	known, err := clients.runtimes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	language, ok := known[fn.Spec.Runtime].Find()
+	switch {
+	case ok && language.IsOwnDockerfile():
+		return nil, try(fmt.Errorf("function %s has its own Dockerfile, so kubectl fn dev cannot replace the code in its image", fn.Name), "kubectl fn deploy %s --dir=%s", fn.Name, dir)
+	case !ok || !dev.Supports(language):
+		return nil, try(fmt.Errorf("kubectl fn dev does not support runtime %s of Function %s", fn.Spec.Runtime, fn.Name), "kubectl fn deploy %s --dir=%s", fn.Name, dir)
+	case fn.Status.Image == "":
+		return nil, try(fmt.Errorf("function %s has no image yet, and must be built once", fn.Name), "kubectl fn status %s", fn.Name)
+	}
+	if err := checkFolder(dir, fn.Spec.Runtime); err != nil {
+		return nil, err
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return nil, fmt.Errorf("failed to resolve folder: %w", err)
+	}
+	session := &dev.Session{
+		Kube: clients.Kube, Kiln: clients.Kiln, Function: fn, Language: language, Dir: dir, Out: c.Out, ErrOut: c.ErrOut,
+		Forward: func(ctx context.Context, namespace, pod string, ports ...int) (*tunnel.Tunnel, error) {
+			return tunnel.Open(ctx, clients.Kube, clients.Config, namespace, pod, ports...)
+		},
+		Built: func(ctx context.Context, fn *v1alpha1.Function) (*v1alpha1.Function, error) {
+			if err := c.followBuild(ctx, clients, fn); err != nil {
+				return nil, err
+			}
+			return clients.function(ctx, fn.Name)
+		},
+	}
+	// Without the ConfigMap, the service account may still have credentials.
+	if registry, err := clients.registry(ctx); err == nil && registry.Credentials != "" {
+		session.PullSecrets = []string{registry.Credentials}
+	}
+	return session, nil
 }
 
 // writeWrapper writes the wrapper of a function into a folder. It returns a layout
@@ -150,14 +219,11 @@ func (c *cli) server(ctx context.Context, layout runtimes.Layout, dir string, po
 // runUntilInterrupted runs a command and restarts it when a file of the folder
 // changes.
 func (c *cli) runUntilInterrupted(ctx context.Context, dir string, command func(context.Context) *exec.Cmd) error {
-	watcher, err := fsnotify.NewWatcher()
+	watcher, err := saves.Watch(dir, quiet)
 	if err != nil {
-		return fmt.Errorf("failed to watch files: %w", err)
+		return err
 	}
 	defer watcher.Close()
-	if err := watchFolders(watcher, dir); err != nil {
-		return fmt.Errorf("failed to watch files: %w", err)
-	}
 	for ctx.Err() == nil {
 		running, stop := context.WithCancel(ctx)
 		server := command(running)
@@ -170,9 +236,9 @@ func (c *cli) runUntilInterrupted(ctx context.Context, dir string, command func(
 			_ = server.Wait()
 			close(ended)
 		}()
-		if awaitFile(ctx, watcher, ended) {
+		if watcher.Await(ctx, ended) {
 			fmt.Fprintln(c.ErrOut, "The function has exited. It restarts when a file changes.")
-			awaitFile(ctx, watcher, nil)
+			watcher.Await(ctx, nil)
 			stop()
 			continue
 		}
@@ -183,49 +249,4 @@ func (c *cli) runUntilInterrupted(ctx context.Context, dir string, command func(
 		}
 	}
 	return nil
-}
-
-// awaitFile waits until files have changed and no more changes follow, or ctx ends.
-// It returns true if the server ends first.
-func awaitFile(ctx context.Context, watcher *fsnotify.Watcher, ended <-chan struct{}) bool {
-	var calm <-chan time.Time
-	for {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-ended:
-			return true
-		case event := <-watcher.Events:
-			if event.Op == fsnotify.Chmod || isIgnored(event.Name) {
-				continue
-			}
-			if info, err := os.Stat(event.Name); err == nil && info.IsDir() && event.Has(fsnotify.Create) {
-				// The folder may already be gone.
-				_ = watchFolders(watcher, event.Name)
-			}
-			calm = time.After(quiet)
-		case <-calm:
-			return false
-		}
-	}
-}
-
-func isIgnored(path string) bool {
-	return slices.Contains(ignored, filepath.Base(path))
-}
-
-func watchFolders(watcher *fsnotify.Watcher, dir string) error {
-	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			return nil
-		case err != nil:
-			return err
-		case !entry.IsDir():
-			return nil
-		case path != dir && isIgnored(path):
-			return filepath.SkipDir
-		}
-		return watcher.Add(path)
-	})
 }

@@ -29,7 +29,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/fsnotify/fsnotify"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kiln-dev/kiln/pkg/runtimes"
@@ -151,100 +150,6 @@ func TestRunErrors(t *testing.T) {
 	files(t, map[string]string{"handler.js": ""})
 	t.Setenv("PATH", t.TempDir())
 	w.wantError("failed to find node: ", "install it, or deploy: kubectl fn deploy NAME", "run")
-}
-
-func TestIsIgnored(t *testing.T) {
-	for path, want := range map[string]bool{
-		"/fn/node_modules": true, "/fn/lib/__pycache__": true, "/fn/.git": true, "/fn/handler.js": false, "/fn/node_modules.txt": false, "/node_modules/fn": false,
-	} {
-		if got := isIgnored(path); got != want {
-			t.Errorf("isIgnored(%s) = %v, want %v", path, got, want)
-		}
-	}
-}
-
-func TestWatchFolders(t *testing.T) {
-	// A function whose own folder has an ignored name is still watched.
-	dir := filepath.Join(t.TempDir(), "packages")
-	for _, folder := range []string{"lib/deep", "node_modules/ms", ".git/objects"} {
-		if err := os.MkdirAll(filepath.Join(dir, folder), 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	watcher, err := fsnotify.NewWatcher()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer watcher.Close()
-	if err := watchFolders(watcher, dir); err != nil {
-		t.Fatal(err)
-	}
-	got := watcher.WatchList()
-	slices.Sort(got)
-	if diff := cmp.Diff([]string{dir, filepath.Join(dir, "lib"), filepath.Join(dir, "lib", "deep")}, got); diff != "" {
-		t.Errorf("watched folders (-want +got):\n%s", diff)
-	}
-	if err := watchFolders(watcher, filepath.Join(dir, "absent")); err != nil {
-		t.Errorf("a folder that is gone: %v", err)
-	}
-}
-
-func TestAwaitFile(t *testing.T) {
-	watching := func(t *testing.T) (*fsnotify.Watcher, string) {
-		t.Helper()
-		dir := t.TempDir()
-		watcher, err := fsnotify.NewWatcher()
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { watcher.Close() })
-		if err := watchFolders(watcher, dir); err != nil {
-			t.Fatal(err)
-		}
-		return watcher, dir
-	}
-	t.Run("a file changes", func(t *testing.T) {
-		watcher, dir := watching(t)
-		if err := os.WriteFile(filepath.Join(dir, "handler.js"), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if awaitFile(t.Context(), watcher, nil) {
-			t.Error("awaitFile() = true, but no server ended")
-		}
-	})
-	t.Run("a file of a new folder changes", func(t *testing.T) {
-		watcher, dir := watching(t)
-		folder := filepath.Join(dir, "lib")
-		if err := os.Mkdir(folder, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		awaitFile(t.Context(), watcher, nil)
-		if !slices.Contains(watcher.WatchList(), folder) {
-			t.Errorf("it watches %q, not the new folder", watcher.WatchList())
-		}
-	})
-	t.Run("the server ends", func(t *testing.T) {
-		watcher, _ := watching(t)
-		ended := make(chan struct{})
-		close(ended)
-		if !awaitFile(t.Context(), watcher, ended) {
-			t.Error("awaitFile() = false, but the server ended")
-		}
-	})
-	t.Run("ignored files change until the user interrupts", func(t *testing.T) {
-		watcher, dir := watching(t)
-		if err := os.Mkdir(filepath.Join(dir, "__pycache__"), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		ctx, interrupt := context.WithCancel(t.Context())
-		interrupt()
-		if awaitFile(ctx, watcher, nil) {
-			t.Error("awaitFile() = true after an interrupt")
-		}
-		if slices.Contains(watcher.WatchList(), filepath.Join(dir, "__pycache__")) {
-			t.Error("it watches an ignored folder")
-		}
-	})
 }
 
 // A function that exits is restarted when its file changes.

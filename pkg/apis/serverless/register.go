@@ -108,4 +108,8 @@ const (
 	// BuildResultsAnnotationKey is on build objects that cannot hold results in their status.
 	// Its value has the results of a build that has succeeded, in JSON.
 	BuildResultsAnnotationKey = GroupName + "/build-results"
+
+	// DevLabelKey is on the pods and Functions that kubectl fn dev creates. Its value is the
+	// name of the Function whose code they replace.
+	DevLabelKey = GroupName + "/dev"
 )

@@ -35,18 +35,35 @@ import (
 // and the files that .dockerignore names, or without that file those that Git ignores. It
 // always packs the needed files at the root, if they exist.
 func Folder(to io.Writer, dir string, needed ...string) (files int, err error) {
+	packed := gzip.NewWriter(to)
+	archive := tar.NewWriter(packed)
+	err = Walk(dir, needed, func(root *os.Root, name string, entry fs.DirEntry) error {
+		if !entry.IsDir() {
+			files++
+		}
+		return write(archive, root, name, entry.Type())
+	})
+	if err == nil && files == 0 {
+		err = errors.New("there is nothing to pack: it is empty, or all of it is ignored")
+	}
+	if err := errors.Join(err, archive.Close(), packed.Close()); err != nil {
+		return 0, fmt.Errorf("failed to pack folder: %w", err)
+	}
+	return files, nil
+}
+
+// Walk calls visit with the entries of a folder that Folder packs.
+func Walk(dir string, needed []string, visit func(root *os.Root, name string, entry fs.DirEntry) error) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return 0, fmt.Errorf("failed to open folder: %w", err)
+		return fmt.Errorf("failed to open folder: %w", err)
 	}
 	defer root.Close()
 	ignored, err := ignoredIn(dir)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	packed := gzip.NewWriter(to)
-	archive := tar.NewWriter(packed)
-	err = fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
+	return fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || name == "." {
 			return err
 		}
@@ -60,18 +77,8 @@ func Folder(to io.Writer, dir string, needed ...string) (files int, err error) {
 		case without:
 			return nil
 		}
-		if !entry.IsDir() {
-			files++
-		}
-		return write(archive, root, name, entry.Type())
+		return visit(root, name, entry)
 	})
-	if err == nil && files == 0 {
-		err = errors.New("there is nothing to pack: it is empty, or all of it is ignored")
-	}
-	if err := errors.Join(err, archive.Close(), packed.Close()); err != nil {
-		return 0, fmt.Errorf("failed to pack folder: %w", err)
-	}
-	return files, nil
 }
 
 // write writes an entry, and rejects a link that a build would reject.

@@ -1,0 +1,162 @@
+/*
+Copyright 2026 The Kiln Authors
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package dev
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"knative.dev/pkg/kmeta"
+
+	"github.com/kiln-dev/kiln/pkg/apis/serverless"
+	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
+	"github.com/kiln-dev/kiln/pkg/cli/advice"
+	"github.com/kiln-dev/kiln/pkg/runtimes"
+)
+
+// placeholders are sources for images whose dependencies alone are used.
+var placeholders = map[string]string{
+	"nodejs": "export const main = () => {};\n",
+	"python": "def main(event, context):\n    pass\n",
+}
+
+// installed returns the part of a dependency file that decides what is installed.
+func installed(language runtimes.Runtime, text string) (string, error) {
+	text, err := language.ReadDependencies(text)
+	if err != nil {
+		return "", err
+	}
+	if language.Language == "nodejs" {
+		var all map[string]json.RawMessage
+		if err := json.Unmarshal([]byte(text), &all); err != nil {
+			return "", err
+		}
+		manifest := map[string]map[string]any{}
+		for _, key := range []string{"dependencies", "optionalDependencies", "peerDependencies", "overrides"} {
+			var some map[string]any
+			// npm rejects another form.
+			if json.Unmarshal(all[key], &some) == nil && len(some) > 0 {
+				manifest[key] = some
+			}
+		}
+		normal, err := json.Marshal(manifest)
+		return string(normal), err
+	}
+	var kept []string
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			kept = append(kept, line)
+		}
+	}
+	return strings.Join(kept, "\n"), nil
+}
+
+// readDependencies returns the dependency file of the folder, or "".
+func (s *Session) readDependencies() (string, error) {
+	text, err := os.ReadFile(filepath.Join(s.Dir, s.Language.DependencyFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("failed to read dependencies: %w", err)
+	}
+	return string(text), nil
+}
+
+// checkDependencies returns the text of the folder's dependency file, and whether it
+// installs something else than the pod's image has.
+func (s *Session) checkDependencies(ctx context.Context, p *pod) (text string, differ bool, err error) {
+	if text, err = s.readDependencies(); err != nil {
+		return "", false, err
+	}
+	desired, err := installed(s.Language, text)
+	if err != nil {
+		return "", false, err
+	}
+	var built string
+	if s.deps != nil {
+		built = *s.deps
+	} else if built, err = p.launcher.builtWith(ctx, s.Language.DependencyFile); err != nil {
+		return "", false, fmt.Errorf("failed to read them: %w", err)
+	}
+	has, err := installed(s.Language, built)
+	return text, err == nil && has != desired, err
+}
+
+// newBuild returns a Function whose image has the dependencies of the folder. It has
+// nothing else of the author's: not the code, which others could call, and not the
+// environment. Equal dependencies give the same name, and so the same images.
+func (s *Session) newBuild(deps string) *v1alpha1.Function {
+	sum := sha256.Sum256([]byte(s.Function.Spec.Runtime + "\n" + deps))
+	return &v1alpha1.Function{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:            kmeta.ChildName(s.Function.Name, "-dev-"+hex.EncodeToString(sum[:4])),
+			Namespace:       s.Function.Namespace,
+			Labels:          map[string]string{serverless.DevLabelKey: s.Function.Name},
+			OwnerReferences: ownedBy(s.Function),
+		},
+		Spec: v1alpha1.FunctionSpec{
+			Runtime: s.Function.Spec.Runtime,
+			Source:  placeholders[s.Language.Language],
+			Deps:    deps,
+			Build:   s.Function.Spec.Build.DeepCopy(),
+		},
+	}
+}
+
+// build builds an image with the dependencies of the folder, in a Function of its own, so
+// that the Function stays as it is.
+func (s *Session) build(ctx context.Context, deps string) (image string, err error) {
+	functions := s.Kiln.ServerlessV1alpha1().Functions(s.Function.Namespace)
+	desired := s.newBuild(deps)
+	fn, err := functions.Create(ctx, desired, metav1.CreateOptions{})
+	if apierrs.IsAlreadyExists(err) {
+		// Another terminal builds the same, or was lost.
+		if fn, err = functions.Get(ctx, desired.Name, metav1.GetOptions{}); err == nil && !isSame(fn, desired) {
+			return "", advice.Try(fmt.Errorf("function %s exists and is not of kubectl fn dev", fn.Name), "kubectl fn status %s", fn.Name)
+		}
+	}
+	if err != nil {
+		return "", fmt.Errorf("failed to create Function %s: %w", desired.Name, err)
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
+		defer cancel()
+		failed := functions.Delete(ctx, fn.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &fn.UID}})
+		if failed != nil && !apierrs.IsNotFound(failed) {
+			fmt.Fprintf(s.ErrOut, "Function %s could not be deleted: %v\nTry: kubectl fn delete %s\n", fn.Name, failed, fn.Name)
+		}
+	}()
+	built, err := s.Built(ctx, fn)
+	if err != nil {
+		return "", err
+	}
+	return built.Status.Image, nil
+}
+
+func isSame(a, b *v1alpha1.Function) bool {
+	return a.Labels[serverless.DevLabelKey] == b.Labels[serverless.DevLabelKey] && a.DeletionTimestamp == nil &&
+		len(a.OwnerReferences) == 1 && a.OwnerReferences[0].UID == b.OwnerReferences[0].UID &&
+		a.Spec.Runtime == b.Spec.Runtime && a.Spec.Source == b.Spec.Source && a.Spec.Deps == b.Spec.Deps
+}
