@@ -142,7 +142,14 @@ func (s *Session) turn(ctx context.Context) error {
 		return s.await(ctx, nil)
 	}
 	if s.pod == nil {
-		if s.pod, err = s.open(ctx, s.image); err != nil {
+		if s.pod, err = s.open(ctx, s.image); err != nil && s.old != nil {
+			// A quota may have no room for two pods.
+			s.report("The previous pod makes room: %v", err)
+			s.remove(ctx, s.old)
+			s.old = nil
+			return nil
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -506,6 +506,15 @@ func TestRebuild(t *testing.T) {
 	c.save("package.json", deps, "The code runs without the new dependencies, because their image was not built. the build failed\n")
 	c.await(c.messages, "the new code answers")
 
+	// A quota has room for one pod.
+	c.kube.PrependReactor("create", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		select {
+		case <-c.process(first).ended:
+			return false, nil, nil
+		default:
+			return true, nil, errors.New("exceeded quota")
+		}
+	})
 	var built *v1alpha1.Function
 	c.Built = func(_ context.Context, fn *v1alpha1.Function) (*v1alpha1.Function, error) {
 		c.wantAnswer(url, "one")
@@ -516,6 +525,7 @@ func TestRebuild(t *testing.T) {
 	}
 	c.put(c.Dir, "handler.js", fmt.Sprintf(answer, "two"))
 	c.save("package.json", deps+"\n", "package.json has other dependencies than the image. ")
+	c.await(c.messages, "The previous pod makes room: failed to create pod: exceeded quota\n")
 	c.await(c.messages, "All files were sent")
 	c.wantAnswer(url, "two")
 	if built.Spec.Deps != deps+"\n" || built.Spec.Build.SecretName != "npm" || built.Spec.Source == "" {
