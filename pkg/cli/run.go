@@ -150,6 +150,7 @@ func (c *cli) newSession(ctx context.Context, clients *Clients, fn *v1alpha1.Fun
 		Forward: func(ctx context.Context, namespace, pod string, ports ...int) (*tunnel.Tunnel, error) {
 			return tunnel.Open(ctx, clients.Kube, clients.Config, namespace, pod, ports...)
 		},
+		Dependencies: func() (string, error) { return readFolderDeps(language, dir) },
 		Built: func(ctx context.Context, fn *v1alpha1.Function) (*v1alpha1.Function, error) {
 			if err := c.followBuild(ctx, clients, fn); err != nil {
 				return nil, err

@@ -116,6 +116,16 @@ func (s *sourceFlags) readDeps(file string) (string, error) {
 	return withLock(all[i], filepath.Dir(name), string(deps))
 }
 
+// readFolderDeps returns the text of the dependency file in the folder, or "", and of the
+// lock file beside it.
+func readFolderDeps(language runtimes.Runtime, dir string) (string, error) {
+	deps, err := os.ReadFile(filepath.Join(dir, language.DependencyFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("failed to read dependencies: %w", err)
+	}
+	return withLock(language, dir, string(deps))
+}
+
 func withLock(language runtimes.Runtime, dir, deps string) (string, error) {
 	name, err := language.FindLock(deps, func(name string) bool {
 		_, err := os.Stat(filepath.Join(dir, name))
@@ -131,7 +141,7 @@ func withLock(language runtimes.Runtime, dir, deps string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("failed to read lock file: %w", err)
 	}
-	return strings.TrimRight(deps, "\n") + "\n" + string(lock), nil
+	return runtimes.JoinDependencies(deps, string(lock)), nil
 }
 
 func languages() (all []runtimes.Runtime) {

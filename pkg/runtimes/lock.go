@@ -16,7 +16,10 @@ limitations under the License.
 
 package runtimes
 
-import "errors"
+import (
+	"errors"
+	"strings"
+)
 
 // dependencies are a dependency file, read for the package manager.
 type dependencies struct {
@@ -41,6 +44,18 @@ func (r Runtime) ReadDependencies(text string) (normal string, locked bool, err 
 		err = r.inDependencies(errTwoDocuments)
 	}
 	return parsed.text, parsed.locked, err
+}
+
+// SplitDependencies normalizes the deps of a Function, and returns the dependency file and
+// the lock file that follows it, or "".
+func (r Runtime) SplitDependencies(deps string) (file, lock string, err error) {
+	parsed, err := r.parse(deps)
+	return parsed.text, parsed.lock, err
+}
+
+// JoinDependencies returns the deps of a Function with that dependency file and lock file.
+func JoinDependencies(file, lock string) string {
+	return strings.TrimRight(file, "\n") + "\n" + lock
 }
 
 // FindLock returns the name of the lock file beside a dependency file with that text, or

@@ -23,9 +23,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"strings"
 
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
@@ -44,9 +41,9 @@ var placeholders = map[string]string{
 	"python": "def main(event, context):\n    pass\n",
 }
 
-// installed returns the part of a dependency file that decides what is installed.
+// installed returns the part of dependencies that decides what is installed.
 func installed(language runtimes.Runtime, text string) (string, error) {
-	text, err := language.ReadDependencies(text)
+	text, lock, err := language.SplitDependencies(text)
 	if err != nil {
 		return "", err
 	}
@@ -64,7 +61,7 @@ func installed(language runtimes.Runtime, text string) (string, error) {
 			}
 		}
 		normal, err := json.Marshal(manifest)
-		return string(normal), err
+		return string(normal) + strings.TrimSpace(lock), err
 	}
 	var kept []string
 	for line := range strings.Lines(text) {
@@ -75,29 +72,41 @@ func installed(language runtimes.Runtime, text string) (string, error) {
 	return strings.Join(kept, "\n"), nil
 }
 
-// readDependencies returns the dependency file of the folder, or "".
-func (s *Session) readDependencies() (string, error) {
-	text, err := os.ReadFile(filepath.Join(s.Dir, s.Language.DependencyFile))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("failed to read dependencies: %w", err)
+// builtDependencies returns the dependencies that the pod's image was built with, as
+// spec.deps has them.
+func (s *Session) builtDependencies(ctx context.Context, p *pod) (string, error) {
+	if s.deps != nil {
+		return *s.deps, nil
 	}
-	return string(text), nil
+	file, err := p.launcher.builtWith(ctx, s.Language.DependencyFile)
+	if err != nil {
+		return "", err
+	}
+	if s.Function.Spec.Source != "" {
+		// The image of a source in the Function has no lock file.
+		_, lock, err := s.Language.SplitDependencies(s.Function.Spec.Deps)
+		return runtimes.JoinDependencies(file, lock), err
+	}
+	locks := map[string]string{}
+	name, failed := s.Language.FindLock(file, func(name string) bool {
+		locks[name], err = p.launcher.builtWith(ctx, name)
+		return locks[name] != ""
+	})
+	return runtimes.JoinDependencies(file, locks[name]), errors.Join(err, failed)
 }
 
-// checkDependencies returns the text of the folder's dependency file, and whether it
-// installs something else than the pod's image has.
+// checkDependencies returns the folder's dependencies, and whether they install something
+// else than the pod's image has.
 func (s *Session) checkDependencies(ctx context.Context, p *pod) (text string, differ bool, err error) {
-	if text, err = s.readDependencies(); err != nil {
+	if text, err = s.Dependencies(); err != nil {
 		return "", false, err
 	}
 	desired, err := installed(s.Language, text)
 	if err != nil {
 		return "", false, err
 	}
-	var built string
-	if s.deps != nil {
-		built = *s.deps
-	} else if built, err = p.launcher.builtWith(ctx, s.Language.DependencyFile); err != nil {
+	built, err := s.builtDependencies(ctx, p)
+	if err != nil {
 		return "", false, fmt.Errorf("failed to read them: %w", err)
 	}
 	has, err := installed(s.Language, built)

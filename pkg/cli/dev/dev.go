@@ -61,6 +61,9 @@ type Session struct {
 	// Built waits until a Function is built, and prints the progress.
 	Built func(ctx context.Context, fn *v1alpha1.Function) (*v1alpha1.Function, error)
 
+	// Dependencies returns the dependencies of the folder, as spec.deps has them.
+	Dependencies func() (string, error)
+
 	// Function is the Function whose code is replaced.
 	Function *v1alpha1.Function
 	// Language is the language of the Function.
@@ -77,7 +80,7 @@ type Session struct {
 	proxy *proxy
 	url   string
 	image string
-	// deps is the dependency file that image was built with, if not by the Function.
+	// deps are the dependencies that image was built with, if not by the Function.
 	deps *string
 	// pod is the newest pod, and old the one that answers until the newest does.
 	pod, old *pod

@@ -23,6 +23,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -134,6 +135,13 @@ func newCluster(t *testing.T, language string, files map[string]string) *cluster
 		Built: func(context.Context, *v1alpha1.Function) (*v1alpha1.Function, error) {
 			return nil, errors.New("the build failed")
 		},
+	}
+	c.Dependencies = func() (string, error) {
+		text, err := os.ReadFile(filepath.Join(c.Dir, known.DependencyFile))
+		if errors.Is(err, fs.ErrNotExist) {
+			return "", nil
+		}
+		return string(text), err
 	}
 	inImage, err := known.BuildContext(runtimes.Function{})
 	if err != nil {
