@@ -80,7 +80,7 @@ func TestImport(t *testing.T) {
 		call       []string
 	}{
 		{"prices", "hello Ada at prices", []string{"--query=name=Ada"}},
-		{"words", `{"words": 3, "name": "Ada"}`, []string{"--query=name=Ada", "-d", `{"text": "well begun indeed"}`}},
+		{"words", `{"words":3,"name":"Ada"}`, []string{"--query=name=Ada", "-d", `{"text": "well begun indeed"}`}},
 	} {
 		fn := e.until(&v1alpha1.Function{ObjectMeta: metav1.ObjectMeta{Name: tc.name}}, test.Ready)
 		term.run([]string{tc.want}, append([]string{"invoke", fn.Name}, tc.call...)...)

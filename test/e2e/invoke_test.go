@@ -68,12 +68,12 @@ func TestInvoke(t *testing.T) {
 		flags []string
 		want  call
 	}{
-		"no flags":     {nil, call{Method: "GET", Path: "/"}},
+		"no flags":     {nil, call{Method: "GET", Path: "/", Data: map[string]any{}}},
 		"data":         {[]string{"-d", `{"a": 1}`}, call{Method: "POST", Path: "/", Type: "application/json", Data: map[string]any{"a": 1.0}}},
 		"content type": {[]string{"-d", "a=b", "--content-type=text/plain; charset=utf-8"}, call{Method: "POST", Path: "/", Type: "text/plain; charset=utf-8", Data: "a=b"}},
 		"all of a request": {
 			[]string{"-X", "PUT", "-H", "X-Key: secret", "--path=/orders/7", "--query", "name=Ada Lovelace", "-d", "text"},
-			call{Method: "PUT", Path: "/orders/7", Name: "Ada Lovelace", Key: "secret", Type: "text/plain", Data: "text"},
+			call{Method: "PUT", Path: "/orders/7", Name: "Ada Lovelace", Key: "secret", Type: "text/plain; charset=utf-8", Data: "text"},
 		},
 		"event": {[]string{"--event=order.paid", "-d", `"x"`}, call{Method: "POST", Path: "/", Type: "application/json", Data: "x", Event: "order.paid"}},
 	} {
