@@ -108,6 +108,11 @@ func TestFetch(t *testing.T) {
 			inFolder,
 			map[string]string{"source/handler.js": "code", "package.json": "{}\n", "Dockerfile": "Kiln's Dockerfile", "server.cjs": "Kiln's server.cjs"},
 		},
+		"source in TypeScript": {
+			[]sourcestest.Entry{sourcestest.File("handler.ts", "code")},
+			inFolder,
+			map[string]string{"source/handler.ts": "code", "package.json": "{}\n", "Dockerfile": "Kiln's Dockerfile", "server.cjs": "Kiln's server.cjs"},
+		},
 		"source among the files of the runtime, which replace it": {
 			[]sourcestest.Entry{handler, sourcestest.File("Dockerfile/x", "the author's"), {Name: "server.cjs", Link: "handler.js"}},
 			func(*FetchStep) {},

@@ -194,9 +194,11 @@ const request = {
 function readCookies(header) {
   const cookies = {};
   for (const pair of header.split(';')) {
-    const [, name, text] = /^\s*([^=]+?)\s*=\s*"?(.*?)"?\s*$/.exec(pair) ?? [];
-    if (name === undefined || Object.hasOwn(cookies, name)) continue;
-    const value = decode(text);
+    const at = pair.indexOf('=');
+    const name = pair.slice(0, Math.max(at, 0)).trim();
+    if (name === '' || Object.hasOwn(cookies, name)) continue;
+    const text = pair.slice(at + 1).trim();
+    const value = decode(text.startsWith('"') && text.endsWith('"') ? text.slice(1, -1) : text);
     Object.defineProperty(cookies, name, { value: readCookie(value), enumerable: true, configurable: true, writable: true });
   }
   return cookies;

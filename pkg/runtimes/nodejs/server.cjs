@@ -107,7 +107,6 @@ let clock; // wakes when the time of the first of them is up
 const QUERY = Symbol('query');
 const ID = Symbol('id');
 const BEGUN = Symbol('begun');
-const RESPONSE = Symbol('response');
 
 /** What event.extensions.request is: node's own, and what Express adds to it. */
 class FunctionRequest extends http.IncomingMessage {
@@ -135,10 +134,6 @@ class FunctionRequest extends http.IncomingMessage {
 
   get params() {
     return {};
-  }
-
-  get res() {
-    return this[RESPONSE];
   }
 
   get(name) {
@@ -384,7 +379,7 @@ function callWithRequest(request, response, body) {
     sendError(request, response, error);
     return;
   }
-  request[RESPONSE] = response;
+  request.res = response;
   const answered = new Promise((resolve, reject) => {
     response.once('close', resolve);
     try {

@@ -1277,6 +1277,18 @@ describe('main(req, res)', () => {
     assert.equal(await fn.closed, 0);
   });
 
+  test('main may be an app that replaces the prototypes, as one of Express does', async (t) => {
+    const { port } = await serve(t, `const proto = Object.create(require('node:http').ServerResponse.prototype);
+      proto.send = function (text) { this.end(text); };
+      module.exports = { main: function (req, res, next) {
+        Object.setPrototypeOf(req, Object.create(require('node:http').IncomingMessage.prototype));
+        Object.setPrototypeOf(res, proto);
+        req.res = res;
+        req.res.send(String(next));
+      } };`);
+    assert.equal((await send(port)).text, 'undefined');
+  });
+
   test('the body', async (t) => {
     const source = `exports.main = (req, res) => {
       const { body } = req;
@@ -1388,6 +1400,7 @@ describe("Express' API", () => {
     'req.acceptsCharsets()': ["req.acceptsCharsets('utf-8')", { headers: { 'accept-charset': 'UTF-8' } }, 'utf-8'],
     'req.acceptsEncodings()': ["[req.acceptsEncodings('br', 'gzip'), req.acceptsEncodings('identity')]", { headers: { 'accept-encoding': 'gzip' } }, ['gzip', 'identity']],
     'req.cookies': ['req.cookies', { headers: { cookie: 'a=1; b="x%20y"; a=2; c=j%3A%7B%22d%22%3A1%7D; e=%; __proto__=f' } }, JSON.parse('{"a":"1","b":"x y","c":{"d":1},"e":"%","__proto__":"f"}')],
+    'req.cookies of a header without any': ['req.cookies', { headers: { cookie: `a${' '.repeat(15_000)}b; =1` } }, {}],
     'req.ip and req.ips': ['[req.ip, req.ips]', { headers: { 'x-forwarded-for': '10.0.0.1, 10.0.0.2' } }, ['10.0.0.1', ['10.0.0.1', '10.0.0.2']]],
     'req.ip of the connection': ['[req.ip.endsWith("127.0.0.1") || req.ip === "::1", req.ips]', {}, [true, []]],
     'req.host, req.hostname, req.subdomains': ['[req.host, req.hostname, req.subdomains]', { headers: { host: 'a.b.example.com:1' } }, ['a.b.example.com:1', 'a.b.example.com', ['b', 'a']]],
