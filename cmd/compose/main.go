@@ -134,7 +134,10 @@ func parseFetch(args []string) (*compose.FetchStep, error) {
 	flags.StringVar(&s.Tree, "tree", "", "the folder of the context for the source; if empty, the context itself")
 	flags.StringVar(&s.Base, "base", "", "the base image, with a tree")
 	flags.StringVar(&s.Language, "language", "", "the language of the runtime")
-	flags.StringVar(&s.SourceFile, "source-file", "", "the file that the source must have")
+	flags.Func("source-file", "a file of which the source must have one; may be repeated", func(name string) error {
+		s.SourceFiles = append(s.SourceFiles, name)
+		return nil
+	})
 	flags.StringVar(&s.DependencyFile, "dependency-file", "", "the file of the source with its dependencies, which the context must have")
 	flags.StringVar(&s.OriginFile, "origin-file", "", "the file for URL and digest of the source, in JSON")
 	err := flags.Parse(args)

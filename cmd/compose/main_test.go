@@ -52,7 +52,7 @@ func TestParseFetch(t *testing.T) {
 		"--archive=u", "--sha256=0", "--git=g", "--revision=r", "--folder=f", "--s3-endpoint=e", "--s3-region=eu", "--s3-path-style=true",
 		"--credentials=/c", "--registry-credentials=/r", "--insecure-registry=a", "--insecure-registry=b",
 		"--max-download-size=1", "--max-unpacked-size=2", "--max-unpacked-files=3", "--max-unpacked-ratio=4",
-		"--files=/f", "--work=/w", "--tree=source", "--language=nodejs", "--source-file=handler.js", "--dependency-file=package.json",
+		"--files=/f", "--work=/w", "--tree=source", "--language=nodejs", "--source-file=handler.js", "--source-file=handler.ts", "--dependency-file=package.json",
 		"--origin-file=/o",
 	})
 	if err != nil {
@@ -65,7 +65,7 @@ func TestParseFetch(t *testing.T) {
 		},
 		Git:    fetch.Git{URL: "g", Revision: "r", Folder: "f", Credentials: "/c"},
 		Limits: sources.Limits{Download: 1, Size: 2, Files: 3, Ratio: 4},
-		Files:  "/f", Work: "/w", Tree: "source", Language: "nodejs", SourceFile: "handler.js", DependencyFile: "package.json",
+		Files:  "/f", Work: "/w", Tree: "source", Language: "nodejs", SourceFiles: []string{"handler.js", "handler.ts"}, DependencyFile: "package.json",
 		OriginFile: "/o",
 	}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(compose.FetchStep{}, "Log")); diff != "" {

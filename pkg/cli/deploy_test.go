@@ -67,10 +67,10 @@ func TestCreate(t *testing.T) {
 
 func TestCreateWithoutSource(t *testing.T) {
 	files(t, nil)
-	newWorld(t).wantError("folder . must have exactly one of handler.js, handler.py, but has 0",
+	newWorld(t).wantError("folder . must have exactly one of handler.js, handler.ts, handler.py, but has 0",
 		"--file=FILE, or start with: kubectl fn init DIR --runtime=nodejs24", "create", "fn")
 	files(t, map[string]string{"handler.js": "", "handler.py": ""})
-	newWorld(t).wantError("folder . must have exactly one of handler.js, handler.py, but has 2", "--file=FILE, or start with: kubectl fn init DIR --runtime=nodejs24", "create", "fn")
+	newWorld(t).wantError("folder . must have exactly one of handler.js, handler.ts, handler.py, but has 2", "--file=FILE, or start with: kubectl fn init DIR --runtime=nodejs24", "create", "fn")
 }
 
 func TestDeploy(t *testing.T) {

@@ -135,7 +135,7 @@ func checkFolder(dir, runtime string) error {
 			return try(fmt.Errorf("no runtime was given for folder %s, which has a Dockerfile", dir), "--runtime=dockerfile")
 		case err != nil:
 			return try(err, advice)
-		case language.SourceFile != "handler.js":
+		case !isNode(language.SourceFile):
 			return try(fmt.Errorf("no runtime was given for folder %s", dir), "kubectl fn describe-runtime, and then --runtime=NAME")
 		}
 		return nil
@@ -144,8 +144,8 @@ func checkFolder(dir, runtime string) error {
 	if err != nil {
 		return nil //nolint:nilerr // The build checks the other runtimes.
 	}
-	if _, err := os.Stat(filepath.Join(dir, language.SourceFile)); err != nil {
-		return try(fmt.Errorf("runtime %s needs %s in folder %s: %w", runtime, language.SourceFile, dir, err), advice)
+	if _, err := os.Stat(filepath.Join(dir, language.SourceFile)); err != nil && sourceIn(dir, language) == "" {
+		return try(fmt.Errorf("runtime %s needs %s in folder %s: %w", runtime, strings.Join(language.SourceFiles(), " or "), dir, err), advice)
 	}
 	return nil
 }

@@ -251,7 +251,7 @@ func TestFolderErrors(t *testing.T) {
 	w.wantError("--dir cannot be combined with --file or --deps", "--dir, or --file and --deps", "create", "fn", "--dir=.", "--file=handler.js")
 	w.wantError("--push-to needs --dir", "--dir=. --push-to=a.b/c", "deploy", "fn", "--push-to=a.b/c")
 	w.wantError("runtime python313 needs handler.py in folder .", begin, "create", "fn", "--dir=.", "--runtime=python313")
-	w.wantError("folder absent must have exactly one of handler.js, handler.py, but has 0", begin, "create", "fn", "--dir=absent")
+	w.wantError("folder absent must have exactly one of handler.js, handler.ts, handler.py, but has 0", begin, "create", "fn", "--dir=absent")
 	w.wantError(`"a.b/c:1" is not a repository`, pushTo+", without a tag", "create", "fn", "--dir=.", "--push-to=a.b/c:1")
 	w.wantError("failed to push to "+gone, pushTo+", in a registry that this machine and the cluster can reach", "create", "fn", "--dir=.", "--push-to="+gone)
 	files(t, map[string]string{"handler.py": "one"})
@@ -430,15 +430,18 @@ func TestCheckFolder(t *testing.T) {
 		runtime string
 		wantErr string
 	}{
-		"Node":                {map[string]string{"handler.js": ""}, "nodejs24", ""},
-		"Node by default":     {map[string]string{"handler.js": ""}, "", ""},
-		"Python":              {map[string]string{"handler.py": ""}, "python313", ""},
-		"Dockerfile":          {map[string]string{"Dockerfile": ""}, "dockerfile", ""},
-		"unknown runtime":     {nil, "team-java", ""},
-		"Python, no runtime":  {map[string]string{"handler.py": ""}, "", "no runtime was given for folder .\n"},
-		"Dockerfile, neither": {map[string]string{"Dockerfile": ""}, "", "no runtime was given for folder ., which has a Dockerfile\n"},
-		"empty":               {nil, "", "folder . must have exactly one of handler.js, handler.py, but has 0\n"},
-		"other language":      {map[string]string{"handler.js": ""}, "python313", "runtime python313 needs handler.py in folder .: "},
+		"Node":                                   {map[string]string{"handler.js": ""}, "nodejs24", ""},
+		"Node by default":                        {map[string]string{"handler.js": ""}, "", ""},
+		"TypeScript":                             {map[string]string{"handler.ts": ""}, "nodejs24", ""},
+		"TypeScript and what it was compiled to": {map[string]string{"handler.ts": "", "handler.js": ""}, "", ""},
+		"neither":                                {map[string]string{"x.ts": ""}, "nodejs24", "runtime nodejs24 needs handler.js or handler.ts in folder .: "},
+		"Python":                                 {map[string]string{"handler.py": ""}, "python313", ""},
+		"Dockerfile":                             {map[string]string{"Dockerfile": ""}, "dockerfile", ""},
+		"unknown runtime":                        {nil, "team-java", ""},
+		"Python, no runtime":                     {map[string]string{"handler.py": ""}, "", "no runtime was given for folder .\n"},
+		"Dockerfile, neither":                    {map[string]string{"Dockerfile": ""}, "", "no runtime was given for folder ., which has a Dockerfile\n"},
+		"empty":                                  {nil, "", "folder . must have exactly one of handler.js, handler.ts, handler.py, but has 0\n"},
+		"other language":                         {map[string]string{"handler.js": ""}, "python313", "runtime python313 needs handler.py in folder .: "},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

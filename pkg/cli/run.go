@@ -176,7 +176,9 @@ func writeWrapper(language runtimes.Runtime, dir, wrapper string) (layout runtim
 		return layout, fmt.Errorf("failed to read layout: %w", err)
 	}
 	local := func(text string) string {
-		for image, here := range map[string]string{runtimes.FunctionFolder: dir, runtimes.WrapperFolder: wrapper} {
+		for image, here := range map[string]string{
+			runtimes.FunctionFolder: dir, runtimes.WrapperFolder: wrapper, runtimes.ModulesFolder: filepath.Join(wrapper, "node_modules"),
+		} {
 			if rest, ok := strings.CutPrefix(text, image+"/"); ok {
 				return filepath.Join(here, rest)
 			}
@@ -184,10 +186,10 @@ func writeWrapper(language runtimes.Runtime, dir, wrapper string) (layout runtim
 		return text
 	}
 	for name, path := range layout.Files {
-		if filepath.Dir(path) != runtimes.WrapperFolder {
+		if filepath.Dir(path) == runtimes.FunctionFolder {
 			continue
 		}
-		if err := os.WriteFile(local(path), []byte(files[name]), 0o600); err != nil {
+		if err := writeBelow(wrapper, local(path), files[name]); err != nil {
 			return layout, fmt.Errorf("failed to write wrapper: %w", err)
 		}
 	}
@@ -200,6 +202,17 @@ func writeWrapper(language runtimes.Runtime, dir, wrapper string) (layout runtim
 		layout.Env[name] = local(value)
 	}
 	return layout, nil
+}
+
+// writeBelow writes a file below a folder that exists.
+func writeBelow(folder, path, text string) error {
+	if _, err := os.Stat(folder); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(path, []byte(text), 0o600)
 }
 
 func (c *cli) server(ctx context.Context, layout runtimes.Layout, dir string, port int) *exec.Cmd {

@@ -145,7 +145,7 @@ func TestServer(t *testing.T) {
 func TestRunErrors(t *testing.T) {
 	files(t, nil)
 	w := newWorld(t)
-	w.wantError("must have exactly one of handler.js, handler.py, but has 0", "kubectl fn init DIR --runtime=nodejs24", "run")
+	w.wantError("must have exactly one of handler.js, handler.ts, handler.py, but has 0", "kubectl fn init DIR --runtime=nodejs24", "run")
 	w.wantError(`unknown command "fn" for "kubectl fn run"`, "the command with --help", "run", "fn")
 	files(t, map[string]string{"handler.js": ""})
 	t.Setenv("PATH", t.TempDir())

@@ -71,13 +71,13 @@ func (s *sourceFlags) applyFile(fn *v1alpha1.Function) error {
 		if err != nil {
 			return try(err, "--file=FILE, or start with: kubectl fn init DIR --runtime=nodejs24")
 		}
-		file = language.SourceFile
+		file = sourceIn(".", language)
 	}
 	source, err := os.ReadFile(file)
 	if err != nil {
 		return try(fmt.Errorf("failed to read source: %w", err), "--file=FILE, or start with: kubectl fn init DIR --runtime=nodejs24")
 	}
-	if runtime == "" && filepath.Ext(file) != ".js" {
+	if runtime == "" && !isNode(file) {
 		return try(fmt.Errorf("no runtime was given for %s", file), "kubectl fn describe-runtime, and then --runtime=NAME")
 	}
 	deps, err := s.readDeps(file)
@@ -96,7 +96,7 @@ func (s *sourceFlags) applyFile(fn *v1alpha1.Function) error {
 // readDeps returns the text of the dependency file, and of the lock file beside it.
 func (s *sourceFlags) readDeps(file string) (string, error) {
 	all := languages()
-	i := slices.IndexFunc(all, func(language runtimes.Runtime) bool { return filepath.Ext(language.SourceFile) == filepath.Ext(file) })
+	i := slices.IndexFunc(all, func(language runtimes.Runtime) bool { return isOf(language, file) })
 	name := s.deps
 	if name == "" {
 		if i < 0 {
@@ -162,8 +162,8 @@ func languageIn(dir string) (runtimes.Runtime, error) {
 	var found []runtimes.Runtime
 	var files []string
 	for _, language := range languages() {
-		files = append(files, language.SourceFile)
-		if _, err := os.Stat(filepath.Join(dir, language.SourceFile)); err == nil {
+		files = append(files, language.SourceFiles()...)
+		if sourceIn(dir, language) != "" {
 			found = append(found, language)
 		}
 	}
@@ -171,6 +171,27 @@ func languageIn(dir string) (runtimes.Runtime, error) {
 		return runtimes.Runtime{}, fmt.Errorf("folder %s must have exactly one of %s, but has %d", dir, strings.Join(files, ", "), len(found))
 	}
 	return found[0], nil
+}
+
+// sourceIn returns the name of the source file of the language in the folder, or "".
+func sourceIn(dir string, language runtimes.Runtime) string {
+	for _, name := range language.SourceFiles() {
+		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+			return name
+		}
+	}
+	return ""
+}
+
+// isOf reports whether a file has an extension of the language.
+func isOf(language runtimes.Runtime, file string) bool {
+	return slices.ContainsFunc(language.SourceFiles(), func(name string) bool { return filepath.Ext(name) == filepath.Ext(file) })
+}
+
+// isNode reports whether a file is for the default runtime.
+func isNode(file string) bool {
+	language, _ := runtimes.For("nodejs")
+	return isOf(language, file)
 }
 
 // languageOf returns the language at the start of a runtime's name, such as nodejs

@@ -105,8 +105,8 @@ func TestApplyFileErrors(t *testing.T) {
 		flags   sourceFlags
 		wantErr string
 	}{
-		"no file":            {nil, sourceFlags{}, "folder . must have exactly one of handler.js, handler.py, but has 0" + start},
-		"two files":          {map[string]string{"handler.js": "", "handler.py": ""}, sourceFlags{}, "folder . must have exactly one of handler.js, handler.py, but has 2" + start},
+		"no file":            {nil, sourceFlags{}, "folder . must have exactly one of handler.js, handler.ts, handler.py, but has 0" + start},
+		"two files":          {map[string]string{"handler.js": "", "handler.py": ""}, sourceFlags{}, "folder . must have exactly one of handler.js, handler.ts, handler.py, but has 2" + start},
 		"missing file":       {nil, sourceFlags{file: "a.js"}, "failed to read source: open a.js: no such file or directory" + start},
 		"Python, no runtime": {map[string]string{"handler.py": ""}, sourceFlags{}, "no runtime was given for handler.py\nTry: kubectl fn describe-runtime, and then --runtime=NAME"},
 		"Dockerfile":         {map[string]string{"Dockerfile": ""}, sourceFlags{runtime: "dockerfile"}, "runtime dockerfile needs a folder with a Dockerfile\nTry: --dir=."},

@@ -70,8 +70,8 @@ type FetchStep struct {
 	// Language is the language of the runtime.
 	Language string
 
-	// SourceFile is the file that the source must have.
-	SourceFile string
+	// SourceFiles are the files of which the source must have one.
+	SourceFiles []string
 
 	// DependencyFile is the file of the source that the context must have. It is
 	// empty if the runtime has none.
@@ -144,7 +144,7 @@ func (s *FetchStep) unpack(ctx context.Context, work *os.Root) (found fetched, t
 	if err := sources.Unpack(spool, archive.Size, unpacked, s.Limits); err != nil {
 		return found, "", err
 	}
-	if top, err = sources.Top(unpacked, s.SourceFile); err != nil {
+	if top, err = sources.Top(unpacked, s.SourceFiles...); err != nil {
 		return found, "", err
 	}
 	return fetched{URI: fetch.Name(s.Archive.URL), Digest: "sha256:" + archive.SHA256}, filepath.Join(unpackedName, top), nil
@@ -187,7 +187,7 @@ func (s *FetchStep) clone(ctx context.Context, work *os.Root) (found fetched, to
 	if err != nil {
 		return found, "", err
 	}
-	if err = sources.Has(files, s.SourceFile); err != nil && s.Git.Folder != "" {
+	if err = sources.Has(files, s.SourceFiles...); err != nil && s.Git.Folder != "" {
 		err = fmt.Errorf("its folder %s is not a function: %w", s.Git.Folder, err)
 	}
 	return found, unpackedName, err

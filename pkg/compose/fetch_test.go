@@ -64,7 +64,7 @@ func newFetchStep(t *testing.T, archive []byte) *FetchStep {
 		OriginFile:     filepath.Join(t.TempDir(), "result"),
 		Base:           "base:1",
 		Language:       "nodejs",
-		SourceFile:     "handler.js",
+		SourceFiles:    []string{"handler.js", "handler.ts"},
 		DependencyFile: "package.json",
 		Limits:         sources.Limits{Download: 1000000, Size: 1000000, Files: 100, Ratio: 100},
 		Log:            io.Discard,
@@ -130,7 +130,7 @@ func TestFetch(t *testing.T) {
 			[]sourcestest.Entry{sourcestest.File("handler.py", "code"), sourcestest.File("requirements.txt", "\ufeffa==1 --hash=sha256:aa"), sourcestest.File("uv.lock", "x")},
 			func(s *FetchStep) {
 				inFolder(s)
-				s.Language, s.SourceFile, s.DependencyFile = "python", "handler.py", "requirements.txt"
+				s.Language, s.SourceFiles, s.DependencyFile = "python", []string{"handler.py"}, "requirements.txt"
 			},
 			map[string]string{
 				"source/handler.py": "code", "source/requirements.txt": "\ufeffa==1 --hash=sha256:aa", "source/uv.lock": "x",
@@ -147,6 +147,11 @@ func TestFetch(t *testing.T) {
 			inFolder,
 			map[string]string{"source/handler.js": "code", "package.json": "{}\n", "Dockerfile": "Kiln's Dockerfile", "server.cjs": "Kiln's server.cjs"},
 		},
+		"source in TypeScript": {
+			[]sourcestest.Entry{sourcestest.File("handler.ts", "code")},
+			inFolder,
+			map[string]string{"source/handler.ts": "code", "package.json": "{}\n", "Dockerfile": "Kiln's Dockerfile", "server.cjs": "Kiln's server.cjs"},
+		},
 		"source among the files of the runtime, which replace it": {
 			[]sourcestest.Entry{handler, sourcestest.File("Dockerfile/x", "the author's"), {Name: "server.cjs", Link: "handler.js"}},
 			func(*FetchStep) {},
@@ -154,23 +159,27 @@ func TestFetch(t *testing.T) {
 		},
 		"another language": {
 			[]sourcestest.Entry{sourcestest.File("handler.pl", "code"), sourcestest.File("cpanfile", "\ufeffmore")},
-			func(s *FetchStep) { s.Language, s.SourceFile, s.DependencyFile = "custom", "handler.pl", "cpanfile" },
+			func(s *FetchStep) {
+				s.Language, s.SourceFiles, s.DependencyFile = "custom", []string{"handler.pl"}, "cpanfile"
+			},
 			map[string]string{"handler.pl": "code", "cpanfile": "\ufeffmore", "Dockerfile": "Kiln's Dockerfile", "server.cjs": "Kiln's server.cjs"},
 		},
 		"another language, without dependencies": {
 			[]sourcestest.Entry{sourcestest.File("handler.pl", "code")},
-			func(s *FetchStep) { s.Language, s.SourceFile, s.DependencyFile = "custom", "handler.pl", "cpanfile" },
+			func(s *FetchStep) {
+				s.Language, s.SourceFiles, s.DependencyFile = "custom", []string{"handler.pl"}, "cpanfile"
+			},
 			map[string]string{"handler.pl": "code", "cpanfile": "", "Dockerfile": "Kiln's Dockerfile", "server.cjs": "Kiln's server.cjs"},
 		},
 		"language without dependencies": {
 			[]sourcestest.Entry{sourcestest.File("handler.pl", "code")},
-			func(s *FetchStep) { s.Language, s.SourceFile, s.DependencyFile = "custom", "handler.pl", "" },
+			func(s *FetchStep) { s.Language, s.SourceFiles, s.DependencyFile = "custom", []string{"handler.pl"}, "" },
 			map[string]string{"handler.pl": "code", "Dockerfile": "Kiln's Dockerfile", "server.cjs": "Kiln's server.cjs"},
 		},
 		"own Dockerfile: no file is added": {
 			[]sourcestest.Entry{sourcestest.File("Dockerfile", "the author's"), sourcestest.File(".dockerignore", "x"), sourcestest.File("package.json", "[]")},
 			func(s *FetchStep) {
-				s.Language, s.SourceFile, s.DependencyFile, s.Files = "dockerfile", "Dockerfile", "", t.TempDir()
+				s.Language, s.SourceFiles, s.DependencyFile, s.Files = "dockerfile", []string{"Dockerfile"}, "", t.TempDir()
 			},
 			map[string]string{"Dockerfile": "the author's", ".dockerignore": "x", "package.json": "[]"},
 		},
@@ -312,7 +321,7 @@ func TestFetchReportsCommit(t *testing.T) {
 		t.Errorf("Run() = %v (exit code %d)", err, sources.ExitCode(err))
 	}
 	below := newFetchStep(t, nil)
-	below.Git, below.SourceFile = fetch.Git{URL: repository, Revision: "main", Folder: "sub"}, "Dockerfile"
+	below.Git, below.SourceFiles = fetch.Git{URL: repository, Revision: "main", Folder: "sub"}, []string{"Dockerfile"}
 	const want = `its folder sub is not a function: it must have the file Dockerfile at its top, which has: "main.go"`
 	if err := below.Run(t.Context()); err == nil || !strings.HasSuffix(err.Error(), want) || sources.ExitCode(err) != sources.ExitRefused {
 		t.Errorf("of a folder: Run() = %v (exit code %d), want %q", err, sources.ExitCode(err), want)

@@ -69,8 +69,12 @@ func (d *draft) setRuntime(name string) {
 		spec.Runtime = "nodejs22"
 		d.note("spec.runtime", "%s instead of %s: check that the dependencies support it", spec.Runtime, name)
 	}
-	if name == "nodejs26" || name == "python314" {
-		d.note("spec.runtime", "functions of %s have another signature: change main to main(event, context)", name)
+	switch name {
+	case "nodejs26":
+		spec.Env = append(spec.Env, corev1.EnvVar{Name: "FUNC_API", Value: "request"})
+		d.note("spec.env", "FUNC_API has main called with (req, res), as %s does", name)
+	case "python314":
+		d.note("spec.deps", "functions of %s need flask: it was installed for every function", name)
 	}
 }
 

@@ -143,11 +143,11 @@ func TestSetRuntime(t *testing.T) {
 		"nodejs6.10":         {"nodejs22", "nodejs22 instead of nodejs6.10"},
 		"nodejs_distroless8": {"nodejs22", "nodejs22 instead of"},
 		"nodejsCE8":          {"nodejs22", "nodejs22 instead of"},
-		"nodejs26":           {"nodejs24", "change main to main(event, context)"},
+		"nodejs26":           {"nodejs24", "FUNC_API has main called with (req, res)"},
 		"python39":           {"python313", "check that the dependencies support it"},
 		"python3.7":          {"python313", "check that the dependencies support it"},
 		"python2.7":          {"python313", "port the code to Python 3"},
-		"python314":          {"python313", "change main to main(event, context)"},
+		"python314":          {"python313", "need flask"},
 		"ruby2.4":            {"ruby2.4", `Kiln has no runtime "ruby2.4"`},
 		"":                   {"", "none is set"},
 	} {

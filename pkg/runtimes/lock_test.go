@@ -40,9 +40,9 @@ func TestLockInBuildContext(t *testing.T) {
 		Lock    string
 		Install string
 	}
-	node := []string{"Dockerfile", "handler.js", "layout.json", "package.json", "server.cjs"}
-	withLock := []string{"Dockerfile", "handler.js", "layout.json", "package-lock.json", "package.json", "server.cjs"}
-	python := []string{"Dockerfile", "handler.py", "layout.json", "requirements.txt", "server.py"}
+	node := []string{"Dockerfile", "compat.cjs", "handler.js", "layout.json", "package.json", "sdk.cjs", "server.cjs"}
+	withLock := []string{"Dockerfile", "compat.cjs", "handler.js", "layout.json", "package-lock.json", "package.json", "sdk.cjs", "server.cjs"}
+	python := []string{"Dockerfile", "compat.py", "handler.py", "layout.json", "requirements.txt", "server.py"}
 	const hashed = "ms==1 \\\n    --hash=sha256:aa\n"
 	for name, tc := range map[string]struct {
 		language, dependencies string

@@ -30,6 +30,8 @@ var nodeLayout = Layout{
 	Files: map[string]string{
 		"handler.js":   FunctionFolder + "/handler.js",
 		"package.json": FunctionFolder + "/package.json",
+		"compat.cjs":   WrapperFolder + "/compat.cjs",
+		"sdk.cjs":      ModulesFolder + "/sdk/index.js",
 		"server.cjs":   WrapperFolder + "/server.cjs",
 	},
 	Env:        map[string]string{"HOME": "/tmp", "NODE_ENV": "production", "PORT": "8080"},

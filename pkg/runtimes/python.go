@@ -27,6 +27,7 @@ var pythonLayout = Layout{
 	Files: map[string]string{
 		"handler.py":       FunctionFolder + "/handler.py",
 		"requirements.txt": FunctionFolder + "/requirements.txt",
+		"compat.py":        WrapperFolder + "/compat.py",
 		"server.py":        WrapperFolder + "/server.py",
 	},
 	Env: map[string]string{

@@ -81,6 +81,9 @@ const (
 	// WrapperFolder is the folder in images for the wrapper.
 	WrapperFolder = "/kiln"
 
+	// ModulesFolder is where Node.js looks for modules last.
+	ModulesFolder = "/node_modules"
+
 	// MaxDockerfileBytes bounds a Dockerfile template, which shares a ConfigMap with the
 	// source.
 	MaxDockerfileBytes = 8 << 10
@@ -108,7 +111,7 @@ type Layout struct {
 	Entrypoint []string `json:"entrypoint"`
 }
 
-//go:embed nodejs/Dockerfile nodejs/server.cjs python/Dockerfile python/server.py
+//go:embed nodejs/Dockerfile nodejs/server.cjs nodejs/compat.cjs nodejs/sdk.cjs python/Dockerfile python/server.py python/compat.py
 var content embed.FS
 
 // Runtime describes how Kiln builds functions of one language.
@@ -118,6 +121,10 @@ type Runtime struct {
 
 	// SourceFile is the name of the source file.
 	SourceFile string
+
+	// TypedFile is the name that a fetched source file in TypeScript may have instead,
+	// or empty.
+	TypedFile string
 
 	// DependencyFile is the name of the dependency file, or empty.
 	DependencyFile string
@@ -142,26 +149,42 @@ type Runtime struct {
 
 var languages = map[string]Runtime{
 	"nodejs": {
-		Language:            "nodejs",
-		SourceFile:          "handler.js",
-		DependencyFile:      "package.json",
-		LockFile:            "package-lock.json",
-		wrapper:             map[string]string{"server.cjs": read("nodejs/server.cjs")},
+		Language:       "nodejs",
+		SourceFile:     "handler.js",
+		TypedFile:      "handler.ts",
+		DependencyFile: "package.json",
+		LockFile:       "package-lock.json",
+		wrapper: map[string]string{
+			"compat.cjs": read("nodejs/compat.cjs"),
+			"sdk.cjs":    read("nodejs/sdk.cjs"),
+			"server.cjs": read("nodejs/server.cjs"),
+		},
 		layout:              nodeLayout,
 		readDependencies:    readPackageJSON,
 		findLock:            findNPMLock,
 		explainBuildFailure: explainNPM,
 	},
 	"python": {
-		Language:            "python",
-		SourceFile:          "handler.py",
-		DependencyFile:      "requirements.txt",
-		wrapper:             map[string]string{"server.py": withoutComments(read("python/server.py"))},
+		Language:       "python",
+		SourceFile:     "handler.py",
+		DependencyFile: "requirements.txt",
+		wrapper: map[string]string{
+			"compat.py": withoutComments(read("python/compat.py")),
+			"server.py": withoutComments(read("python/server.py")),
+		},
 		layout:              pythonLayout,
 		readDependencies:    readRequirements,
 		findLock:            findPythonLock,
 		explainBuildFailure: explainPip,
 	},
+}
+
+// SourceFiles returns the names that a fetched source file may have.
+func (r Runtime) SourceFiles() []string {
+	if r.TypedFile == "" {
+		return []string{r.SourceFile}
+	}
+	return []string{r.SourceFile, r.TypedFile}
 }
 
 // For returns the runtime of a language.

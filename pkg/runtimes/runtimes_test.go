@@ -73,7 +73,7 @@ func TestBuildContext(t *testing.T) {
 			if err != nil {
 				t.Fatal("BuildContext:", err)
 			}
-			want := []string{"handler.js", "layout.json", "package.json", "server.cjs"}
+			want := []string{"compat.cjs", "handler.js", "layout.json", "package.json", "sdk.cjs", "server.cjs"}
 			if tc.wantInstall {
 				want = append([]string{"Dockerfile"}, want...)
 			}
@@ -123,12 +123,13 @@ func TestLayoutUsesTheContext(t *testing.T) {
 	}
 }
 
-// TestFolders checks the constants. The API rejects mounts in these folders.
+// TestFolders checks the constants. The API rejects mounts in these folders, except in
+// ModulesFolder: a mount there hides only the module sdk.
 func TestFolders(t *testing.T) {
 	for _, language := range Languages() {
 		runtime := languages[language]
 		for name, file := range runtime.layout.Files {
-			if folder := path.Dir(file); folder != FunctionFolder && folder != WrapperFolder {
+			if folder := path.Dir(file); folder != FunctionFolder && folder != WrapperFolder && path.Dir(folder) != ModulesFolder {
 				t.Errorf("%s: %s is in %s", language, name, folder)
 			}
 		}
@@ -305,11 +306,11 @@ func python(t *testing.T) string {
 	t.Helper()
 	names := []string{os.Getenv("KILN_PYTHON"), "python3.13", "python3", "/usr/bin/python3"}
 	i := slices.IndexFunc(names, func(name string) bool {
-		return name != "" && exec.Command(name, "-c", "import uvicorn, uvloop, httptools").Run() == nil
+		return name != "" && exec.Command(name, "-c", "import uvicorn, uvloop, httptools, flask").Run() == nil
 	})
 	if i < 0 {
-		t.Fatal("the tests of the Python runtime need a Python 3.11 or newer with uvicorn, uvloop and httptools (on Debian: "+
-			"apt-get install python3-uvicorn python3-uvloop python3-httptools), which none of these is: ", names)
+		t.Fatal("the tests of the Python runtime need a Python 3.11 or newer with uvicorn, uvloop, httptools and Flask (on Debian: "+
+			"apt-get install python3-uvicorn python3-uvloop python3-httptools python3-flask), which none of these is: ", names)
 	}
 	return names[i]
 }
@@ -321,12 +322,6 @@ func TestWithoutComments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const name = "server.py"
-	whole := filepath.Join("python", name)
-	built := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(built, []byte(files[name]), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	const compare = `import ast, sys
 def program(file):
     tree = ast.parse(open(file).read())
@@ -335,12 +330,19 @@ def program(file):
             node.body[0].value.value = ""
     return ast.dump(tree)
 sys.exit(program(sys.argv[1]) != program(sys.argv[2]))`
-	if out, err := exec.CommandContext(t.Context(), python(t), "-c", compare, whole, built).CombinedOutput(); err != nil {
-		t.Errorf("without comments %s is another program: %v\n%s", name, err, out)
-	}
-	for line := range strings.Lines(files[name]) {
-		if strings.HasPrefix(strings.TrimSpace(line), "#") {
-			t.Errorf("%s in the image has a comment: %s", name, line)
+	for _, name := range []string{"compat.py", "server.py"} {
+		whole := filepath.Join("python", name)
+		built := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(built, []byte(files[name]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.CommandContext(t.Context(), python(t), "-c", compare, whole, built).CombinedOutput(); err != nil {
+			t.Errorf("without comments %s is another program: %v\n%s", name, err, out)
+		}
+		for line := range strings.Lines(files[name]) {
+			if strings.HasPrefix(strings.TrimSpace(line), "#") {
+				t.Errorf("%s in the image has a comment: %s", name, line)
+			}
 		}
 	}
 }

@@ -214,6 +214,8 @@ func TestTop(t *testing.T) {
 		"in one of two folders": {files: []string{"a/handler.js", "b/x"}, fails: true},
 		"too deep":              {files: []string{"a/b/handler.js"}, fails: true},
 		"a folder":              {files: []string{"handler.js/x"}, fails: true},
+		"another name":          {files: []string{"handler.ts", "x"}, want: "."},
+		"another name below":    {files: []string{"a/handler.ts"}, want: "a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			folder := t.TempDir()
@@ -230,7 +232,7 @@ func TestTop(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer root.Close()
-			if got, err := sources.Top(root, "handler.js"); (err != nil) != tc.fails || err == nil && got != tc.want {
+			if got, err := sources.Top(root, "handler.js", "handler.ts"); (err != nil) != tc.fails || err == nil && got != tc.want {
 				t.Errorf("Top() = %q, %v, want %q", got, err, tc.want)
 			}
 		})

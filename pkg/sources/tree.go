@@ -22,6 +22,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -364,17 +365,21 @@ func isInside(name, target string) bool {
 	return true
 }
 
-// Top returns the folder with the required file: the root, or the only folder in it, as in
-// archives of repositories.
-func Top(root *os.Root, required string) (string, error) {
+// Top returns the folder with any of the required files: the root, or the only folder in
+// it, as in archives of repositories.
+func Top(root *os.Root, required ...string) (string, error) {
 	entries, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
 		return "", &WriteError{err}
 	}
-	if len(entries) == 1 && entries[0].IsDir() && isFile(root, path.Join(entries[0].Name(), required)) {
+	if len(entries) == 1 && entries[0].IsDir() && hasAny(root, entries[0].Name(), required) {
 		return entries[0].Name(), nil
 	}
-	return ".", Has(root, required)
+	return ".", Has(root, required...)
+}
+
+func hasAny(root *os.Root, folder string, names []string) bool {
+	return slices.ContainsFunc(names, func(name string) bool { return isFile(root, path.Join(folder, name)) })
 }
 
 func isFile(root *os.Root, name string) bool {
@@ -382,11 +387,12 @@ func isFile(root *os.Root, name string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// Has rejects a source without the required file at its root, and lists the root.
-func Has(root *os.Root, required string) error {
-	if isFile(root, required) {
+// Has rejects a source without any of the required files at its root, and lists the root.
+func Has(root *os.Root, required ...string) error {
+	if hasAny(root, ".", required) {
 		return nil
 	}
+	wanted := strings.Join(required, " or ")
 	entries, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
 		return &WriteError{err}
@@ -400,7 +406,7 @@ func Has(root *os.Root, required string) error {
 		names = append(names, "…")
 	}
 	if len(names) == 0 {
-		return Refuse("it is empty; it must have %s", required)
+		return Refuse("it is empty; it must have %s", wanted)
 	}
-	return Refuse("it must have the file %s at its top, which has: %s", required, strings.Join(names, ", "))
+	return Refuse("it must have the file %s at its top, which has: %s", wanted, strings.Join(names, ", "))
 }

@@ -26,6 +26,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"path"
 	"regexp"
 	"strings"
 	"testing"
@@ -102,7 +103,17 @@ type Sender func(context.Context, Request) (Answer, error)
 
 // Cases returns the table for a function in the namespace.
 func Cases(functionNamespace string) ([]Case, error) {
-	text, err := files.ReadFile("cases.yaml")
+	return readCases("cases.yaml", functionNamespace)
+}
+
+// RequestCases returns the table for a function whose main has the style of Express or
+// Flask.
+func RequestCases(language string) ([]Case, error) {
+	return readCases("functions/"+language+"/request.yaml", "")
+}
+
+func readCases(file, functionNamespace string) ([]Case, error) {
+	text, err := files.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("failed to read cases: %w", err)
 	}
@@ -125,6 +136,12 @@ func Source(language, name string) (string, error) {
 	return string(text), nil
 }
 
+// RequestSource returns the source of the function for RequestCases. name is the name of
+// the source file in the language.
+func RequestSource(language, name string) (string, error) {
+	return Source(language, "request"+path.Ext(name))
+}
+
 // Run sends all requests of the table and checks the answers.
 func Run(t *testing.T, functionNamespace string, send Sender) {
 	t.Helper()
@@ -132,6 +149,21 @@ func Run(t *testing.T, functionNamespace string, send Sender) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	run(t, cases, send)
+}
+
+// RunRequests sends all requests of RequestCases and checks the answers.
+func RunRequests(t *testing.T, language string, send Sender) {
+	t.Helper()
+	cases, err := RequestCases(language)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, cases, send)
+}
+
+func run(t *testing.T, cases []Case, send Sender) {
+	t.Helper()
 	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
 			answer, err := send(t.Context(), c.request())

@@ -46,7 +46,7 @@ var commands = map[string]struct {
 }{
 	"nodejs": {check: []string{"--version"}, names: []string{"node"}},
 	"python": {
-		check: []string{"-c", "import uvicorn, uvloop, httptools"}, args: []string{"-P"},
+		check: []string{"-c", "import uvicorn, uvloop, httptools, flask"}, args: []string{"-P"},
 		names: []string{os.Getenv("KILN_PYTHON"), "python3.13", "python3", "/usr/bin/python3"},
 	},
 }
@@ -56,7 +56,11 @@ func TestProcesses(t *testing.T) {
 	for _, language := range runtimes.Languages() {
 		t.Run(language, func(t *testing.T) {
 			t.Parallel()
-			Run(t, "default", start(t, language))
+			Run(t, "default", start(t, language, Source))
+		})
+		t.Run(language+" in the style of its framework", func(t *testing.T) {
+			t.Parallel()
+			RunRequests(t, language, start(t, language, RequestSource))
 		})
 	}
 }
@@ -77,11 +81,11 @@ func TestSource(t *testing.T) {
 	}
 }
 
-// start runs the function of the suite in a process.
-func start(t *testing.T, language string) Sender {
+// start runs a function of the suite in a process.
+func start(t *testing.T, language string, read func(language, name string) (string, error)) Sender {
 	t.Helper()
 	runtime, _ := runtimes.For(language)
-	source, err := Source(language, runtime.SourceFile)
+	source, err := read(language, runtime.SourceFile)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,7 +65,7 @@ func TestWhoDenies(t *testing.T) {
 	}{
 		"too large": {
 			func(fs *v1alpha1.FunctionSpec) {
-				fs.Source, fs.Deps = strings.Repeat("x", 960<<10-1), "{}"
+				fs.Source, fs.Deps = strings.Repeat("x", 936<<10-1), "{}"
 			},
 			"source and deps together are 983041 bytes, more than the limit of 983040",
 		},

@@ -53,7 +53,7 @@ func TestRollout(t *testing.T) {
 		t.Run(runtime, func(t *testing.T) {
 			t.Parallel()
 			e := newEnv(t)
-			fn := conforming(t, runtime, of)
+			fn := conforming(t, runtime, of, conformance.Source)
 			// Serving ends the old pod after this time without calls.
 			fn.Spec.Annotations = map[string]string{"autoscaling.knative.dev/window": "6s"}
 			fn = e.until(e.create(fn), test.Ready)

@@ -292,6 +292,17 @@ func TestKubectlFnFolder(t *testing.T) {
 	e.wantBuilds(3)
 }
 
+// TestKubectlFnTypeScript deploys a folder with two files in TypeScript.
+func TestKubectlFnTypeScript(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	term := newTerminal(e)
+	term.write("handler.ts", "import { greet } from './greet.ts';\nexport const main = ({ data }: { data: { name: string } }): string => greet(data.name);\n")
+	term.write("greet.ts", "export const greet = (name: string): string => `hello ${name}`;\n")
+	term.run([]string{"Packed 2 files", "fn created", "runs at"}, "deploy", "fn", "--dir=.", "--timeout=5m")
+	term.run([]string{"hello typed"}, "invoke", "fn", "-d", `{"name": "typed"}`)
+}
+
 // TestKubectlFnWakes calls a function that has scaled to zero from outside the cluster. It
 // also checks that logs -f waits for the new pod.
 func TestKubectlFnWakes(t *testing.T) {

@@ -48,12 +48,61 @@ func TestRuntimesConform(t *testing.T) {
 		t.Run(runtime, func(t *testing.T) {
 			t.Parallel()
 			e := newEnv(t)
-			fn := conforming(t, runtime, of)
-			fn.Spec.TimeoutSeconds = new(int64(conformance.TimeoutSeconds))
-			fn.Spec.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(conformance.MemoryLimit)}
-			fn = e.until(e.create(fn), test.Ready)
+			fn := e.until(e.create(withLimits(conforming(t, runtime, of, conformance.Source))), test.Ready)
 			conformance.Run(t, e.namespace, through(fn))
 			e.wantCounted(fn)
+		})
+	}
+}
+
+// TestFrameworkStyles sends the requests of the suite to a Function of each runtime whose
+// main has the style of Express or Flask. It then edits the Function to the other style.
+func TestFrameworkStyles(t *testing.T) {
+	t.Parallel()
+	for runtime, of := range wrapped(t) {
+		t.Run(runtime, func(t *testing.T) {
+			t.Parallel()
+			e := newEnv(t)
+			fn := withLimits(conforming(t, runtime, of, conformance.RequestSource))
+			if of.Language == "python" {
+				fn.Spec.Deps = "flask\n"
+			}
+			fn = e.until(e.create(fn), test.Ready)
+			conformance.RunRequests(t, of.Language, through(fn))
+			fn = e.until(e.edit(fn, func(fn *v1alpha1.Function) {
+				fn.Spec.Source = conforming(t, runtime, of, conformance.Source).Spec.Source
+			}), test.Ready)
+			e.wantAnswer(fn, "{}", "not a path of the function")
+		})
+	}
+}
+
+// TestTypeScript checks a source in TypeScript, and that the status has the place of an
+// error in it.
+func TestTypeScript(t *testing.T) {
+	t.Parallel()
+	for runtime, of := range wrapped(t) {
+		if of.TypedFile == "" {
+			continue
+		}
+		t.Run(runtime, func(t *testing.T) {
+			t.Parallel()
+			e := newEnv(t)
+			fn := function("type Name = { name: string };\n" +
+				"export const main = ({ data }: { data: Name }): string => `hello ${data.name as string}`;\n")
+			fn.Spec.Runtime = runtime
+			fn = e.until(e.create(fn), test.Ready)
+			e.wantAnswer(fn, `{"name": "typed"}`, "hello typed")
+			e.edit(fn, func(fn *v1alpha1.Function) {
+				fn.Spec.Source = "type Name = { name: string };\nexport const main = (): string => 1 +;\n"
+			})
+			e.until(fn, func(fn *v1alpha1.Function) error {
+				running := fn.Status.GetCondition(v1alpha1.FunctionConditionRunning)
+				if running == nil || !strings.Contains(running.Message, "handler.js:2: SyntaxError") {
+					return errors.New("the message does not have the place of the error")
+				}
+				return nil
+			})
 		})
 	}
 }
@@ -120,15 +169,22 @@ func knownRuntimes(t *testing.T) config.Runtimes {
 	return known
 }
 
-// conforming returns a Function with the suite's source, in a runtime of the language.
-func conforming(t *testing.T, runtime string, of runtimes.Runtime) *v1alpha1.Function {
+// conforming returns a Function with a source of the suite, in a runtime of the language.
+func conforming(t *testing.T, runtime string, of runtimes.Runtime, read func(language, name string) (string, error)) *v1alpha1.Function {
 	t.Helper()
-	source, err := conformance.Source(of.Language, of.SourceFile)
+	source, err := read(of.Language, of.SourceFile)
 	if err != nil {
 		t.Fatal(err)
 	}
 	fn := function(source)
 	fn.Name, fn.Spec.Runtime = conformance.FunctionName, runtime
+	return fn
+}
+
+// withLimits sets the limits of the Function that the suite expects.
+func withLimits(fn *v1alpha1.Function) *v1alpha1.Function {
+	fn.Spec.TimeoutSeconds = new(int64(conformance.TimeoutSeconds))
+	fn.Spec.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(conformance.MemoryLimit)}
 	return fn
 }
 

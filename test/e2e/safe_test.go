@@ -447,7 +447,7 @@ FROM {{.BaseImage}}
 WORKDIR /function
 COPY --from=made /made/made.js ./
 COPY handler.js package.json ./
-COPY server.cjs /kiln/
+COPY server.cjs compat.cjs /kiln/
 ENV PORT=8080
 USER 1000:1000
 ENTRYPOINT ["node", "/kiln/server.cjs", "/function/handler.js"]

@@ -55,7 +55,7 @@ const (
 	// the default limits.
 	stuckFunctions, stuckNamespaces = 5, 2
 	// largeBytes is the largest max-source-size.
-	largeBytes = 960 << 10
+	largeBytes = 936 << 10
 	// largeFunctions and largeEvery limit what etcd keeps: each edit writes some 8 MiB.
 	largeFunctions, largeEvery = 4, 4 * time.Second
 	largeEdits                 = 30

@@ -213,7 +213,7 @@ of the same image that Kiln does not manage. ` + "`config-build`" + ` allows 4 b
 the neighbours:
 
 - **stuck builds**: two namespaces with 5 Functions each, whose pods wait for a Secret that does not exist, with a timeout of 1 hour
-- **large sources**: 4 Functions with 960 KiB of source, one of which is edited every 4 s
+- **large sources**: 4 Functions with 936 KiB of source, one of which is edited every 4 s
 - **full disks**: builds whose install scripts fill the disk of the node, two at a time
 - **a webhook flood**: a pod that holds 64 requests to the webhook open, each with 3 MB of body that never ends
 - **a build storm**: 10 Functions with install scripts that keep a core busy for 30 s, created at once; half of them are edited

@@ -350,7 +350,7 @@ func TestErrors(t *testing.T) {
 		"annotations, a part":  {functions, FunctionsConfigName, "allowed-pod-annotations", "example.com/a*", nil, []string{`"example.com/a*"`}},
 		"labels, subdomains":   {functions, FunctionsConfigName, "allowed-pod-labels", "a/b, *.example.com/x", nil, []string{`"*.example.com/x"`}},
 		"labels, no prefix":    {functions, FunctionsConfigName, "allowed-pod-labels", "team", nil, []string{`"team"`}},
-		"source size too big":  {functions, FunctionsConfigName, "max-source-size", "1Mi", nil, []string{`"1Mi"`, "1Ki and 960Ki"}},
+		"source size too big":  {functions, FunctionsConfigName, "max-source-size", "1Mi", nil, []string{`"1Mi"`, "1Ki and 936Ki"}},
 		"timeout":              {functions, FunctionsConfigName, "default-timeout", "300", nil, []string{`"300"`, "duration"}},
 		"timeout of 0":         {functions, FunctionsConfigName, "default-timeout", "0s", nil, []string{`"0s"`, "1s and 24h"}},
 		"timeout too long":     {functions, FunctionsConfigName, "default-timeout", "25h", nil, []string{`"25h"`, "24h"}},

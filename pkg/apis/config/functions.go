@@ -40,7 +40,7 @@ const (
 	// The source is also stored in a ConfigMap, which Kubernetes limits to 1 MiB. The
 	// maximum leaves room for the wrapper and the Dockerfile.
 	leastSourceBytes = 1 << 10
-	mostSourceBytes  = 960 << 10
+	mostSourceBytes  = 936 << 10
 
 	leastEmptyDirBytes = 1 << 20
 	mostEmptyDirBytes  = 1 << 40

@@ -46,7 +46,11 @@ func fetchStep(fn *v1alpha1.Function, cfg *config.Config, build builds.Spec, tar
 		"--files="+filesPath,
 		"--work="+workPath,
 		"--language="+build.Runtime.Language,
-		"--source-file="+build.Runtime.SourceFile,
+	)
+	for _, name := range build.Runtime.SourceFiles() {
+		args = append(args, "--source-file="+name)
+	}
+	args = append(args,
 		"--dependency-file="+build.Runtime.DependencyFile,
 		"--origin-file="+target.sourceResult(),
 		limit(sources.MaxDownloadSizeKey, limits.Download),

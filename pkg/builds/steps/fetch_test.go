@@ -66,7 +66,7 @@ func TestFetchStep(t *testing.T) {
 		Command: []string{"/ko-app/compose"},
 		Args: []string{
 			"fetch", "--archive=https://example.com/a.zip", "--sha256=" + archiveHash, "--files=/kiln-files", "--work=/kiln-work",
-			"--language=nodejs", "--source-file=handler.js", "--dependency-file=package.json",
+			"--language=nodejs", "--source-file=handler.js", "--source-file=handler.ts", "--dependency-file=package.json",
 			"--origin-file=/results/SOURCE_ARTIFACT_INPUTS",
 			"--max-download-size=1", "--max-unpacked-size=2", "--max-unpacked-files=3", "--max-unpacked-ratio=4",
 			"--tree=source", "--base=node:24", "--credentials=/kiln-source-credentials",

@@ -88,7 +88,7 @@ func TestPlanOfArchive(t *testing.T) {
 		if reuses := want.lookup.Image.Digest != ""; reuses != tc.reuses || want.lookup.Dependencies != "" {
 			t.Errorf("%s: the registry is asked for %+v", name, want.lookup)
 		}
-		if _, ok := want.files["Dockerfile"]; !ok || len(want.files) != 3 {
+		if _, ok := want.files["Dockerfile"]; !ok || len(want.files) != 5 {
 			t.Errorf("%s: the ConfigMap has %v", name, want.files)
 		}
 	}

@@ -34,7 +34,7 @@ import (
 const (
 	// pinnedTag changes with the wrapper, the Dockerfile, or the way in which they
 	// are hashed: every Function is built again.
-	pinnedTag = "6d442dfd81cef57acb10b0f53916cdfb"
+	pinnedTag = "935ed80287a53579ae2d132e2f2a7e96"
 
 	// pinnedTemplate changes with what Kiln writes into Services: every Function
 	// gets a new revision.

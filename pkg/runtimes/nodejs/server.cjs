@@ -69,7 +69,7 @@ const TERMINATION_LOG = '/dev/termination-log';
 // Kubernetes keeps the last 2048 bytes of a log as the termination message.
 const TERMINATION_MESSAGE_LENGTH = 1500;
 
-const handlerFile = path.resolve(process.argv[2] ?? 'handler.js');
+let handlerFile = path.resolve(process.argv[2] ?? 'handler.js');
 const functionDir = path.dirname(handlerFile);
 
 /** The connections that have not carried a request yet. */
@@ -88,6 +88,7 @@ let instrumented = false; // by it
 
 let handler; // what handlerFile exports main on: the handler's `this`
 let main;
+let takesRequest = false; // whether it is main(req, res), and not main(event, context)
 let context;
 let bodyLimit; // bytes
 let timeout; // seconds
@@ -171,9 +172,9 @@ class FunctionResponse extends http.ServerResponse {
 
   set(name, value) {
     if (typeof name === 'object') {
-      for (const [key, each] of Object.entries(name)) this.setHeader(key, each);
+      for (const [key, each] of Object.entries(name)) this.set(key, each);
     } else {
-      this.setHeader(name, value);
+      this.setHeader(name, name.toLowerCase() === 'content-type' ? withCharset(String(value)) : value);
     }
     return this;
   }
@@ -193,7 +194,7 @@ class FunctionResponse extends http.ServerResponse {
 
   type(type) {
     const full = type.includes('/') ? type : (SHORT_TYPES[type.replace(/^\./, '')] ?? 'application/octet-stream');
-    return this.set('content-type', full.startsWith('text/') && !full.includes('charset') ? `${full}; charset=utf-8` : full);
+    return this.set('content-type', full);
   }
 
   json(value) {
@@ -204,7 +205,7 @@ class FunctionResponse extends http.ServerResponse {
   send(body) {
     if (typeof body === 'string') send(this, 'text/html; charset=utf-8', body);
     else if (body instanceof Uint8Array) send(this, 'application/octet-stream', body);
-    else if (body === undefined) this.end();
+    else if (body === undefined || body === null) this.end();
     else this.json(body);
     return this;
   }
@@ -217,8 +218,49 @@ class FunctionResponse extends http.ServerResponse {
 
   redirect(status, url) {
     if (typeof status === 'string') return this.redirect(302, status);
-    this.status(status).set('location', url).end();
+    this.status(status).location(url).end();
     return this;
+  }
+}
+
+const withCharset = (type) => (type.startsWith('text/') && !type.includes('charset') ? `${type}; charset=utf-8` : type);
+
+// What else Express has is loaded with the first use of any of it.
+const MORE = {
+  request: [
+    'accepts', 'acceptsCharsets', 'acceptsEncodings', 'acceptsLanguages', 'baseUrl', 'cookies', 'host', 'ip', 'ips', 'is', 'secure',
+    'subdomains', 'xhr',
+  ],
+  response: [
+    'attachment', 'clearCookie', 'contentType', 'cookie', 'download', 'format', 'jsonp', 'links', 'locals', 'location', 'sendFile', 'vary',
+  ],
+};
+
+const prototypes = { request: FunctionRequest.prototype, response: FunctionResponse.prototype };
+for (const [kind, names] of Object.entries(MORE)) {
+  for (const name of names) {
+    Object.defineProperty(prototypes[kind], name, {
+      configurable: true,
+      get() {
+        loadMore();
+        return this[name];
+      },
+      set(value) {
+        loadMore();
+        this[name] = value;
+      },
+    });
+  }
+}
+
+function loadMore() {
+  const more = require('./compat.cjs');
+  for (const [kind, names] of Object.entries(MORE)) {
+    for (const name of names) {
+      const own = more[kind][name];
+      // As with Express, a function may replace a method.
+      Object.defineProperty(prototypes[kind], name, { configurable: true, ...own, ...('value' in own && { writable: true }) });
+    }
   }
 }
 
@@ -300,6 +342,10 @@ function receive(request, response) {
 }
 
 function call(request, response, body) {
+  if (takesRequest) {
+    callWithRequest(request, response, body);
+    return;
+  }
   let event;
   try {
     event = newEvent(request, response, body);
@@ -320,6 +366,30 @@ function call(request, response, body) {
   } else {
     succeed(request, response, result, began);
   }
+}
+
+/** Calls main(req, res), which answers by res, and may do so after it has returned. */
+function callWithRequest(request, response, body) {
+  const began = performance.now();
+  try {
+    const { headers } = request;
+    if (body !== null && headers['content-encoding'] !== undefined) body = decompress(body, headers['content-encoding'].toLowerCase());
+    request.body = parse(body, headers['content-type']);
+  } catch (error) {
+    sendError(request, response, error);
+    return;
+  }
+  request.res = response;
+  const answered = new Promise((resolve, reject) => {
+    response.once('close', resolve);
+    try {
+      const result = main.call(handler, request, response);
+      if (typeof result?.then === 'function') result.then(undefined, reject);
+    } catch (error) {
+      reject(error);
+    }
+  });
+  wait(request, response, answered, began);
 }
 
 /** Answers when the promise is kept, or when the time is up. */
@@ -389,8 +459,8 @@ function fail(request, response, error, began) {
 
 /** Answers with what main returned, unless main has answered by itself. Says whether it still waits for a part of that. */
 function reply(request, response, result, began) {
-  if (response.headersSent) {
-    // By main itself.
+  if (response.headersSent || takesRequest) {
+    // By main itself, or never, if the caller has gone.
     if (result?.[BEGUN]) result.destroy();
     whenSent(response);
     return false;
@@ -668,7 +738,7 @@ function newEvent(request, response, body) {
 /** CloudEvents, binary mode: an attribute is a header, the data is the body. */
 function readBinary(event, headers) {
   for (const name in headers) {
-    if (name.startsWith('ce-')) event[name] = decodeAttribute(headers[name]);
+    if (name.startsWith('ce-')) event[name] = decode(headers[name]);
   }
   if (headers['content-type'] !== undefined) event['ce-datacontenttype'] = headers['content-type'];
   // Older senders give a type and a source, and no version.
@@ -678,7 +748,10 @@ function readBinary(event, headers) {
 /** CloudEvents, structured mode: attributes and data are one JSON object. */
 function readStructured(event, type, body) {
   if (type !== STRUCTURED_TYPE) throw new StatusError(415, `${type} is not supported`);
-  const envelope = parseJSON(body ?? '');
+  readEnvelope(event, parseJSON(body ?? ''));
+}
+
+function readEnvelope(event, envelope) {
   if (envelope === null || typeof envelope !== 'object' || Array.isArray(envelope)) {
     throw new StatusError(400, 'a CloudEvent must be a JSON object');
   }
@@ -701,7 +774,7 @@ function requireAttributes(event) {
 }
 
 /** Headers carry what is not printable ASCII percent-encoded. */
-function decodeAttribute(value) {
+function decode(value) {
   if (!value.includes('%')) return value;
   try {
     return decodeURIComponent(value);
@@ -937,6 +1010,7 @@ async function start() {
   bodyLimit = Math.floor(setting('REQ_MB_LIMIT', 1, (value) => value > 0 && value < Infinity) * 2 ** 20);
   timeout = setting('FUNC_TIMEOUT', 300, (value) => value > 0 && value <= LONGEST_TIMEOUT_S);
   context = newContext();
+  provideSDK();
   loadTelemetry();
   try {
     findMain(await load());
@@ -969,12 +1043,72 @@ function newContext() {
 
 async function load() {
   try {
+    return await loadHandler();
+  } catch (error) {
+    const again = error?.code === 'MODULE_NOT_FOUND' ? takeTypeScriptFile() : error instanceof SyntaxError && takeForTypeScript(error);
+    if (!again) throw error;
+    return loadHandler();
+  }
+}
+
+async function loadHandler() {
+  try {
     return require(handlerFile);
   } catch (error) {
     // An ES module with a top-level await cannot be required.
     if (error?.code !== 'ERR_REQUIRE_ASYNC_MODULE' && error?.code !== 'ERR_REQUIRE_ESM') throw error;
     return import(pathToFileURL(handlerFile).href);
   }
+}
+
+/** Has functions find the module sdk where the wrapper runs on an author's machine: in images it lies where node looks. */
+function provideSDK() {
+  const file = path.join(__dirname, 'node_modules', 'sdk', 'index.js');
+  if (!fs.existsSync(file)) return;
+  require('node:module').registerHooks?.({
+    resolve(name, about, next) {
+      try {
+        return next(name, about);
+      } catch (error) {
+        if (name !== 'sdk') throw error;
+        return { url: pathToFileURL(file).href, format: 'commonjs', shortCircuit: true };
+      }
+    },
+  });
+}
+
+/** Takes handler.ts for the handler, if there is no handler.js. Says whether it does. */
+function takeTypeScriptFile() {
+  const file = handlerFile.replace(/\.js$/, '.ts');
+  if (fs.existsSync(handlerFile) || !fs.existsSync(file)) return false;
+  handlerFile = file;
+  return true;
+}
+
+/** Takes what is no JavaScript for TypeScript, as node --eval does. Says whether it has types, which then are stripped. */
+function takeForTypeScript(error) {
+  const { registerHooks, stripTypeScriptTypes } = require('node:module');
+  if (registerHooks === undefined || stripTypeScriptTypes === undefined) return false;
+  const text = fs.readFileSync(handlerFile, 'utf8');
+  let source;
+  const { emitWarning } = process;
+  process.emitWarning = () => {}; // It would tell the function's author of an experiment of the wrapper's.
+  try {
+    source = stripTypeScriptTypes(text);
+  } catch (other) {
+    other.stack = handlerFile + stackOf(other);
+    // The language that the error comes later in is the one that was meant.
+    if (other.code === 'ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX' || lineOf(other) > lineOf(error)) throw other;
+    return false;
+  } finally {
+    process.emitWarning = emitWarning;
+  }
+  if (source === text) return false;
+  const url = pathToFileURL(handlerFile).href;
+  registerHooks({
+    load: (of, context, next) => (of === url ? { source, format: context.format, shortCircuit: true } : next(of, context)),
+  });
+  return true;
 }
 
 /** Accepts exports.main, export default { main }, export default function and module.exports = function. */
@@ -984,11 +1118,13 @@ function findMain(exported) {
     if (typeof owner?.[key] === 'function') {
       handler = owner;
       main = owner[key];
+      takesRequest = isRequestStyle();
       return;
     }
   }
   if (typeof exported === 'function') {
     main = exported;
+    takesRequest = isRequestStyle();
     return;
   }
   const names = Object.keys(exported ?? {}).filter((name) => name !== 'default' && name !== '__esModule');
@@ -997,6 +1133,38 @@ function findMain(exported) {
       `expected: module.exports = { ${wanted}: (event, context) => … }`
   );
 }
+
+/** Tells main(req, res) by the name of its second parameter, unless FUNC_API tells. */
+function isRequestStyle() {
+  const api = process.env.FUNC_API || undefined;
+  if (api !== undefined) {
+    if (api !== 'event' && api !== 'request') exit(`environment variable FUNC_API: ${JSON.stringify(api)} is not valid: it is event or request`);
+    return api === 'request';
+  }
+  return /^_?res(ponse)?$/.test(secondParameter(Function.prototype.toString.call(main)));
+}
+
+/** The name of a function's second parameter in its text, or "". */
+function secondParameter(text) {
+  text = text.replace(/\/\*[^]*?\*\/|\/\/.*|'(\\.|[^'\\])*'|"(\\.|[^"\\])*"|`(\\[^]|[^`\\])*`/g, '');
+  if (/^(async\s+)?[\w$]+\s*=>/.test(text)) return '';
+  let depth = 0;
+  let from = 0;
+  for (let at = text.indexOf('('); at >= 0 && at < text.length; at++) {
+    const c = text[at];
+    if ('([{'.includes(c)) {
+      depth++;
+    } else if (')]}'.includes(c)) {
+      if (--depth === 0) return from === 0 ? '' : nameOf(text.slice(from, at));
+    } else if (c === ',' && depth === 1) {
+      if (from > 0) return nameOf(text.slice(from, at));
+      from = at + 1;
+    }
+  }
+  return '';
+}
+
+const nameOf = (parameter) => parameter.split('=', 1)[0].trim();
 
 function serve(port, metricsPort) {
   const server = http.createServer(
@@ -1081,7 +1249,7 @@ function exit(reason, error) {
 
 /** Says what is wrong and where, in words for the function's author. */
 function describe(error, how = '') {
-  const stack = error instanceof SyntaxError && !locate(stackOf(error)) ? reportByNode() : stackOf(error);
+  const stack = stackWithPlace(error);
   const place = locate(stack);
   const file = place ? `${place.file}:${place.line}` : path.basename(handlerFile);
   return [`${file}: ${how}${explain(error)}`, ...(place ? excerpt(stack, place) : [])].join('\n');
@@ -1094,6 +1262,12 @@ function explain(error) {
   if (name === undefined || /^[./]/.test(name)) return message;
   return `Cannot find module '${name}': is it among the function's dependencies?`;
 }
+
+function stackWithPlace(error) {
+  return error instanceof SyntaxError && !locate(stackOf(error)) ? reportByNode() : stackOf(error);
+}
+
+const lineOf = (error) => locate(stackWithPlace(error))?.line ?? 0;
 
 /**
  * The place of a syntax error in an ES module is known to node alone, which
@@ -1124,8 +1298,8 @@ function excerpt(stack, { file, line, column }) {
     const text = fs.readFileSync(path.join(functionDir, file), 'utf8').split('\n')[line - 1];
     if (text.trim() === '' || text.length > 160) return [];
     // Syntax errors carry the caret in their stack, other errors the column.
-    const caret = column > 0 ? `${text.slice(0, column - 1).replace(/[^\t]/g, ' ')}^` : stack.split('\n')[2];
-    return /^\s*\^+\s*$/.test(caret) ? [text, caret] : [text];
+    const caret = column > 0 ? `${text.slice(0, column - 1).replace(/[^\t]/g, ' ')}^` : /^[ \t]*\^+[ \t]*$/m.exec(stack)?.[0];
+    return caret === undefined ? [text] : [text, caret];
   } catch {
     return [];
   }
@@ -1138,5 +1312,40 @@ function summary(error) {
 function stackOf(error) {
   return String(error?.stack ?? '');
 }
+
+// --------------------------------------------------------- the module "sdk"
+
+/** What Kyma's module of that name has. */
+const sdk = {
+  getTracer: () => (tracer ??= findTracer()),
+  getFunctionName: () => process.env.FUNC_NAME ?? '',
+  getNamespace: () => process.env.FUNC_NAMESPACE ?? '',
+  getRuntime: () => process.env.FUNC_RUNTIME ?? '',
+  getTimeout: () => timeout,
+  getBodySizeLimit: () => bodyLimit / 2 ** 20,
+  emitCloudEvent: (...of) => new FunctionEvent({ headers: {} }).emitCloudEvent(...of),
+
+  /** The CloudEvent of a request of main(req, res), or null. */
+  getCloudEvent(request) {
+    const event = new FunctionEvent(request, request.res);
+    try {
+      if (mediaType(request.get('content-type') ?? '') === STRUCTURED_TYPE) {
+        readEnvelope(event, request.body);
+      } else if (request.get('ce-type') && request.get('ce-source')) {
+        readBinary(event, request.headers);
+        event.data = request.body;
+      } else {
+        return null;
+      }
+      requireAttributes(event);
+    } catch {
+      return null;
+    }
+    const attributes = Object.entries(event).filter(([name]) => name.startsWith('ce-'));
+    return new CloudEvent({ ...Object.fromEntries(attributes.map(([name, value]) => [name.slice(3), value])), data: event.data });
+  },
+};
+
+module.exports = { StatusError, decode, mediaType, sdk, send, sendError, shortTypes: SHORT_TYPES };
 
 start();

@@ -34,6 +34,10 @@ const SERVER = path.join(__dirname, 'server.cjs');
 const scratch = fs.mkdtempSync(path.join(os.tmpdir(), 'kiln-nodejs-'));
 after(() => fs.rmSync(scratch, { recursive: true, force: true }));
 
+// As in images, where it is above the function's own folder.
+fs.mkdirSync(path.join(scratch, 'node_modules', 'sdk'), { recursive: true });
+fs.copyFileSync(path.join(__dirname, 'sdk.cjs'), path.join(scratch, 'node_modules', 'sdk', 'index.js'));
+
 /** Writes a function and runs it. `source` is the text of handler.js. */
 function run(source, { env = {}, files = {}, nodeArgs = [] } = {}) {
   const dir = fs.mkdtempSync(path.join(scratch, 'fn-'));
@@ -324,7 +328,7 @@ describe('event and context', () => {
       };`
     );
     const got = await send(port, { path: '/a/b?c=1&c=2&d=%20', headers: { 'x-sent': 'yes' } });
-    assert.deepEqual([got.status, got.headers['x-seen'], got.headers['content-type']], [201, 'yes', 'text/html']);
+    assert.deepEqual([got.status, got.headers['x-seen'], got.headers['content-type']], [201, 'yes', 'text/html; charset=utf-8']);
     assert.equal(got.text, 'GET /a/b {"c":["1","2"],"d":" "}');
   });
 
@@ -1051,6 +1055,22 @@ describe('a function that cannot start says why and exits with 1', () => {
       words: 'handler.js: a top-level await never finishes',
     },
     'no handler': { source: null, words: /^handler\.js: Cannot find module '.*handler\.js'$/ },
+    'a syntax error in TypeScript': {
+      source: 'type A = { a: string };\nexports.main = (a: A) => {\n  return 1 +;\n};\n',
+      words: /^handler\.js:3: SyntaxError: Expression expected\n {2}return 1 \+;\n *\^$/,
+    },
+    'TypeScript that is more than types': {
+      source: 'enum A { B }\nexports.main = () => A.B;\n',
+      words: 'handler.js:1: SyntaxError: TypeScript enum is not supported in strip-only mode\nenum A { B }\n^^^^^^^^^^^^',
+    },
+    'a syntax error in a file of TypeScript': {
+      source: null, files: { 'handler.ts': 'exports.main = (a: string) => {\n  return 1 +;\n};\n' },
+      words: /^handler\.ts:2: SyntaxError: Expression expected\n {2}return 1 \+;\n *\^$/,
+    },
+    'an API that is none': {
+      source: 'exports.main = () => 1;', env: { FUNC_API: 'express' },
+      words: 'environment variable FUNC_API: "express" is not valid: it is event or request',
+    },
     'a port that is none': {
       source: 'exports.main = () => 1;', env: { PORT: 'http' }, words: 'environment variable PORT: "http" is not valid',
     },
@@ -1199,6 +1219,281 @@ describe('SIGTERM', () => {
     await send(port);
     child.kill('SIGTERM');
     assert.equal(await closed, 0);
+  });
+});
+
+describe('main(req, res)', () => {
+  const styles = [
+    ['a function', 'exports.main = function (req, res) { res.send("r"); };', 'r'],
+    ['an arrow function', 'exports.main = (request, response) => { response.send("r"); };', 'r'],
+    ['a method', 'module.exports = { async main({ query: { a = ")" } }, res) { res.send(a); } };', ')'],
+    ['an ES module', 'export async function main(_req, _res) { _res.send("r"); }', 'r'],
+    ['comments and defaults', 'exports.main = (req /* (a, b) */ = {}, // one\n res = {}) => { res.send("r"); };', 'r'],
+    ['main that is exported itself', 'module.exports = (req, res) => res.end("r");', 'r'],
+    ['other names, with FUNC_API', 'exports.main = (a, b) => { b.send("r"); };', 'r', 'request'],
+    ['an event', 'exports.main = (event, context) => String("data" in event);', 'true'],
+    ['an event alone', 'exports.main = event => ((a, res) => String("data" in event))();', 'true'],
+    ['an event of another name', 'exports.main = (req) => String("data" in req);', 'true'],
+    ['res in the context', 'exports.main = (event, { res }) => String("data" in event);', 'true'],
+    ['these names, with FUNC_API', 'exports.main = (req, res) => String("data" in req);', 'true', 'event'],
+    ['a bound function', 'exports.main = function (req, res) { return String("data" in req); }.bind(null);', 'true'],
+  ];
+  for (const [name, source, want, api = ''] of styles) {
+    test(`is told by its parameters: ${name}`, async (t) => {
+      const { port } = await serve(t, source, { env: { FUNC_API: api } });
+      assert.equal((await send(port)).text, want);
+    });
+  }
+
+  test('its return value is ignored, and it may answer later', async (t) => {
+    const { port } = await serve(t, 'exports.main = (req, res) => { setTimeout(() => res.send("late"), 20); return "early"; };');
+    assert.equal((await send(port)).text, 'late');
+  });
+
+  test('errors, also of a promise, are those of all functions', async (t) => {
+    const { port, output } = await serve(t, `exports.main = (req, res) => {
+      if (req.path === '/now') throw Object.assign(new Error('gone'), { status: 410 });
+      return Promise.reject(new Error('secret'));
+    };`);
+    assert.deepEqual((({ status, text }) => [status, text])(await send(port, { path: '/now' })), [410, '{"message":"gone"}']);
+    const got = await send(port);
+    assert.equal(got.status, 500);
+    assert.doesNotMatch(got.text, /secret/);
+    assert.match(output.stderr, /secret/);
+  });
+
+  test('without an answer is 504', async (t) => {
+    const { port } = await serve(t, 'exports.main = async (req, res) => {};', { env: { FUNC_TIMEOUT: '0.5' } });
+    assert.equal((await send(port)).status, 504);
+  });
+
+  test('a caller that goes ends the call', async (t) => {
+    const fn = await serve(t, 'exports.main = (req, res) => { if (req.path === "/") res.send("ok"); else console.log("called"); };');
+    const socket = net.connect(fn.port, () => socket.write('GET /hang HTTP/1.1\r\nhost: a\r\n\r\n'));
+    await once(fn.child.stdout, 'data');
+    socket.destroy();
+    assert.equal((await send(fn.port)).text, 'ok');
+    fn.child.kill('SIGTERM');
+    assert.equal(await fn.closed, 0);
+  });
+
+  test('main may be an app that replaces the prototypes, as one of Express does', async (t) => {
+    const { port } = await serve(t, `const proto = Object.create(require('node:http').ServerResponse.prototype);
+      proto.send = function (text) { this.end(text); };
+      module.exports = { main: function (req, res, next) {
+        Object.setPrototypeOf(req, Object.create(require('node:http').IncomingMessage.prototype));
+        Object.setPrototypeOf(res, proto);
+        req.res = res;
+        req.res.send(String(next));
+      } };`);
+    assert.equal((await send(port)).text, 'undefined');
+  });
+
+  test('the body', async (t) => {
+    const source = `exports.main = (req, res) => {
+      const { body } = req;
+      res.json(Buffer.isBuffer(body) ? ['bytes', ...body] : [typeof body, body, req.res === res]);
+    };`;
+    const { port } = await serve(t, source);
+    const cloudEvent = { specversion: '1.0', id: '1', source: '/s', type: 't' };
+    for (const [type, body, want] of [
+      ['application/json', '{"a":1}', ['object', { a: 1 }, true]],
+      ['application/x-www-form-urlencoded', 'a=1&b=2&b=3', ['object', { a: '1', b: ['2', '3'] }, true]],
+      ['text/plain', 'x', ['string', 'x', true]],
+      ['image/png', 'A', ['bytes', 65]],
+      ['application/cloudevents+json', JSON.stringify(cloudEvent), ['object', cloudEvent, true]],
+    ]) {
+      assert.deepEqual(JSON.parse((await send(port, { headers: { 'content-type': type }, body })).text), want);
+    }
+    assert.deepEqual(JSON.parse((await send(port)).text), ['object', {}, true]);
+    const bad = await send(port, { headers: { 'content-type': 'application/json' }, body: '{' });
+    assert.equal(bad.status, 400);
+  });
+
+  test('the module sdk', async (t) => {
+    const source = `import { getCloudEvent, getFunctionName, getNamespace, getRuntime, getTimeout, getBodySizeLimit, getTracer, emitCloudEvent } from 'sdk';
+      export async function main(req, res) {
+        if (req.path === '/emit') { await emitCloudEvent('t', '/s', { a: 1 }, { subject: 'x' }); res.sendStatus(200); return; }
+        const event = getCloudEvent(req);
+        getTracer().startActiveSpan('a', (span) => span.end());
+        res.json([event && [event.id, event.type, event.subject, event.data],
+          getFunctionName(), getNamespace(), getRuntime(), getTimeout(), getBodySizeLimit()]);
+      }`;
+    let published;
+    const sink = http.createServer((request, response) => {
+      request.setEncoding('utf8').on('data', (text) => (published = JSON.parse(text))).on('end', () => response.end());
+    });
+    await once(sink.listen(0), 'listening');
+    t.after(() => sink.close());
+    const env = {
+      FUNC_NAME: 'f', FUNC_NAMESPACE: 'n', FUNC_RUNTIME: 'nodejs24', FUNC_TIMEOUT: '10', REQ_MB_LIMIT: '2',
+      K_SINK: `http://127.0.0.1:${sink.address().port}`,
+    };
+    const { port } = await serve(t, source, { env });
+    const rest = ['f', 'n', 'nodejs24', 10, 2];
+    const binary = { 'ce-specversion': '1.0', 'ce-id': '1', 'ce-source': '/s', 'ce-type': 't', 'ce-subject': 'caf%C3%A9', 'content-type': 'application/json' };
+    const structured = { specversion: '1.0', id: '2', source: '/s', type: 't', data_base64: 'QQ==' };
+    for (const [request, want] of [
+      [{ headers: binary, body: '{"a":1}' }, ['1', 't', 'café', { a: 1 }]],
+      [{ headers: { 'content-type': 'application/cloudevents+json' }, body: JSON.stringify(structured) },
+        ['2', 't', null, { type: 'Buffer', data: [65] }]],
+      [{ headers: { 'content-type': 'application/cloudevents+json' }, body: '{"id":"1"}' }, null],
+      [{ headers: { 'ce-type': 't', 'ce-source': '/s' } }, null],
+      [{}, null],
+    ]) {
+      assert.deepEqual(JSON.parse((await send(port, request)).text), [want, ...rest]);
+    }
+    assert.equal((await send(port, { path: '/emit' })).status, 200);
+    assert.deepEqual([published.type, published.source, published.subject, published.data], ['t', '/s', 'x', { a: 1 }]);
+  });
+
+  test("the module sdk beside the wrapper, as on an author's machine", async (t) => {
+    const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'kiln-nodejs-'));
+    t.after(() => fs.rmSync(dir, { recursive: true, force: true }));
+    fs.mkdirSync(path.join(dir, 'kiln', 'node_modules', 'sdk'), { recursive: true });
+    fs.copyFileSync(SERVER, path.join(dir, 'kiln', 'server.cjs'));
+    fs.copyFileSync(path.join(__dirname, 'sdk.cjs'), path.join(dir, 'kiln', 'node_modules', 'sdk', 'index.js'));
+    for (const [file, source] of [
+      ['a.mjs', "import { getFunctionName } from 'sdk'; export const main = () => getFunctionName();"],
+      ['b.cjs', "exports.main = () => require('sdk').getFunctionName();"],
+    ]) {
+      fs.writeFileSync(path.join(dir, file), source);
+      const child = spawn(process.execPath, [path.join(dir, 'kiln', 'server.cjs'), path.join(dir, file)], {
+        env: { PATH: process.env.PATH, PORT: '0', OTEL_EXPORTER_PROMETHEUS_PORT: '0', FUNC_NAME: 'f' },
+      });
+      t.after(() => child.kill('SIGKILL'));
+      const output = { stderr: '' };
+      child.stderr.setEncoding('utf8').on('data', (text) => (output.stderr += text));
+      const { port } = await entry({ child, output, closed: once(child, 'close') }, 'ready');
+      assert.equal((await send(port)).text, 'f');
+    }
+  });
+
+  test("a package sdk of the function's own wins", async (t) => {
+    const files = { 'node_modules/sdk/index.js': 'exports.own = true;' };
+    const { port } = await serve(t, "exports.main = () => require('sdk').own;", { files });
+    assert.equal((await send(port)).text, 'true');
+  });
+});
+
+describe("Express' API", () => {
+  const asked = async (t, expression, { headers, path = '/', body } = {}) => {
+    const { port } = await serve(t, `exports.main = (req, res) => { res.json({ it: ${expression} }); };`);
+    return JSON.parse((await send(port, { headers, path, body })).text).it;
+  };
+  const type = (value) => ({ headers: { 'content-type': value, 'content-length': '1' }, body: '1' });
+  const accept = (value) => ({ headers: { accept: value } });
+  const cases = {
+    'req.is(): a short type': ["req.is('json')", type('application/json; charset=utf-8'), 'json'],
+    'req.is(): a full type of a list': ["req.is(['text/html', 'text/plain'])", type('text/plain'), 'text/plain'],
+    'req.is(): a wildcard': ["req.is('text/*')", type('text/plain'), 'text/plain'],
+    'req.is(): a suffix': ["req.is('+json')", type('application/vnd.a+json'), 'application/vnd.a+json'],
+    'req.is(): a form': ["[req.is('urlencoded'), req.is('multipart')]", type('multipart/form-data; boundary=a'), [false, 'multipart']],
+    'req.is(): another type': ["req.is('html')", type('text/plain'), false],
+    'req.is(): no body': ["req.is('html')", {}, null],
+    'req.accepts()': ["[req.accepts('json', 'html'), req.accepts(['png']), req.accepts('text/plain')]", accept('text/*;q=0.5, application/json'), ['json', false, 'text/plain']],
+    'req.accepts(): the more exact range wins': ["req.accepts('text/plain', 'html')", accept('text/*, text/plain;q=0.1'), 'html'],
+    'req.accepts(): q=0': ["req.accepts('html')", accept('text/html;q=0, */*'), false],
+    'req.accepts(): all': ['req.accepts()', accept('text/html;q=0.5, application/json'), ['application/json', 'text/html']],
+    'req.accepts(): no header': ["[req.accepts('html', 'json'), req.accepts()]", {}, ['html', ['*/*']]],
+    'req.acceptsLanguages()': ["[req.acceptsLanguages('de', 'en'), req.acceptsLanguages('fr'), req.acceptsLanguages()]", { headers: { 'accept-language': 'en-GB, de;q=0.8' } }, ['en', false, ['en-GB', 'de']]],
+    'req.acceptsCharsets()': ["req.acceptsCharsets('utf-8')", { headers: { 'accept-charset': 'UTF-8' } }, 'utf-8'],
+    'req.acceptsEncodings()': ["[req.acceptsEncodings('br', 'gzip'), req.acceptsEncodings('identity')]", { headers: { 'accept-encoding': 'gzip' } }, ['gzip', 'identity']],
+    'req.cookies': ['req.cookies', { headers: { cookie: 'a=1; b="x%20y"; a=2; c=j%3A%7B%22d%22%3A1%7D; e=%; __proto__=f' } }, JSON.parse('{"a":"1","b":"x y","c":{"d":1},"e":"%","__proto__":"f"}')],
+    'req.cookies of a header without any': ['req.cookies', { headers: { cookie: `a${' '.repeat(15_000)}b; =1` } }, {}],
+    'req.ip and req.ips': ['[req.ip, req.ips]', { headers: { 'x-forwarded-for': '10.0.0.1, 10.0.0.2' } }, ['10.0.0.1', ['10.0.0.1', '10.0.0.2']]],
+    'req.ip of the connection': ['[req.ip.endsWith("127.0.0.1") || req.ip === "::1", req.ips]', {}, [true, []]],
+    'req.host, req.hostname, req.subdomains': ['[req.host, req.hostname, req.subdomains]', { headers: { host: 'a.b.example.com:1' } }, ['a.b.example.com:1', 'a.b.example.com', ['b', 'a']]],
+    'req.secure, req.xhr, req.baseUrl': ['[req.secure, req.xhr, req.baseUrl]', { headers: { 'x-forwarded-proto': 'https', 'x-requested-with': 'XMLHttpRequest' } }, [true, true, '']],
+    'res.locals': ['(res.locals.a = 1, res.locals)', {}, { a: 1 }],
+  };
+  for (const [name, [expression, request, want]] of Object.entries(cases)) {
+    test(name, async (t) => assert.deepEqual(await asked(t, expression, request), want));
+  }
+
+  const answers = {
+    'res.cookie()': ["res.cookie('a', 'x y', { httpOnly: true, secure: true, sameSite: 'lax', domain: 'd', path: '/p' }).cookie('b', { c: 1 }).end()", 200, '', {
+      'set-cookie': ['a=x%20y; Domain=d; Path=/p; HttpOnly; Secure; SameSite=Lax', 'b=j%3A%7B%22c%22%3A1%7D; Path=/'] }],
+    'res.cookie() with an age': ["res.cookie('a', 1, { maxAge: 1500 }).send(String(res.get('set-cookie')).replace(/Expires=.* GMT/, 'Expires'))", 200, 'a=1; Max-Age=1; Path=/; Expires', {}],
+    'res.cookie() with a second attribute': ["res.cookie('a', '1', { path: '/; Secure' })", 500, undefined, { 'set-cookie': undefined }],
+    'res.clearCookie()': ["res.clearCookie('a').end()", 200, '', { 'set-cookie': ['a=; Path=/; Expires=Thu, 01 Jan 1970 00:00:00 GMT'] }],
+    'res.attachment()': ["res.attachment('/a/é \"1\".csv').send('x')", 200, 'x', {
+      'content-type': 'text/csv; charset=utf-8', 'content-disposition': 'attachment; filename="? \\"1\\".csv"; filename*=UTF-8\'\'%C3%A9%20%221%22.csv' }],
+    'res.format()': ["res.format({ text() { res.send('t'); }, json() { res.send({ a: 1 }); } })", 200, '{"a":1}', { vary: 'Accept', 'content-type': 'application/json' }],
+    'res.format() without a match': ["res.format({ png() {} })", 406, undefined, {}],
+    'res.jsonp()': ["res.jsonp({ a: '\\u2028' })", 200, "/**/ typeof call === 'function' && call({\"a\":\"\\u2028\"});", { 'x-content-type-options': 'nosniff' }],
+    'res.links()': ["res.links({ next: '/2', last: '/9' }).end()", 200, '', { link: '</2>; rel="next", </9>; rel="last"' }],
+    'res.location()': ["res.location('/é a?b=%20').end()", 200, '', { location: '/%C3%A9%20a?b=%20' }],
+    'res.redirect()': ["res.redirect('/é\\r\\nx: y')", 302, '', { location: '/%C3%A9%0D%0Ax:%20y' }],
+    'res.vary()': ["res.vary('A').vary(['a', 'B']).end()", 200, '', { vary: 'A, B' }],
+    'res.send(null)': ['res.send(null)', 200, '', {}],
+    'res.contentType()': ["res.contentType('html').end()", 200, '', { 'content-type': 'text/html; charset=utf-8' }],
+    'res.sendFile()': ["res.sendFile('page.html', { root: __dirname })", 200, '<p>', { 'content-type': 'text/html; charset=utf-8', 'content-length': '3' }],
+    'res.sendFile() by its path': ["res.sendFile(require('node:path').join(__dirname, 'page.html'))", 200, '<p>', {}],
+    'res.sendFile() of nothing': ["res.sendFile('none', { root: __dirname })", 404, '{"message":"Not Found"}', {}],
+    'res.sendFile() of a folder': ["res.sendFile('.', { root: __dirname })", 404, '{"message":"Not Found"}', {}],
+    'res.sendFile() of a hidden file': ["res.sendFile('.env', { root: __dirname })", 404, '{"message":"Not Found"}', {}],
+    'res.sendFile() outside of its root': ["res.sendFile('../page.html', { root: __dirname })", 403, '{"message":"Forbidden"}', {}],
+    'res.sendFile() without a root': ["res.sendFile('page.html')", 500, undefined, {}],
+    'res.download()': ["res.download(__dirname + '/page.html', 'p.html')", 200, '<p>', { 'content-disposition': 'attachment; filename="p.html"' }],
+  };
+  for (const [name, [expression, status, text, headers]] of Object.entries(answers)) {
+    for (const [style, source] of Object.entries({
+      'main(req, res)': `exports.main = (req, res) => { ${expression}; };`,
+      'main(event)': `exports.main = ({ extensions: { request: req, response: res } }) => { ${expression}; };`,
+    })) {
+      // There, main without an answer of its own gives 204.
+      if (style === 'main(event)' && text === undefined) continue;
+      test(`${name} in ${style}`, async (t) => {
+        const { port } = await serve(t, source, { files: { 'page.html': '<p>', '.env': 'SECRET' } });
+        const got = await send(port, { path: '/?callback=call', headers: { accept: 'application/json' } });
+        assert.equal(got.status, status);
+        if (text !== undefined) assert.equal(got.text, text);
+        for (const [header, want] of Object.entries(headers)) assert.deepEqual(got.headers[header], want);
+      });
+    }
+  }
+
+  test('res.sendFile() answers HEAD', async (t) => {
+    const { port } = await serve(t, "exports.main = (req, res) => res.sendFile('a.txt', { root: __dirname });", { files: { 'a.txt': 'four' } });
+    const got = await send(port, { method: 'HEAD' });
+    assert.deepEqual([got.status, got.headers['content-length'], got.text], [200, '4', '']);
+  });
+});
+
+describe('TypeScript', () => {
+  const typed = 'type Name = { name: string };\n';
+  const sources = {
+    'a CommonJS module': `${typed}exports.main = (event: { data: Name }): string => event.data.name;`,
+    'an ES module': `${typed}export const main = async (event: { data: Name }): Promise<string> => event.data.name;`,
+    'an ES module with a top-level await': `${typed}await null;\nexport const main = (event: { data: Name }) => event.data.name;`,
+    'main(req, res)': `${typed}export function main(req: { body: Name }, res: any): void { res.send(req.body.name); }`,
+  };
+  for (const [name, source] of Object.entries(sources)) {
+    for (const [where, text, files] of [['in handler.js', source, {}], ['in handler.ts', null, { 'handler.ts': source }]]) {
+      test(`${name}, ${where}`, async (t) => {
+        const { port, output } = await serve(t, text, { files });
+        assert.equal((await send(port, json({ name: 'n' }))).text, 'n');
+        assert.doesNotMatch(output.stderr, /Warning/);
+      });
+    }
+  }
+
+  test('in other files', async (t) => {
+    const files = { 'handler.ts': "import { one } from './one.ts';\nexport const main = (): number => one;", 'one.ts': 'export const one: number = 1;' };
+    const { port } = await serve(t, null, { files });
+    assert.equal((await send(port)).text, '1');
+  });
+
+  test('handler.js wins', async (t) => {
+    const { port } = await serve(t, 'exports.main = () => 1;', { files: { 'handler.ts': 'exports.main = () => 2;' } });
+    assert.equal((await send(port)).text, '1');
+  });
+
+  test('the lines of errors are those of the source', async (t) => {
+    const { port, output } = await serve(t, `${typed}\nexports.main = (event: any) => {\n  throw new Error('x' as string);\n};`);
+    await send(port);
+    assert.match(output.stderr, /handler\.js:4:9/);
   });
 });
 

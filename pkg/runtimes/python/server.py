@@ -146,6 +146,10 @@ class Fields(dict):
 
     getone, getlist = get, getall
 
+    def add(self, name, value):
+        self.lists.setdefault(name, []).append(value)
+        self[name] = value
+
     def __getattr__(self, name):
         if name.startswith("__"):
             raise AttributeError(name)  # Else copy and pickle take text for a method.
@@ -156,7 +160,7 @@ class Request:
     """What event["extensions"]["request"] is: as in Bottle, as far as it is a plain request."""
 
     # Made for each request: what is not asked for costs nothing.
-    _headers = _id = _query = data = None
+    _headers = _id = _parts = _query = data = None
 
     def __init__(self, scope, body=b""):
         self.scope = scope
@@ -206,10 +210,18 @@ class Request:
 
     @property
     def forms(self):
-        is_form = media_type(self.content_type) == "application/x-www-form-urlencoded"
-        return Fields(self._body.decode() if is_form else "")
+        kind = media_type(self.content_type)
+        if kind.startswith("multipart/"):
+            return load_more().multipart(self)[0]
+        return Fields(self._body.decode(errors="replace") if kind == "application/x-www-form-urlencoded" else "")
 
-    POST = forms
+    @property
+    def POST(self):
+        fields = Fields("", self.forms)
+        if media_type(self.content_type).startswith("multipart/"):
+            for name, file in self.files.allitems():
+                fields.add(name, file)
+        return fields
 
     @property
     def params(self):
@@ -236,6 +248,9 @@ class Request:
             self._id = request_id(self.headers)
         return self._id
 
+    def __getitem__(self, name):
+        return self.environ[name]
+
 
 def request_id(headers):
     given = headers.get("x-request-id", "")
@@ -255,16 +270,99 @@ def new_id():
 class Response:
     """What event["extensions"]["response"] is: what goes with the answer that main returns."""
 
-    __slots__ = ("status", "headers")
+    __slots__ = ("status", "_headers", "cookies")
 
     def __init__(self):
         self.status = 200
-        self.headers = None
+        self._headers = None
+
+    @property
+    def headers(self):
+        if self._headers is None:
+            self._headers, self.cookies = Headers(), []
+        return self._headers
 
     def set_header(self, name, value):
-        if self.headers is None:
-            self.headers = Headers()
         self.headers[name] = str(value)
+
+    def add_header(self, name, value):
+        """Adds to the fields of that name. Those of cookies cannot be joined."""
+        fields, value = self.headers, str(value)
+        if name.lower() == "set-cookie":
+            self.cookies.append(value)
+        else:
+            fields[name] = f"{fields[name]}, {value}" if name in fields else value
+
+    def get_header(self, name, default=None):
+        return self.headers.get(name, default)
+
+    @property
+    def content_type(self):
+        return self.headers.get("content-type", "")
+
+    @content_type.setter
+    def content_type(self, value):
+        self.set_header("content-type", value)
+
+
+# What else Bottle's requests and responses have, which compat.py has.
+MORE = {
+    Request: ("auth", "chunked", "cookies", "copy", "environ", "files", "fullpath", "get", "get_cookie", "is_ajax", "is_xhr", "keys",
+              "remote_route", "script_name", "urlparts"),
+    Response: ("charset", "delete_cookie", "headerlist", "iter_headers", "set_cookie", "status_code", "status_line"),
+}
+
+
+class More:
+    """An attribute that loads compat.py, which replaces it."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def __get__(self, of, owner=None):
+        load_more()
+        return getattr(of, self.name)
+
+
+for owner, names in MORE.items():
+    for attribute in names:
+        setattr(owner, attribute, More(attribute))
+
+more = None
+loading_more = threading.Lock()
+
+
+def load_more():
+    """Loads compat.py, once, with the first use of anything in it."""
+    global more
+    with loading_more:
+        if more is None:
+            file = os.path.join(os.path.dirname(os.path.abspath(__file__)), "compat.py")
+            spec = importlib.util.spec_from_file_location("kiln_compat", file)
+            module = importlib.util.module_from_spec(spec)
+            module.server = sys.modules[__name__]
+            spec.loader.exec_module(module)
+            for of, names in MORE.items():
+                for name in names:
+                    setattr(of, name, vars(getattr(module, of.__name__))[name])
+            more = module
+        return more
+
+
+class SDK:
+    """Makes the module sdk, if the function has none of that name."""
+
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        return importlib.util.spec_from_loader(name, SDK) if name == "sdk" else None
+
+    @staticmethod
+    def create_module(spec):
+        return None
+
+    @staticmethod
+    def exec_module(module):
+        vars(module).update(load_more().SDK)
 
 
 # ---- events
@@ -432,6 +530,9 @@ def read_event(event, headers, body):
     event["data"] = event.request.data = parse(body, kind, content_type) if body else {}
 
 
+read = read_event  # what is done before main is called
+
+
 def inflate(encoding, body):
     if encoding == b"identity":
         return body
@@ -567,7 +668,7 @@ async def app(scope, receive, send):
         body = b""
         if b"content-length" in headers or b"transfer-encoding" in headers:
             body = request._body = await read_body(scope, headers, receive)
-        read_event(event, headers, body)
+        read(event, headers, body)
     except StatusError as error:  # The caller's mistake: the function is not called.
         await send_error(send, request, error)
         return
@@ -748,7 +849,7 @@ async def whole(send, event, value):
 def plain_answer(event, value):
     """Returns status, header fields and body for a value, unless something goes with it."""
     response = event._response
-    if not event.plain or response is not None and (response.headers is not None or response.status != 200):
+    if not event.plain or response is not None and (response._headers is not None or response.status != 200):
         return None
     content_type, body = encode(value)
     if content_type is None:
@@ -778,20 +879,26 @@ HEADER_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 def header_pairs(event, content_type):
     """The header fields of an answer, which is checked: of a mistake uvicorn would tell the caller nothing."""
     response = event.response
-    response.status = int(response.status)
+    response.status = status_of(response.status)
     if not 200 <= response.status <= 599:
         raise ValueError(f"{response.status} is no status of an answer")
-    fields = response.headers or Headers()
+    fields = response.headers
     fields.pop("content-length", None)
     if content_type is not None and "content-type" not in fields:
         fields["content-type"] = content_type.decode()
     if not event.plain and "access-control-allow-origin" not in fields:
         # Pages of any origin may see answers, as with all of this function's predecessors.
         fields["access-control-allow-origin"] = "*"
-    for name, value in fields.items():
+    pairs = [*fields.items(), *(("set-cookie", cookie) for cookie in response.cookies)]
+    for name, value in pairs:
         if not HEADER_NAME.fullmatch(name) or HEADER_CONTROL.search(value):
             raise ValueError(f"{json.dumps(name)}: {json.dumps(value)} is no header field")
-    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in fields.items()]
+    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in pairs]
+
+
+def status_of(status):
+    """The code of a status, which may be a line, such as "404 Not Found"."""
+    return int(status.split(" ", 1)[0] if isinstance(status, str) else status)
 
 
 def is_response(value):
@@ -803,9 +910,10 @@ def adopt(response, other):
     """Takes over status and header fields, and returns the body."""
     response.status = other.status_code
     pairs = getattr(other, "headerlist", None) or list(other.headers.items())
-    response.headers = response.headers or Headers()
+    known = {"set-cookie"}
     for name, value in pairs:
-        response.headers[name] = str(value)
+        (response.add_header if name.lower() in known else response.set_header)(name, value)
+        known.add(name.lower())
     body = other.get_data() if hasattr(other, "get_data") else getattr(other, "body", None)
     if isinstance(body, (list, tuple, set)):  # Of pieces, as WSGI has them.
         body = b"".join(piece.encode() if isinstance(piece, str) else piece for piece in body)
@@ -1296,6 +1404,42 @@ def load():
     return found
 
 
+def takes_nothing(function):
+    """Tells main(), as in Flask, from main(event, context)."""
+    api = os.environ.get("FUNC_API")
+    if api:
+        if api not in ("event", "request"):
+            end(f"environment variable FUNC_API: {json.dumps(api)} is not valid: it is event or request")
+        return api == "request"
+    try:
+        signature = inspect.signature(function, follow_wrapped=False)
+        if any(one.kind is one.VAR_POSITIONAL for one in signature.parameters.values()):
+            signature = inspect.signature(function)  # A decorator takes anything: what it decorates tells.
+    except (TypeError, ValueError):
+        return False
+    return can_take(signature) and not can_take(signature, None, None)
+
+
+def can_take(signature, *arguments):
+    try:
+        signature.bind(*arguments)
+    except TypeError:
+        return False
+    return True
+
+
+def flask_main(function):
+    """Returns the function as a main(event, context)."""
+    try:
+        import flask
+    except ModuleNotFoundError as error:
+        if error.name != "flask":
+            raise
+        end(f"{os.path.basename(handler_file)}: main takes no arguments, as in Flask: add flask to the function's dependencies, or take "
+            "(event, context)")
+    return load_more().flask_main(function, flask)
+
+
 def listen(port):
     if socket.has_dualstack_ipv6():
         return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=2048)
@@ -1385,7 +1529,7 @@ def new_protocol(shortcut):
                 return False
             event = Event(Request(scope, body))
             try:
-                read_event(event, headers, body)
+                read(event, headers, body)
             except Exception:  # app meets it, too, and says so.
                 return False
             self.event, self.body = event, b""
@@ -1642,7 +1786,7 @@ def background_error(loop, about):
 
 
 def run():
-    global context, is_async, main, settings, threads
+    global context, is_async, main, read, settings, threads
     # As the first process of a container it gets no signal it does not ask for.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     settings = Settings()
@@ -1652,9 +1796,12 @@ def run():
     logger.setLevel(logging.WARNING)
     logger.propagate = False
     sys.path.insert(0, function_dir)
+    sys.meta_path.append(SDK)
     application = with_telemetry(app)
     try:
         main = load()
+        if takes_nothing(main):
+            main, read = flask_main(main), lambda *_: None  # Flask reads the body.
     except SystemExit as error:
         end(f"{os.path.basename(handler_file)}: it ends itself while it is loaded, with {error.code}")
     except BaseException as error:

@@ -236,6 +236,318 @@ class TestMain(Test):
                                "2", "d"])
 
 
+class TestBottle(Test):
+    """The documented API of Bottle's requests and responses."""
+
+    def ask(self, expression, path="/", **request):
+        function = self.serve(f"""
+            def main(event, context):
+                request = event["extensions"]["request"]
+                return {{"it": {expression}}}
+            """)
+        return json.loads(function.send(path, **request)[2])["it"]
+
+    def test_request(self):
+        form = {"content-type": "application/x-www-form-urlencoded"}
+        for expression, request, want in (
+            ("dict(request.cookies)", {"headers": {"Cookie": 'a=1; b="x y"'}}, {"a": "1", "b": "x y"}),
+            ("[request.get_cookie('a'), request.get_cookie('b'), request.get_cookie('b', default='d'), request.cookies.a]",
+             {"headers": {"Cookie": "a=1"}}, ["1", None, "d", "1"]),
+            ("request.auth", {"headers": {"Authorization": "Basic dTpwOnE="}}, ["u", "p:q"]),
+            ("request.auth", {"headers": {"Authorization": "Basic é".encode()}}, None),
+            ("[request.is_xhr, request.is_ajax]", {"headers": {"X-Requested-With": "XMLHttpRequest"}}, [True, True]),
+            ("[request.remote_addr, request.remote_route]", {"headers": {"X-Forwarded-For": "10.0.0.1, 10.0.0.2"}},
+             ["10.0.0.1", ["10.0.0.1", "10.0.0.2"]]),
+            ("[request.urlparts.path, request.urlparts.query, request.urlparts.netloc, request.fullpath, request.script_name]",
+             {"path": "/a?b=c", "headers": {"Host": "h"}}, ["/a", "b=c", "h", "/a", "/"]),
+            ("[request.environ['PATH_INFO'], request['HTTP_X_A'], request.get('HTTP_X_B', 'none'), 'HTTP_X_C' in request.keys()]",
+             {"path": "/a", "headers": {"X-A": "1", "X_C": "1"}}, ["/a", "1", "none", False]),
+            ("[request.copy().path, request.chunked]", {"path": "/a"}, ["/a", False]),
+            ("dict(request.POST)", {"headers": form, "body": "a=1&b=2"}, {"a": "1", "b": "2"}),
+        ):
+            with self.subTest(expression):
+                self.assertEqual(self.ask(expression, **request), want)
+
+    FORM = (b'--b\r\nContent-Disposition: form-data; name="a"\r\n\r\n\xc3\xa9\r\n'
+            b'--b\r\nContent-Disposition: form-data; name="f"; filename="C:\\\\d\\\\n \\"1\\" \xc3\xa9.txt"\r\nContent-Type: text/plain\r\n\r\n'
+            b"\r\n--c\x00\n\r\n--b\r\nContent-Disposition: form-data; name=f; filename=g\r\n\r\n\r\n--b--\r\n")
+    FORM_TYPE = {"Content-Type": 'multipart/form-data; boundary="b"'}
+
+    def test_files(self):
+        function = self.serve(
+            """
+            def main(event, context):
+                request = event["extensions"]["request"]
+                upload, second = request.files.getall("f")
+                upload.save(destination := f"/tmp/kiln-{id(upload)}")
+                saved = open(destination, "rb").read()
+                __import__("os").remove(destination)
+                return [request.forms.a, upload.name, upload.filename, upload.raw_filename, upload.content_type, upload.content_length,
+                        upload.file.read() == saved, saved.hex(), second.filename, second.content_length, sorted(request.POST), list(request.params)]
+            """)
+        answer = function.send(body=self.FORM, headers=self.FORM_TYPE)
+        self.assertEqual(json.loads(answer[2]), [
+            "é", "f", "n-1-e.txt", 'C:\\\\d\\\\n "1" é.txt', "text/plain", 7, True, b"\r\n--c\x00\n".hex(), "g", 0, ["a", "f"], ["a"]])
+
+    def test_incomplete_files(self):
+        function = self.serve("def main(event, context): return list(event['extensions']['request'].files)")
+        for body in (self.FORM[:-8], b"", b"--b\r\n\r\nx\r\n--b--", b"--b\r\nContent-Disposition: form-data\r\n\r\nx\r\n--b--"):
+            with self.subTest(body):
+                status, _, text = function.send(body=body, headers=self.FORM_TYPE, method="POST")
+                self.assertEqual(status, 400, text)
+        self.assertEqual(function.send(body=b"x", headers={"Content-Type": "multipart/mixed; boundary=x"})[2], "[]")
+
+    def test_response(self):
+        function = self.serve(
+            """
+            from datetime import datetime, timedelta
+            def main(event, context):
+                response = event["extensions"]["response"]
+                response.status = "201 Made"
+                response.content_type = "text/csv; charset=latin1"
+                response.headers["X-A"] = "1"
+                response.add_header("X-A", "2")
+                response.set_cookie("a", "x y", path="/", httponly=True, samesite="lax", max_age=timedelta(minutes=1))
+                response.set_cookie("b", "1", expires=datetime(2030, 1, 1), secure=True)
+                response.delete_cookie("c", path="/")
+                return ",".join([str(response.status_code), response.status_line, response.charset, response.get_header("x-a"),
+                                 str(len(list(response.iter_headers())))])
+            """)
+        status, headers, text = function.send()
+        self.assertEqual((status, headers["content-type"], headers["x-a"], text),
+                         (201, "text/csv; charset=latin1", "1, 2", "201,201 Created,latin1,1, 2,5"))
+        self.assertEqual(headers.get_all("set-cookie"), [
+            'a="x y"; HttpOnly; Max-Age=60; Path=/; SameSite=lax', "b=1; expires=Tue, 01 Jan 2030 00:00:00 GMT; Secure",
+            'c=""; expires=Thu, 01 Jan 1970 00:00:00 GMT; Max-Age=-1; Path=/'])
+
+    def test_cookies_cannot_hold_other_attributes(self):
+        function = self.serve(
+            "def main(event, context): event['extensions']['response'].set_cookie('a', '1', path='/; Secure')")
+        self.assertEqual(function.send()[0], 500)
+
+    def test_signed_cookies_are_refused(self):
+        function = self.serve("def main(event, context): event['extensions']['request'].get_cookie('a', secret='s')")
+        self.assertEqual(function.send()[0], 500)
+
+    def test_all_that_is_announced_exists(self):
+        more = server.load_more()
+        for of, names in server.MORE.items():
+            defined = {name for name in vars(getattr(more, of.__name__)) if not name.startswith("__")}
+            self.assertEqual(set(names), defined)
+
+    def test_responses_keep_all_cookies(self):
+        function = self.serve(
+            """
+            class Response:
+                status_code, body, headers = 200, "x", None
+                headerlist = [("Set-Cookie", "a=1"), ("Set-Cookie", "b=2"), ("Vary", "A"), ("Vary", "B")]
+            def main(event, context):
+                event.setResponseHeader("Vary", "C")
+                return Response()
+            """)
+        _, headers, _ = function.send()
+        self.assertEqual((headers.get_all("set-cookie"), headers["vary"]), (["a=1", "b=2"], "A, B"))
+
+
+class TestFlask(Test):
+    """main() without arguments."""
+
+    def test_request_and_answers(self):
+        function = self.serve(
+            """
+            import flask
+            def main():
+                request = flask.request
+                if request.path == "/text":
+                    return f"hello {request.args.get('name', 'World')}"
+                if request.path == "/dict":
+                    return {"json": request.get_json(), "type": request.content_type}
+                if request.path == "/tuple":
+                    return "made", 201, {"X-A": "1"}
+                if request.path == "/response":
+                    return flask.Response(response="{}", status=202, mimetype="application/json")
+                if request.path == "/form":
+                    return [request.form["a"], request.files["f"].read().hex(), request.headers["X-A"], request.host, request.method]
+                if request.path == "/cookies":
+                    response = flask.make_response(request.cookies["a"])
+                    response.set_cookie("b", "1")
+                    response.set_cookie("c", "2")
+                    return response
+                if request.path == "/abort":
+                    flask.abort(404)
+                if request.path == "/redirect":
+                    return flask.redirect("/there")
+                if request.path == "/none":
+                    return None
+                return request.path
+            """)
+        json_type = {"Content-Type": "application/json"}
+        form = {**TestBottle.FORM_TYPE, "X-A": "a", "Host": "h"}
+        for path, request, status, content_type, text in (
+            ("/text", {}, 200, "text/html; charset=utf-8", "hello World"),
+            ("/text?name=%C3%A9", {}, 200, "text/html; charset=utf-8", "hello é"),
+            ("/dict", {"body": '{"a":1}', "headers": json_type}, 200, "application/json", None),
+            ("/dict", {"body": "{", "headers": json_type}, 400, "text/html; charset=utf-8", None),
+            ("/tuple", {}, 201, "text/html; charset=utf-8", "made"),
+            ("/response", {}, 202, "application/json", "{}"),
+            ("/form", {"body": TestBottle.FORM, "headers": form}, 200, "application/json", None),
+            ("/abort", {}, 404, "text/html; charset=utf-8", None),
+            ("/redirect", {}, 302, "text/html; charset=utf-8", None),
+            ("/none", {}, 500, "application/json", None),
+            ("/%C3%A9/deep", {}, 200, "text/html; charset=utf-8", "/é/deep"),
+            ("/text", {"method": "OPTIONS"}, 200, "text/html; charset=utf-8", "hello World"),
+            ("/text", {"method": "HEAD"}, 200, "text/html; charset=utf-8", ""),
+        ):
+            with self.subTest(path, **request):
+                answer = function.send(path, **request)
+                self.assertEqual((answer[0], answer[1]["content-type"]), (status, content_type), answer[2])
+                if text is not None:
+                    self.assertEqual(answer[2], text)
+        self.assertEqual(json.loads(function.send("/form", TestBottle.FORM, headers=form)[2]),
+                         ["é", b"\r\n--c\x00\n".hex(), "a", "h", "POST"])
+        self.assertEqual(function.send("/cookies", headers={"Cookie": "a=1"})[1].get_all("set-cookie"), ["b=1; Path=/", "c=2; Path=/"])
+        self.assertEqual(function.send("/redirect")[1]["location"], "/there")
+
+    def test_errors_are_those_of_all_functions(self):
+        function = self.serve(
+            """
+            class Gone(Exception):
+                status = 410
+            def main():
+                import flask
+                raise Gone("gone") if flask.request.path == "/gone" else ValueError("secret")
+            """)
+        self.assertEqual(function.send("/gone")[::2], (410, '{"message":"gone"}'))
+        status, _, text = function.send()
+        self.assertEqual((status, json.loads(text)["message"]), (500, "Internal Server Error"))
+        self.assertIn("ValueError: secret", function.entry("main failed: ValueError")["stack"])
+
+    def test_streams_keep_the_request(self):
+        function = self.serve(
+            """
+            import flask
+            def main():
+                def pieces():
+                    for name in flask.request.args.getlist("a"):
+                        yield name
+                return flask.Response(flask.stream_with_context(pieces()), mimetype="text/plain")
+            """)
+        status, headers, text = function.send("/?a=1&a=2&a=3")
+        self.assertEqual((status, headers["content-length"], text), (200, None, "123"))
+
+    def test_files(self):
+        function = self.serve(
+            "import flask\ndef main(): return flask.send_file(flask.request.args['name'])",
+            {"small.txt": "small", "large.bin": "x" * (2 << 20)})
+        for name, length in (("small.txt", 5), ("large.bin", 2 << 20)):
+            status, _, text = function.send(f"/?name={name}")
+            self.assertEqual((status, len(text)), (200, length))
+
+    def test_asynchronous(self):
+        function = self.serve(
+            """
+            import asyncio, flask
+            async def main():
+                await asyncio.sleep(0)
+                return flask.request.path
+            """)
+        self.assertEqual(function.send("/a")[2], "/a")
+
+    def test_requests_do_not_mix(self):
+        function = self.serve(
+            """
+            import flask, threading
+            both = threading.Barrier(2)
+            def main():
+                both.wait(10)
+                return flask.request.path
+            """)
+        connections = [function.connect() for _ in range(2)]
+        for number, connection in enumerate(connections):
+            connection.request("GET", f"/{number}")
+        for number, connection in enumerate(connections):
+            self.assertEqual(connection.getresponse().read().decode(), f"/{number}")
+            connection.close()
+
+    def test_pages_of_other_origins(self):
+        function = self.serve("import flask\ndef main(): return 'x'")
+        self.assertEqual(function.send(headers={"Origin": "http://a"})[1]["access-control-allow-origin"], "*")
+
+    def test_large_bodies(self):
+        function = self.serve("import flask\ndef main(): return str(len(flask.request.get_data()))")
+        self.assertEqual(function.send(body="x" * (1 << 20))[2], str(1 << 20))
+        self.assertEqual(function.send(body="x" * ((1 << 20) + 1))[0], 413)
+
+    def test_is_told_by_the_arguments(self):
+        wrapper = "import functools\ndef decorate(f):\n    @functools.wraps(f)\n    def wrapper({0}): return f({1})\n    return wrapper\n"
+        for source, want, api in (
+            ("def main(): return 'flask'", "flask", ""),
+            ("def main(a=1): return 'flask'", "flask", ""),
+            ("def main(event=None, context=None): return 'event'", "event", ""),
+            ("def main(*arguments): return 'event' if len(arguments) == 2 else 'flask'", "event", ""),
+            ("def main(*arguments): return 'event' if len(arguments) == 2 else 'flask'", "flask", "request"),
+            ("class Main:\n    def __call__(self): return 'flask'\nmain = Main()", "flask", ""),
+            (wrapper.format("*a, **k", "*a, **k") + "@decorate\ndef main(): return 'flask'", "flask", ""),
+            (wrapper.format("*a, **k", "*a, **k") + "@decorate\ndef main(event, context): return 'event'", "event", ""),
+            (wrapper.format("event, context", "") + "@decorate\ndef main(): return 'event'", "event", ""),
+        ):
+            with self.subTest(source, api=api):
+                self.assertEqual(self.serve(source, FUNC_API=api).send()[2], want)
+
+    def test_flask_is_missing(self):
+        words = self.fails(
+            """
+            import sys
+            class Nothing:
+                @staticmethod
+                def find_spec(name, path=None, target=None):
+                    if name == "flask":
+                        raise ModuleNotFoundError("No module named 'flask'", name=name)
+            sys.meta_path.insert(0, Nothing)
+            def main(): return "x"
+            """)
+        self.assertIn("handler.py: main takes no arguments, as in Flask: add flask to the function's dependencies", words)
+
+    def test_an_api_that_is_none(self):
+        self.assertEqual(self.fails("def main(): return 1", FUNC_API="flask"),
+                         'environment variable FUNC_API: "flask" is not valid: it is event or request')
+
+    def test_the_module_sdk(self):
+        sink, got = serve_sink(self)
+        function = self.serve(
+            """
+            import flask, sdk
+            def main():
+                if flask.request.path == "/emit":
+                    return str(sdk.emit_cloud_event("t", "/s", {"a": 1}, {"subject": "x"}))
+                event = sdk.get_cloud_event()
+                with sdk.get_tracer().start_as_current_span("a"):
+                    pass
+                return [event and [event.get_id(), event.get_type(), event.get_source(), event.get_specversion(), event.get_subject(),
+                                   event.get_data(), event.get_time() and event.get_time().year],
+                        sdk.get_function_name(), sdk.get_namespace(), sdk.get_runtime(), sdk.get_timeout(), sdk.get_body_size_limit()]
+            """, K_SINK=sink, FUNC_NAME="f", FUNC_NAMESPACE="n", FUNC_RUNTIME="python313", FUNC_TIMEOUT="10", REQ_MB_LIMIT="2")
+        binary = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/s", "ce-type": "t", "ce-subject": "caf%C3%A9",
+                  "ce-time": "2026-01-01T00:00:00Z", "content-type": "application/json"}
+        structured = {"content-type": "application/cloudevents+json"}
+        for request, want in (
+            ({"headers": binary, "body": '{"a":1}'}, ["1", "t", "/s", "1.0", "café", {"a": 1}, 2026]),
+            ({"headers": structured, "body": '{"specversion":"1.0","id":"2","source":"/s","type":"t","data":[1]}'},
+             ["2", "t", "/s", "1.0", None, [1], None]),
+            ({}, None),
+        ):
+            self.assertEqual(json.loads(function.send(**request)[2]), [want, "f", "n", "python313", 10, 2 << 20])
+        self.assertEqual(function.send(headers=structured, body="{}")[0], 400)
+        self.assertEqual(function.send("/emit")[2], "202")
+        self.assertEqual(got[0][1] | {"id": 0, "time": 0}, {
+            "id": 0, "time": 0, "type": "t", "source": "/s", "specversion": "1.0", "datacontenttype": "application/json",
+            "subject": "x", "data": {"a": 1}})
+
+    def test_a_module_sdk_of_its_own_wins(self):
+        function = self.serve("import sdk\ndef main(event, context): return sdk.OWN", {"sdk.py": "OWN = 'own'"})
+        self.assertEqual(function.send()[2], "own")
+
+
 class TestThreads(Test):
     def test_one_call_for_each_thread(self):
         function = self.serve(

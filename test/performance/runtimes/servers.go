@@ -132,15 +132,17 @@ func findNode(ctx context.Context, name string) ([]server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("failed to find the servers: %w", err)
 	}
-	wrapper := filepath.Join(files, "..", "..", "..", "..", "pkg", "runtimes", "nodejs", "server.cjs")
+	of := filepath.Join(files, "..", "..", "..", "..", "pkg", "runtimes", "nodejs")
+	wrapper := filepath.Join(of, "server.cjs")
+	adds := []string{wrapper, filepath.Join(of, "compat.cjs"), filepath.Join(of, "sdk.cjs")}
 	in := func(file string) string { return filepath.Join(files, file) }
 	modules := func(peer string) string { return filepath.Join(folder, peer, "node_modules") }
 	kilnEnv := []string{"FUNC_TIMEOUT=300", "OTEL_EXPORTER_PROMETHEUS_PORT=0"}
 	return []server{
 		{name: bare, title: "bare `node:http`", command: []string{node, in("bare.cjs")}, dir: files},
 		{name: bare + inAsync, title: "bare, awaits an `async` function", command: []string{node, in("bare-async.cjs")}, dir: files},
-		{name: kiln, title: "Kiln: `main`", command: []string{node, wrapper, in("function.cjs")}, dir: files, env: kilnEnv, adds: []string{wrapper}},
-		{name: kiln + inAsync, title: "Kiln: `async main`", like: bare + inAsync, command: []string{node, wrapper, in("function-async.cjs")}, dir: files, env: kilnEnv, adds: []string{wrapper}},
+		{name: kiln, title: "Kiln: `main`", command: []string{node, wrapper, in("function.cjs")}, dir: files, env: kilnEnv, adds: adds},
+		{name: kiln + inAsync, title: "Kiln: `async main`", like: bare + inAsync, command: []string{node, wrapper, in("function-async.cjs")}, dir: files, env: kilnEnv, adds: adds},
 		{name: functionsFramework, title: titleOf(functionsFramework), command: []string{node,
 			filepath.Join(modules(functionsFramework), "@google-cloud", "functions-framework", "build", "src", "main.js"),
 			"--target=main", "--source=" + in("functions-framework.cjs")}, dir: filepath.Join(folder, functionsFramework), adds: []string{modules(functionsFramework)}},
@@ -205,13 +207,15 @@ func findPython(ctx context.Context, _ string) ([]server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("failed to find the servers: %w", err)
 	}
-	wrapper := filepath.Join(files, "..", "..", "..", "..", "pkg", "runtimes", "python", "server.py")
+	of := filepath.Join(files, "..", "..", "..", "..", "pkg", "runtimes", "python")
+	wrapper := filepath.Join(of, "server.py")
+	adds := []string{wrapper, filepath.Join(of, "compat.py")}
 	kilnEnv := []string{"FUNC_TIMEOUT=300", "OTEL_EXPORTER_PROMETHEUS_PORT=0"}
 	servers := []server{
 		{name: bare, title: "bare ASGI application on " + strings.TrimSpace(string(version)), command: []string{python, "-P", filepath.Join(files, "bare.py")}, dir: files},
 		{name: bare + inThreads, title: "bare, calls a function in a thread", command: []string{python, "-P", filepath.Join(files, "bare_threads.py")}, dir: files},
-		{name: kiln, title: "Kiln: `async def main`", command: []string{python, "-P", wrapper, filepath.Join(files, "function_async.py")}, dir: files, env: kilnEnv, adds: []string{wrapper}},
-		{name: kiln + inThreads, title: "Kiln: `def main`, in a thread", like: bare + inThreads, command: []string{python, "-P", wrapper, filepath.Join(files, "function.py")}, dir: files, env: kilnEnv, adds: []string{wrapper}},
+		{name: kiln, title: "Kiln: `async def main`", command: []string{python, "-P", wrapper, filepath.Join(files, "function_async.py")}, dir: files, env: kilnEnv, adds: adds},
+		{name: kiln + inThreads, title: "Kiln: `def main`, in a thread", like: bare + inThreads, command: []string{python, "-P", wrapper, filepath.Join(files, "function.py")}, dir: files, env: kilnEnv, adds: adds},
 	}
 	found, err := exec.CommandContext(ctx, python, "-c", printFlask).Output()
 	if err != nil {

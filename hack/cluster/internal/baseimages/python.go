@@ -32,11 +32,11 @@ import (
 const pythonVersion = "3.13"
 
 // pythonUserland is Debian with its own Python. It has the packages of Kiln's wrapper, so
-// builds do not download them. Every machine can reach Debian's archive, but not a
-// package index.
+// builds do not download them, and Flask for functions in its style. Every machine can
+// reach Debian's archive, but not a package index.
 var pythonUserland = userland{
 	suite:   "trixie",
-	include: "ca-certificates,python3,python3-pip,python3-uvicorn,python3-uvloop,python3-httptools",
+	include: "ca-certificates,python3,python3-pip,python3-uvicorn,python3-uvloop,python3-httptools,python3-flask",
 	public:  "python:" + pythonVersion + "-slim-trixie",
 }
 
@@ -48,7 +48,7 @@ func (b *builder) python(ctx context.Context, log io.Writer) (string, error) {
 
 // measuredUserland is pythonUserland with the servers that benchmarks compare to Kiln's
 // wrapper.
-var measuredUserland = userland{suite: pythonUserland.suite, include: pythonUserland.include + ",python3-flask,python3-gunicorn"}
+var measuredUserland = userland{suite: pythonUserland.suite, include: pythonUserland.include + ",python3-gunicorn"}
 
 // pythonProgram runs the Python in its folder with the C library of that Python, which
 // may differ from this machine's.

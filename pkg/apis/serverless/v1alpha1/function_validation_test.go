@@ -708,7 +708,7 @@ func TestValidateSize(t *testing.T) {
 	if err := fn.Validate(t.Context()); err != nil {
 		t.Errorf("%d bytes of usual code: %v", len(fn.Spec.Source), err)
 	}
-	fn.Spec.Source = strings.Repeat("x", 960<<10)
+	fn.Spec.Source = strings.Repeat("x", 936<<10)
 	if err := fn.Validate(t.Context()); err != nil {
 		t.Errorf("the largest source: %v", err)
 	}

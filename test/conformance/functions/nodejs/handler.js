@@ -68,6 +68,16 @@ const paths = {
     method: request.method, path: request.path, a: request.query.a, b: request.query.b, sent: request.get('X-Sent'),
   }),
   '/parameters': ({ extensions: { request: { query } } }) => ({ all: query.a, one: query.b, none: query.c ?? 'none' }),
+  '/cookies': ({ extensions: { request: { cookies } } }) => ({ a: cookies.a, none: cookies.c ?? 'none' }),
+  '/set-cookies': ({ extensions: { response } }) => response.cookie('a', '1').cookie('b', '2').type('text').send('set'),
+  '/append': ({ extensions: { response } }) => response.append('x-a', '1').append('x-a', '2').type('text').send('appended'),
+  '/is-json': ({ extensions: { request } }) => request.is('json') === 'json',
+  '/is-xhr': ({ extensions: { request } }) => request.xhr,
+  '/file': async ({ data, extensions: { request } }) => {
+    const form = await new Response(data, { headers: { 'content-type': request.get('content-type') } }).formData();
+    const file = form.get('f');
+    return { a: form.get('a'), name: file.name, text: await file.text() };
+  },
   '/context': (event, { runtime, ...context }) => context,
   '/throws': () => {
     throw new Error('secret');

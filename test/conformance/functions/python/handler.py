@@ -79,6 +79,31 @@ def parameters(event, context):
     return {"all": query.getall(key="a"), "one": query.get(key="b"), "none": query.get(key="c", default="none")}
 
 
+def cookies(event, context):
+    request = event["extensions"]["request"]
+    return {"a": request.cookies.getall("a")[0], "none": request.get_cookie("c", default="none")}
+
+
+def set_cookies(event, context):
+    response = event["extensions"]["response"]
+    response.set_cookie("a", "1", path="/")
+    response.set_cookie("b", "2", path="/")
+    return "set"
+
+
+def append(event, context):
+    response = event["extensions"]["response"]
+    response.add_header("x-a", "1")
+    response.add_header("x-a", "2")
+    return "appended"
+
+
+def file(event, context):
+    request = event["extensions"]["request"]
+    upload = request.files["f"]
+    return {"a": request.forms["a"], "name": upload.filename, "text": upload.file.read().decode()}
+
+
 def throws(event, context):
     raise ValueError("secret")
 
@@ -118,6 +143,12 @@ PATHS = {
     "/length": lambda event, context: str(len(event["data"])),
     "/request": request,
     "/parameters": parameters,
+    "/cookies": cookies,
+    "/set-cookies": set_cookies,
+    "/append": append,
+    "/is-json": lambda event, context: event["extensions"]["request"].content_type.startswith("application/json"),
+    "/is-xhr": lambda event, context: event["extensions"]["request"].is_xhr,
+    "/file": file,
     "/context": lambda event, context: {name: value for name, value in context.items() if name != "runtime"},
     "/throws": throws,
     "/not-found": not_found,
