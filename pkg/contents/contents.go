@@ -148,6 +148,10 @@ type Found struct {
 
 	// Failure is why one of them could not be read. It is empty otherwise.
 	Failure string
+
+	// Unanswered reports whether the failure says nothing about the object: the API server
+	// did not answer, or asks for patience.
+	Unanswered bool
 }
 
 // Read reads the objects of a Function.
@@ -163,7 +167,7 @@ func New(read Read, wake func(types.NamespacedName)) *background.Worker[Request,
 		Do:       func(ctx context.Context, request Request) (Found, error) { return read(ctx, request), nil },
 		Timeout:  timeout,
 		Interval: func(Request) time.Duration { return interval },
-		Failed:   func(err error) Found { return Found{Failure: err.Error()} },
+		Failed:   func(err error) Found { return Found{Failure: err.Error(), Unanswered: true} },
 		Wake:     wake,
 	})
 }

@@ -37,7 +37,7 @@ import (
 
 // perSecond limits the requests for the objects of all Functions together. With many objects,
 // it takes more than the interval until a change is noticed.
-const perSecond = 10
+const perSecond = 50
 
 // NewReader returns a Read that asks the API server. Kiln's own roles do not allow it to get
 // Secrets: the author must create a Role.
@@ -55,14 +55,14 @@ func (r *reader) read(ctx context.Context, request Request) Found {
 	sum := sha256.New()
 	for _, o := range request.objects() {
 		if err := r.add(ctx, sum, request.Namespace, o); err != nil {
-			return Found{Failure: describe(o, err)}
+			return Found{Failure: describe(o, err), Unanswered: !apierrs.IsNotFound(err) && !apierrs.IsForbidden(err)}
 		}
 	}
 	return Found{Hash: request.Prefix() + shorten(sum.Sum(nil), 16)}
 }
 
-// add adds an object to the hash, with its UID. More people can read the hash than Secrets.
-// Without the UID, which is as secret as the content, they could try likely contents.
+// add adds an object to the hash, with its UID. More people can read the hash than Secrets,
+// and few of them know the UID. Without it, they could try likely contents.
 func (r *reader) add(ctx context.Context, sum hash.Hash, namespace string, o object) error {
 	if err := r.pace.Wait(ctx); err != nil {
 		return fmt.Errorf("failed to wait for a turn: %w", err)

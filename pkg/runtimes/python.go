@@ -62,6 +62,9 @@ var (
 // hasHashes reports whether pip requires a hash of each package. One hash suffices for
 // that.
 func hasHashes(text string) bool {
+	if !strings.Contains(text, "--hash") && !strings.Contains(text, "--require-hashes") {
+		return false
+	}
 	for line := range strings.Lines(text) {
 		if hashOption.MatchString(requirementsComment.ReplaceAllString(line, "")) {
 			return true

@@ -124,6 +124,11 @@ func TestReconcileContents(t *testing.T) {
 		OtherTestData: found(contents.Found{Failure: "Secret secret does not exist."}),
 		Objects:       []runtime.Object{runs(a, unread), cm, tr, serving(a)},
 	}, {
+		Name:          "the API server does not answer: the last look still counts",
+		Key:           key,
+		OtherTestData: found(contents.Found{Failure: "Secret secret could not be read: Timeout.", Unanswered: true}),
+		Objects:       []runtime.Object{runs(a, reading), cm, tr, serving(a)},
+	}, {
 		Name:              "the Secret can be read again, and is as before: no revision",
 		Key:               key,
 		OtherTestData:     found(contents.Found{Hash: a}),

@@ -142,6 +142,7 @@ func (r *Reconciler) hold(ctx context.Context, fn *v1alpha1.Function) error {
 func (r *Reconciler) prepare(ctx context.Context, fn *v1alpha1.Function, before *v1alpha1.FunctionStatus) error {
 	if !r.acceptSecrets(ctx, fn) {
 		r.polls.Forget(children.KeyOf(fn))
+		r.contents.Forget(children.KeyOf(fn))
 		return nil
 	}
 	if !fn.IsAccepted() {
@@ -153,6 +154,7 @@ func (r *Reconciler) prepare(ctx context.Context, fn *v1alpha1.Function, before 
 	want, ok := makePlan(ctx, fn)
 	if !ok {
 		r.polls.Forget(children.KeyOf(fn))
+		r.contents.Forget(children.KeyOf(fn))
 		return nil
 	}
 	runs, err := r.builders.List(fn)
@@ -240,7 +242,8 @@ func withLive(ctx context.Context) context.Context {
 }
 
 // getLive returns the live Function, as read during this reconcile and thus after the
-// cached one. It returns errStale if that is deleted or another one.
+// cached one. Later writes do not depend on its age: they have fixed names or resource
+// versions. It returns errStale if the Function is deleted or another one.
 func (r *Reconciler) getLive(ctx context.Context, fn *v1alpha1.Function) (*v1alpha1.Function, error) {
 	read, _ := ctx.Value(liveKey{}).(**v1alpha1.Function)
 	if read != nil && *read != nil {

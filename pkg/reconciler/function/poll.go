@@ -116,6 +116,9 @@ func (r *Reconciler) followContents(fn *v1alpha1.Function) (waits bool) {
 	case !ok:
 		r.contents.Hurry(key)
 		return true
+	case found.Unanswered && request.Matches(fn.Status.ContentHash):
+		// The last look still counts.
+		return false
 	case found.Hash == "":
 		fn.Status.MarkContentNotFollowed("Changes cause no new revision, and Kiln keeps retrying: %s", found.Failure)
 		return false

@@ -434,7 +434,7 @@ type PersistentVolumeClaimMount struct {
 	// MountPath is the absolute path of the folder.
 	MountPath MountPath `json:"mountPath"`
 
-	// ReadOnly prevents that the function writes to the volume. Without it, the mount needs
+	// ReadOnly keeps the function from writing to the volume. Without it, the mount needs
 	// Serving's feature kubernetes.podspec-persistent-volume-write.
 	// +optional
 	ReadOnly bool `json:"readOnly,omitempty"`
