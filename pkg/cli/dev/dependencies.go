@@ -23,6 +23,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
@@ -93,6 +96,22 @@ func (s *Session) builtDependencies(ctx context.Context, p *pod) (string, error)
 		return locks[name] != ""
 	})
 	return runtimes.JoinDependencies(file, locks[name]), errors.Join(err, failed)
+}
+
+// decideDependencies reports whether files can change what is installed.
+func (s *Session) decideDependencies(names []string) bool {
+	if slices.Contains(names, s.Language.DependencyFile) {
+		return true
+	}
+	// Without the file, nothing is installed.
+	text, _ := os.ReadFile(filepath.Join(s.Dir, s.Language.DependencyFile))
+	isLock := false
+	// It asks for each name of a lock file.
+	_, _ = s.Language.FindLock(string(text), func(name string) bool {
+		isLock = isLock || slices.Contains(names, name)
+		return false
+	})
+	return isLock
 }
 
 // checkDependencies returns the folder's dependencies, and whether they install something

@@ -161,7 +161,7 @@ func (s *Session) turn(ctx context.Context) error {
 	if len(changed) == 0 && s.pod.started {
 		return s.await(ctx, nil)
 	}
-	if slices.Contains(changed, s.Language.DependencyFile) {
+	if s.decideDependencies(changed) {
 		s.pod.checked = false
 	}
 	if !s.pod.checked {

@@ -552,6 +552,29 @@ func TestRebuild(t *testing.T) {
 	c.wantNothingLeft()
 }
 
+// TestLockFile checks that a lock file alone changes the dependencies.
+func TestLockFile(t *testing.T) {
+	const deps = `{"dependencies": {"ms": "2"}}`
+	for _, lock := range []string{"package-lock.json", "npm-shrinkwrap.json"} {
+		t.Run(lock, func(t *testing.T) {
+			c := newCluster(t, "nodejs", map[string]string{"handler.js": codes[0].answers("one"), "package.json": deps})
+			c.put(c.image, "package.json", deps)
+			c.Function.Spec.Source = ""
+			c.Dependencies = func() (string, error) {
+				text, err := os.ReadFile(filepath.Join(c.Dir, lock))
+				if errors.Is(err, fs.ErrNotExist) {
+					return deps, nil
+				}
+				return runtimes.JoinDependencies(deps, string(text)), err
+			}
+			c.run()
+			c.url()
+			c.save(lock, `{"lockfileVersion": 3, "packages": {}}`, "package.json has other dependencies than the image. ")
+			c.await(c.messages, lock+" has changed: the new code answers")
+		})
+	}
+}
+
 // A Function of somebody else that has the name of a build stays as it is.
 func TestBuildRefusesAnother(t *testing.T) {
 	c := newCluster(t, "nodejs", nil)
