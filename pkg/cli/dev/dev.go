@@ -124,7 +124,7 @@ func (s *Session) Run(ctx context.Context) error {
 	server := &http.Server{Handler: s.proxy, ReadHeaderTimeout: time.Minute}
 	go server.Serve(listener) //nolint:errcheck // It returns when it is closed.
 	defer server.Close()
-	s.removeEnded(ctx)
+	s.removeLost(ctx)
 	defer func() {
 		s.remove(ctx, s.old)
 		s.remove(ctx, s.pod)
@@ -225,7 +225,7 @@ func (s *Session) finish(ctx context.Context, o outcome, err error, changed []st
 		s.old = nil
 		if !s.greeted {
 			s.greeted = true
-			s.report("The code of folder %s answers at %s. Nobody else can call it there.", s.Dir, s.url)
+			s.report("The code of folder %s answers at %s. Only this machine can call it there.", s.Dir, s.url)
 			s.report("It is replaced when a file changes. Press ctrl-C to end it. Function %s stays as it is.", s.Function.Name)
 			return
 		}

@@ -38,6 +38,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -495,7 +496,7 @@ func TestModules(t *testing.T) {
 	c.put(c.image, "node_modules/ms/index.js", "module.exports = 'of the image';\n")
 	c.run()
 	c.wantAnswer(c.url(), "of the image")
-	if len(c.kiln.Actions()) > 0 {
+	if slices.ContainsFunc(c.kiln.Actions(), func(a clienttesting.Action) bool { return a.GetVerb() == "create" }) {
 		t.Error("equal dependencies start a build")
 	}
 }
@@ -591,6 +592,40 @@ func TestBuildRefusesAnother(t *testing.T) {
 	}
 }
 
+// TestRemoveLost checks which Functions of builds a session deletes at its start.
+func TestRemoveLost(t *testing.T) {
+	for name, test := range map[string]struct {
+		age  time.Duration
+		edit func(*v1alpha1.Function)
+		gone bool
+	}{
+		"of a lost terminal": {age: maxBuildAge + time.Minute, gone: true},
+		"of a terminal":      {age: maxBuildAge - time.Minute},
+		"with a longer timeout": {age: maxBuildAge + time.Minute, edit: func(fn *v1alpha1.Function) {
+			fn.Spec.Build = &v1alpha1.BuildSpec{Timeout: &metav1.Duration{Duration: 2 * maxBuildAge}}
+		}},
+		"of an older Function": {age: maxBuildAge + time.Minute, edit: func(fn *v1alpha1.Function) { fn.OwnerReferences[0].UID = "another" }},
+		"of another Function":  {age: maxBuildAge + time.Minute, edit: func(fn *v1alpha1.Function) { fn.Labels = nil }},
+		"with code":            {age: maxBuildAge + time.Minute, edit: func(fn *v1alpha1.Function) { fn.Spec.Source = "code" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, "nodejs", nil)
+			fn := c.newBuild("{}")
+			fn.CreationTimestamp = metav1.NewTime(time.Now().Add(-test.age))
+			if test.edit != nil {
+				test.edit(fn)
+			}
+			if err := c.kiln.Tracker().Add(fn); err != nil {
+				t.Fatal(err)
+			}
+			c.removeLost(t.Context())
+			if _, err := c.functions().Get(t.Context(), fn.Name, metav1.GetOptions{}); apierrs.IsNotFound(err) != test.gone {
+				t.Errorf("Get() = %v, want it gone: %t", err, test.gone)
+			}
+		})
+	}
+}
+
 // TestLost checks that a broken connection is opened again, and that the end of the pod is
 // reported.
 func TestLost(t *testing.T) {
@@ -621,12 +656,19 @@ func TestLost(t *testing.T) {
 // A pod that is not created is not left either, and neither are those of lost terminals.
 func TestOpenFails(t *testing.T) {
 	c := newCluster(t, "nodejs", map[string]string{"handler.js": ""})
-	for name, phase := range map[string]corev1.PodPhase{"ended": corev1.PodFailed, "of-another-author": corev1.PodRunning} {
+	for name, of := range map[string]struct {
+		phase corev1.PodPhase
+		age   time.Duration
+	}{
+		"ended":             {corev1.PodFailed, time.Minute},
+		"never-started":     {corev1.PodPending, maxAge + time.Minute},
+		"of-another-author": {corev1.PodRunning, maxAge - time.Minute},
+	} {
 		pod, err := c.newPod("image", "token")
 		if err != nil {
 			t.Fatal(err)
 		}
-		pod.Name, pod.Status.Phase = name, phase
+		pod.Name, pod.Status.Phase, pod.CreationTimestamp = name, of.phase, metav1.NewTime(time.Now().Add(-of.age))
 		if err := c.kube.Tracker().Add(pod); err != nil {
 			t.Fatal(err)
 		}

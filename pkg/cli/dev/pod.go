@@ -199,16 +199,23 @@ func (s *Session) remove(ctx context.Context, p *pod) {
 	}
 }
 
-// removeEnded deletes pods of lost terminals that have ended. Without the permission to
-// list pods, they stay until the Function is deleted.
-func (s *Session) removeEnded(ctx context.Context) {
-	list, err := s.pods().List(ctx, metav1.ListOptions{LabelSelector: labels.Set{serverless.DevLabelKey: s.Function.Name}.String()})
-	if err != nil {
-		return
+// removeLost deletes what lost terminals have left. Without the permission to list objects,
+// they stay until the Function is deleted.
+func (s *Session) removeLost(ctx context.Context) {
+	opts := metav1.ListOptions{LabelSelector: labels.Set{serverless.DevLabelKey: s.Function.Name}.String()}
+	if list, err := s.pods().List(ctx, opts); err == nil {
+		for i := range list.Items {
+			// The deadline of a pod counts from its start, so one that never starts has none.
+			if lost := &list.Items[i]; hasEnded(lost) || time.Since(lost.CreationTimestamp.Time) > maxAge {
+				s.remove(ctx, &pod{name: lost.Name, uid: lost.UID, stopLogs: func() {}})
+			}
+		}
 	}
-	for i := range list.Items {
-		if ended := &list.Items[i]; ended.Status.Phase == corev1.PodFailed || ended.Status.Phase == corev1.PodSucceeded {
-			s.remove(ctx, &pod{name: ended.Name, uid: ended.UID, stopLogs: func() {}})
+	if list, err := s.functions().List(ctx, opts); err == nil {
+		for i := range list.Items {
+			if s.isLost(&list.Items[i]) {
+				s.removeBuild(ctx, &list.Items[i])
+			}
 		}
 	}
 }
