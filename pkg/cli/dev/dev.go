@@ -158,8 +158,8 @@ func (s *Session) turn(ctx context.Context) error {
 	}
 	written, deleted := compare(s.pod.sent, files)
 	changed := slices.Concat(written, deleted)
-	if len(changed) == 0 && s.pod.started {
-		return s.await(ctx, nil)
+	if len(changed) == 0 && (s.pod.started || s.pod.starting != nil) {
+		return s.await(ctx, s.pod.starting)
 	}
 	if s.decideDependencies(changed) {
 		s.pod.checked = false
@@ -173,18 +173,27 @@ func (s *Session) turn(ctx context.Context) error {
 	if len(s.pod.sent) == 0 {
 		changed = nil
 	}
+	s.pod.cancelStart()
 	if err := s.pod.sync(ctx, s.Dir, files); err != nil {
 		s.report("The files could not be sent: %v", err)
 		return s.await(ctx, nil)
 	}
+	s.start(ctx, changed)
+	return s.await(ctx, s.pod.starting)
+}
+
+// start starts the files that the pod has. What s.pod.starting sends reports the outcome.
+func (s *Session) start(ctx context.Context, changed []string) {
 	starting, cancel := context.WithCancel(ctx)
-	defer cancel()
 	done := make(chan func(), 1)
+	s.pod.starting, s.pod.stopStart = done, cancel
 	go func(p *pod) {
 		o, err := p.launcher.start(starting)
-		done <- func() { s.finish(ctx, o, err, changed) }
+		done <- func() {
+			p.cancelStart()
+			s.finish(ctx, o, err, changed)
+		}
 	}(s.pod)
-	return s.await(ctx, done)
 }
 
 // await waits for the next save, or for the end of the pod. Until then, it runs what done
@@ -280,6 +289,7 @@ func (s *Session) rebuild(ctx context.Context) bool {
 func (s *Session) recover(ctx context.Context) error {
 	p, reported, end := s.pod, false, ""
 	p.tunnel.Close()
+	p.cancelStart()
 	for end == "" {
 		found, err := s.pods().Get(ctx, p.name, metav1.GetOptions{})
 		switch {

@@ -416,6 +416,20 @@ func TestSession(t *testing.T) {
 	}
 }
 
+// TestSlowStart checks that code still gets the requests if a file that is not sent is saved
+// while the code starts.
+func TestSlowStart(t *testing.T) {
+	c := newCluster(t, "nodejs", map[string]string{"handler.js": codes[0].answers("one"), ".gitignore": "notes.txt\n"})
+	c.run()
+	url := c.url()
+	slow := "console.log('loading'); for (const end = Date.now() + 700; Date.now() < end; ) ;\n"
+	c.put(c.Dir, "handler.js", slow+codes[0].answers("two"))
+	c.await(c.log, "loading")
+	c.put(c.Dir, "notes.txt", "later")
+	c.await(c.messages, "handler.js has changed: the new code answers")
+	c.wantAnswer(url, "two")
+}
+
 // wantNothingLeft checks that the session has deleted its objects and changed no other.
 func (c *cluster) wantNothingLeft() {
 	c.Helper()

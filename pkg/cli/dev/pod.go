@@ -81,6 +81,17 @@ type pod struct {
 	// checked and started report whether the dependencies of the image are those of the
 	// folder, and whether the launcher has started the files.
 	checked, started bool
+	// starting sends the outcome of a start, and stopStart ends it. No start gives nil.
+	starting  <-chan func()
+	stopStart context.CancelFunc
+}
+
+// cancelStart forgets a start, so that the files count as not started.
+func (p *pod) cancelStart() {
+	if p.stopStart != nil {
+		p.stopStart()
+	}
+	p.started, p.starting, p.stopStart = false, nil, nil
 }
 
 // ownedBy lets an object go with the Function. It has no controller, so that the author
