@@ -141,7 +141,7 @@ func (s *Session) Run(ctx context.Context) error {
 func (s *Session) turn(ctx context.Context) error {
 	files, err := scan(s.Dir)
 	if err != nil {
-		s.report("The folder cannot be read: %v", err)
+		s.report("Folder %s cannot be sent: %v", s.Dir, err)
 		return s.await(ctx, nil)
 	}
 	if s.pod == nil {

@@ -473,6 +473,10 @@ func TestPrivate(t *testing.T) {
 			if err := stranger.write(t.Context(), of.file, nil, false); err == nil || !strings.Contains(err.Error(), "403") {
 				t.Errorf("a request with another token: %v", err)
 			}
+			stranger.token = p.settings.TokenHash
+			if stranger.ping(t.Context()) {
+				t.Error("the hash of the token authorizes a request")
+			}
 			// The launcher may refuse it.
 			_ = c.pod.launcher.write(t.Context(), "../escaped", nil, false)
 			if _, err := os.Stat(filepath.Join(p.settings.Source, "..", "escaped")); err == nil {

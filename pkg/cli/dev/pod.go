@@ -55,8 +55,9 @@ const (
 	gracePeriod = 1
 
 	sourceVolume = "dev"
-	// sourceSize bounds the files of the author.
-	sourceSize = "256Mi"
+	// sourceSize bounds the files of the author, in bytes.
+	sourceSize = 256 * mebibyte
+	mebibyte   = 1 << 20
 	// launcherMemory is what the launcher needs beside the function.
 	launcherMemory = "64Mi"
 
@@ -114,7 +115,7 @@ func (s *Session) newPod(image, token string) (*corev1.Pod, error) {
 	spec.TerminationGracePeriodSeconds = new(int64(gracePeriod))
 	spec.Volumes = append(spec.Volumes, corev1.Volume{
 		Name:         sourceVolume,
-		VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: new(resource.MustParse(sourceSize))}},
+		VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: resource.NewQuantity(sourceSize, resource.BinarySI)}},
 	})
 	container := &spec.Containers[0]
 	container.Command, container.ReadinessProbe = command, nil
