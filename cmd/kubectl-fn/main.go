@@ -32,9 +32,18 @@ import (
 const interrupted = 130
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// A second signal ends a command that does not end by itself.
-	context.AfterFunc(ctx, stop)
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	// With nohup, a command outlives its terminal.
+	if !signal.Ignored(syscall.SIGHUP) {
+		signals = append(signals, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), signals...)
+	context.AfterFunc(ctx, func() {
+		// A terminal that closes can send it twice.
+		signal.Ignore(syscall.SIGHUP)
+		// Another second signal ends a command that does not end by itself.
+		stop()
+	})
 	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
 	err := cli.Explain(cli.New(streams).ExecuteContext(ctx))
 	ended := ctx.Err() != nil

@@ -49,7 +49,7 @@ type cli struct {
 
 // New returns the command kubectl fn.
 func New(streams genericiooptions.IOStreams) *cobra.Command {
-	// They print that a connection has broken, which the commands report or repair.
+	// These handlers print that a connection has broken, which the commands report or repair.
 	utilruntime.ErrorHandlers = nil
 	c := &cli{IOStreams: streams, flags: genericclioptions.NewConfigFlags(true), now: time.Now, forward: forwardPort}
 	c.connect = func() (*Clients, error) {

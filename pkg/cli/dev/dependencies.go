@@ -23,7 +23,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,8 +36,13 @@ import (
 	"github.com/kiln-dev/kiln/pkg/apis/serverless"
 	"github.com/kiln-dev/kiln/pkg/apis/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/cli/advice"
+	typedv1alpha1 "github.com/kiln-dev/kiln/pkg/client/clientset/versioned/typed/serverless/v1alpha1"
 	"github.com/kiln-dev/kiln/pkg/runtimes"
 )
+
+// maxBuildAge is the age at which no terminal waits for a build any more, unless the build
+// has a longer timeout.
+const maxBuildAge = time.Hour
 
 // placeholders are sources for images whose dependencies alone are used.
 var placeholders = map[string]string{
@@ -95,6 +104,22 @@ func (s *Session) builtDependencies(ctx context.Context, p *pod) (string, error)
 	return runtimes.JoinDependencies(file, locks[name]), errors.Join(err, failed)
 }
 
+// decideDependencies reports whether files can change what is installed.
+func (s *Session) decideDependencies(names []string) bool {
+	if slices.Contains(names, s.Language.DependencyFile) {
+		return true
+	}
+	// Without the file, nothing is installed.
+	text, _ := os.ReadFile(filepath.Join(s.Dir, s.Language.DependencyFile))
+	isLock := false
+	// It asks for each name of a lock file.
+	_, _ = s.Language.FindLock(string(text), func(name string) bool {
+		isLock = isLock || slices.Contains(names, name)
+		return false
+	})
+	return isLock
+}
+
 // checkDependencies returns the folder's dependencies, and whether they install something
 // else than the pod's image has.
 func (s *Session) checkDependencies(ctx context.Context, p *pod) (text string, differ bool, err error) {
@@ -113,9 +138,9 @@ func (s *Session) checkDependencies(ctx context.Context, p *pod) (text string, d
 	return text, err == nil && has != desired, err
 }
 
-// newBuild returns a Function whose image has the dependencies of the folder. It has
-// nothing else of the author's: not the code, which others could call, and not the
-// environment. Equal dependencies give the same name, and so the same images.
+// newBuild returns a Function whose image has the dependencies of the folder. It has the
+// author's spec.build, which installs them, but not the code, which others could call, and
+// not the environment. Equal dependencies give the same name, and so the same images.
 func (s *Session) newBuild(deps string) *v1alpha1.Function {
 	sum := sha256.Sum256([]byte(s.Function.Spec.Runtime + "\n" + deps))
 	return &v1alpha1.Function{
@@ -137,31 +162,47 @@ func (s *Session) newBuild(deps string) *v1alpha1.Function {
 // build builds an image with the dependencies of the folder, in a Function of its own, so
 // that the Function stays as it is.
 func (s *Session) build(ctx context.Context, deps string) (image string, err error) {
-	functions := s.Kiln.ServerlessV1alpha1().Functions(s.Function.Namespace)
 	desired := s.newBuild(deps)
-	fn, err := functions.Create(ctx, desired, metav1.CreateOptions{})
+	fn, err := s.functions().Create(ctx, desired, metav1.CreateOptions{})
 	if apierrs.IsAlreadyExists(err) {
 		// Another terminal builds the same, or was lost.
-		if fn, err = functions.Get(ctx, desired.Name, metav1.GetOptions{}); err == nil && !isSame(fn, desired) {
+		if fn, err = s.functions().Get(ctx, desired.Name, metav1.GetOptions{}); err == nil && !isSame(fn, desired) {
 			return "", advice.Try(fmt.Errorf("function %s exists and is not of kubectl fn dev", fn.Name), "kubectl fn status %s", fn.Name)
 		}
 	}
 	if err != nil {
 		return "", fmt.Errorf("failed to create Function %s: %w", desired.Name, err)
 	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
-		defer cancel()
-		failed := functions.Delete(ctx, fn.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &fn.UID}})
-		if failed != nil && !apierrs.IsNotFound(failed) {
-			fmt.Fprintf(s.ErrOut, "Function %s could not be deleted: %v\nTry: kubectl fn delete %s\n", fn.Name, failed, fn.Name)
-		}
-	}()
+	defer s.removeBuild(ctx, fn)
 	built, err := s.Built(ctx, fn)
 	if err != nil {
 		return "", err
 	}
 	return built.Status.Image, nil
+}
+
+func (s *Session) functions() typedv1alpha1.FunctionInterface {
+	return s.Kiln.ServerlessV1alpha1().Functions(s.Function.Namespace)
+}
+
+// removeBuild deletes the Function of a build, also after an interrupt.
+func (s *Session) removeBuild(ctx context.Context, fn *v1alpha1.Function) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
+	defer cancel()
+	err := s.functions().Delete(ctx, fn.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &fn.UID}})
+	if err != nil && !apierrs.IsNotFound(err) {
+		fmt.Fprintf(s.ErrOut, "Function %s could not be deleted: %v\nTry: kubectl fn delete %s\n", fn.Name, err, fn.Name)
+	}
+}
+
+// isLost reports whether a Function is that of a build whose terminal is lost.
+func (s *Session) isLost(fn *v1alpha1.Function) bool {
+	age := maxBuildAge
+	if build := fn.Spec.Build; build != nil && build.Timeout != nil {
+		age = max(age, build.Timeout.Duration)
+	}
+	return time.Since(fn.CreationTimestamp.Time) > age && fn.Spec.Source == placeholders[s.Language.Language] &&
+		len(fn.OwnerReferences) == 1 && fn.OwnerReferences[0].UID == s.Function.UID
 }
 
 func isSame(a, b *v1alpha1.Function) bool {

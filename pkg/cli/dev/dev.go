@@ -124,7 +124,7 @@ func (s *Session) Run(ctx context.Context) error {
 	server := &http.Server{Handler: s.proxy, ReadHeaderTimeout: time.Minute}
 	go server.Serve(listener) //nolint:errcheck // It returns when it is closed.
 	defer server.Close()
-	s.removeEnded(ctx)
+	s.removeLost(ctx)
 	defer func() {
 		s.remove(ctx, s.old)
 		s.remove(ctx, s.pod)
@@ -141,7 +141,7 @@ func (s *Session) Run(ctx context.Context) error {
 func (s *Session) turn(ctx context.Context) error {
 	files, err := scan(s.Dir)
 	if err != nil {
-		s.report("The folder cannot be read: %v", err)
+		s.report("Folder %s cannot be sent: %v", s.Dir, err)
 		return s.await(ctx, nil)
 	}
 	if s.pod == nil {
@@ -158,10 +158,10 @@ func (s *Session) turn(ctx context.Context) error {
 	}
 	written, deleted := compare(s.pod.sent, files)
 	changed := slices.Concat(written, deleted)
-	if len(changed) == 0 && s.pod.started {
-		return s.await(ctx, nil)
+	if len(changed) == 0 && (s.pod.started || s.pod.starting != nil) {
+		return s.await(ctx, s.pod.starting)
 	}
-	if slices.Contains(changed, s.Language.DependencyFile) {
+	if s.decideDependencies(changed) {
 		s.pod.checked = false
 	}
 	if !s.pod.checked {
@@ -173,18 +173,27 @@ func (s *Session) turn(ctx context.Context) error {
 	if len(s.pod.sent) == 0 {
 		changed = nil
 	}
+	s.pod.cancelStart()
 	if err := s.pod.sync(ctx, s.Dir, files); err != nil {
 		s.report("The files could not be sent: %v", err)
 		return s.await(ctx, nil)
 	}
+	s.start(ctx, changed)
+	return s.await(ctx, s.pod.starting)
+}
+
+// start starts the files that the pod has. What s.pod.starting sends reports the outcome.
+func (s *Session) start(ctx context.Context, changed []string) {
 	starting, cancel := context.WithCancel(ctx)
-	defer cancel()
 	done := make(chan func(), 1)
+	s.pod.starting, s.pod.stopStart = done, cancel
 	go func(p *pod) {
 		o, err := p.launcher.start(starting)
-		done <- func() { s.finish(ctx, o, err, changed) }
+		done <- func() {
+			p.cancelStart()
+			s.finish(ctx, o, err, changed)
+		}
 	}(s.pod)
-	return s.await(ctx, done)
 }
 
 // await waits for the next save, or for the end of the pod. Until then, it runs what done
@@ -225,7 +234,7 @@ func (s *Session) finish(ctx context.Context, o outcome, err error, changed []st
 		s.old = nil
 		if !s.greeted {
 			s.greeted = true
-			s.report("The code of folder %s answers at %s. Nobody else can call it there.", s.Dir, s.url)
+			s.report("The code of folder %s answers at %s. Only this machine can call it there.", s.Dir, s.url)
 			s.report("It is replaced when a file changes. Press ctrl-C to end it. Function %s stays as it is.", s.Function.Name)
 			return
 		}
@@ -280,6 +289,7 @@ func (s *Session) rebuild(ctx context.Context) bool {
 func (s *Session) recover(ctx context.Context) error {
 	p, reported, end := s.pod, false, ""
 	p.tunnel.Close()
+	p.cancelStart()
 	for end == "" {
 		found, err := s.pods().Get(ctx, p.name, metav1.GetOptions{})
 		switch {

@@ -38,6 +38,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -415,6 +416,20 @@ func TestSession(t *testing.T) {
 	}
 }
 
+// TestSlowStart checks that code still gets the requests if a file that is not sent is saved
+// while the code starts.
+func TestSlowStart(t *testing.T) {
+	c := newCluster(t, "nodejs", map[string]string{"handler.js": codes[0].answers("one"), ".gitignore": "notes.txt\n"})
+	c.run()
+	url := c.url()
+	slow := "console.log('loading'); for (const end = Date.now() + 700; Date.now() < end; ) ;\n"
+	c.put(c.Dir, "handler.js", slow+codes[0].answers("two"))
+	c.await(c.log, "loading")
+	c.put(c.Dir, "notes.txt", "later")
+	c.await(c.messages, "handler.js has changed: the new code answers")
+	c.wantAnswer(url, "two")
+}
+
 // wantNothingLeft checks that the session has deleted its objects and changed no other.
 func (c *cluster) wantNothingLeft() {
 	c.Helper()
@@ -458,6 +473,10 @@ func TestPrivate(t *testing.T) {
 			if err := stranger.write(t.Context(), of.file, nil, false); err == nil || !strings.Contains(err.Error(), "403") {
 				t.Errorf("a request with another token: %v", err)
 			}
+			stranger.token = p.settings.TokenHash
+			if stranger.ping(t.Context()) {
+				t.Error("the hash of the token authorizes a request")
+			}
 			// The launcher may refuse it.
 			_ = c.pod.launcher.write(t.Context(), "../escaped", nil, false)
 			if _, err := os.Stat(filepath.Join(p.settings.Source, "..", "escaped")); err == nil {
@@ -495,7 +514,7 @@ func TestModules(t *testing.T) {
 	c.put(c.image, "node_modules/ms/index.js", "module.exports = 'of the image';\n")
 	c.run()
 	c.wantAnswer(c.url(), "of the image")
-	if len(c.kiln.Actions()) > 0 {
+	if slices.ContainsFunc(c.kiln.Actions(), func(a clienttesting.Action) bool { return a.GetVerb() == "create" }) {
 		t.Error("equal dependencies start a build")
 	}
 }
@@ -552,6 +571,29 @@ func TestRebuild(t *testing.T) {
 	c.wantNothingLeft()
 }
 
+// TestLockFile checks that a lock file alone changes the dependencies.
+func TestLockFile(t *testing.T) {
+	const deps = `{"dependencies": {"ms": "2"}}`
+	for _, lock := range []string{"package-lock.json", "npm-shrinkwrap.json"} {
+		t.Run(lock, func(t *testing.T) {
+			c := newCluster(t, "nodejs", map[string]string{"handler.js": codes[0].answers("one"), "package.json": deps})
+			c.put(c.image, "package.json", deps)
+			c.Function.Spec.Source = ""
+			c.Dependencies = func() (string, error) {
+				text, err := os.ReadFile(filepath.Join(c.Dir, lock))
+				if errors.Is(err, fs.ErrNotExist) {
+					return deps, nil
+				}
+				return runtimes.JoinDependencies(deps, string(text)), err
+			}
+			c.run()
+			c.url()
+			c.save(lock, `{"lockfileVersion": 3, "packages": {}}`, "package.json has other dependencies than the image. ")
+			c.await(c.messages, lock+" has changed: the new code answers")
+		})
+	}
+}
+
 // A Function of somebody else that has the name of a build stays as it is.
 func TestBuildRefusesAnother(t *testing.T) {
 	c := newCluster(t, "nodejs", nil)
@@ -565,6 +607,40 @@ func TestBuildRefusesAnother(t *testing.T) {
 	}
 	if _, err := c.kiln.ServerlessV1alpha1().Functions(namespace).Get(t.Context(), another.Name, metav1.GetOptions{}); err != nil {
 		t.Errorf("the Function of somebody else: %v", err)
+	}
+}
+
+// TestRemoveLost checks which Functions of builds a session deletes at its start.
+func TestRemoveLost(t *testing.T) {
+	for name, test := range map[string]struct {
+		age  time.Duration
+		edit func(*v1alpha1.Function)
+		gone bool
+	}{
+		"of a lost terminal": {age: maxBuildAge + time.Minute, gone: true},
+		"of a terminal":      {age: maxBuildAge - time.Minute},
+		"with a longer timeout": {age: maxBuildAge + time.Minute, edit: func(fn *v1alpha1.Function) {
+			fn.Spec.Build = &v1alpha1.BuildSpec{Timeout: &metav1.Duration{Duration: 2 * maxBuildAge}}
+		}},
+		"of an older Function": {age: maxBuildAge + time.Minute, edit: func(fn *v1alpha1.Function) { fn.OwnerReferences[0].UID = "another" }},
+		"of another Function":  {age: maxBuildAge + time.Minute, edit: func(fn *v1alpha1.Function) { fn.Labels = nil }},
+		"with code":            {age: maxBuildAge + time.Minute, edit: func(fn *v1alpha1.Function) { fn.Spec.Source = "code" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, "nodejs", nil)
+			fn := c.newBuild("{}")
+			fn.CreationTimestamp = metav1.NewTime(time.Now().Add(-test.age))
+			if test.edit != nil {
+				test.edit(fn)
+			}
+			if err := c.kiln.Tracker().Add(fn); err != nil {
+				t.Fatal(err)
+			}
+			c.removeLost(t.Context())
+			if _, err := c.functions().Get(t.Context(), fn.Name, metav1.GetOptions{}); apierrs.IsNotFound(err) != test.gone {
+				t.Errorf("Get() = %v, want it gone: %t", err, test.gone)
+			}
+		})
 	}
 }
 
@@ -598,12 +674,19 @@ func TestLost(t *testing.T) {
 // A pod that is not created is not left either, and neither are those of lost terminals.
 func TestOpenFails(t *testing.T) {
 	c := newCluster(t, "nodejs", map[string]string{"handler.js": ""})
-	for name, phase := range map[string]corev1.PodPhase{"ended": corev1.PodFailed, "of-another-author": corev1.PodRunning} {
+	for name, of := range map[string]struct {
+		phase corev1.PodPhase
+		age   time.Duration
+	}{
+		"ended":             {corev1.PodFailed, time.Minute},
+		"never-started":     {corev1.PodPending, maxAge + time.Minute},
+		"of-another-author": {corev1.PodRunning, maxAge - time.Minute},
+	} {
 		pod, err := c.newPod("image", "token")
 		if err != nil {
 			t.Fatal(err)
 		}
-		pod.Name, pod.Status.Phase = name, phase
+		pod.Name, pod.Status.Phase, pod.CreationTimestamp = name, of.phase, metav1.NewTime(time.Now().Add(-of.age))
 		if err := c.kube.Tracker().Add(pod); err != nil {
 			t.Fatal(err)
 		}

@@ -19,6 +19,7 @@ package dev
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -39,9 +40,10 @@ type file struct {
 }
 
 // scan returns the files of a folder that a deployment would pack, by name, without
-// installed dependencies. It skips links to folders.
+// installed dependencies. It skips links to folders. It returns an error if the volume of the
+// pod has no room for the files.
 func scan(dir string) (map[string]file, error) {
-	files := map[string]file{}
+	files, total := map[string]file{}, int64(0)
 	err := pack.Walk(dir, nil, func(root *os.Root, name string, entry fs.DirEntry) error {
 		switch {
 		case saves.IsIgnored(name) && entry.IsDir():
@@ -56,10 +58,16 @@ func scan(dir string) (map[string]file, error) {
 		case err != nil:
 			return err
 		case info.Mode().IsRegular():
+			total += info.Size()
 			files[name] = file{size: info.Size(), modified: info.ModTime(), executable: info.Mode()&0o111 != 0}
 		}
 		return nil
 	})
+	if err == nil && total > sourceSize {
+		// Part of a MiB counts as one, so that the words do not contradict themselves.
+		err = fmt.Errorf("its files have %d MiB, and the pod has room for %d MiB: list files that the code does not need in .gitignore, or in .dockerignore if there is one",
+			(total+mebibyte-1)/mebibyte, sourceSize/mebibyte)
+	}
 	return files, err
 }
 

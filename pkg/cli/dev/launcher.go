@@ -19,7 +19,9 @@ package dev
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	_ "embed"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -70,8 +72,9 @@ var launchers = map[string]launcher{
 
 // settings are the argument of a launcher.
 type settings struct {
-	// Token authorizes requests. Other users of the author's machine reach the port, too.
-	Token string `json:"token"`
+	// TokenHash is the SHA-256 of the token that authorizes requests. Other users of the
+	// author's machine reach the port, and all who may get pods read the settings.
+	TokenHash string `json:"tokenHash"`
 	// Source is the folder for the author's files, and Image that of the image's.
 	Source string `json:"source"`
 	Image  string `json:"image"`
@@ -106,8 +109,9 @@ func command(language runtimes.Runtime, token string) ([]string, error) {
 			wrapper = append(wrapper, word)
 		}
 	}
+	hash := sha256.Sum256([]byte(token))
 	text, err := json.Marshal(settings{
-		Token: token, Source: source, Image: runtimes.FunctionFolder, ControlPort: controlPort, FunctionPort: functionPort,
+		TokenHash: hex.EncodeToString(hash[:]), Source: source, Image: runtimes.FunctionFolder, ControlPort: controlPort, FunctionPort: functionPort,
 		Health: runtimes.HealthPath, Command: wrapper,
 	})
 	if err != nil {

@@ -55,8 +55,9 @@ const (
 	gracePeriod = 1
 
 	sourceVolume = "dev"
-	// sourceSize bounds the files of the author.
-	sourceSize = "256Mi"
+	// sourceSize bounds the files of the author, in bytes.
+	sourceSize = 256 * mebibyte
+	mebibyte   = 1 << 20
 	// launcherMemory is what the launcher needs beside the function.
 	launcherMemory = "64Mi"
 
@@ -81,6 +82,17 @@ type pod struct {
 	// checked and started report whether the dependencies of the image are those of the
 	// folder, and whether the launcher has started the files.
 	checked, started bool
+	// starting sends the outcome of a start, and stopStart ends it. No start gives nil.
+	starting  <-chan func()
+	stopStart context.CancelFunc
+}
+
+// cancelStart forgets a start, so that the files count as not started.
+func (p *pod) cancelStart() {
+	if p.stopStart != nil {
+		p.stopStart()
+	}
+	p.started, p.starting, p.stopStart = false, nil, nil
 }
 
 // ownedBy lets an object go with the Function. It has no controller, so that the author
@@ -103,7 +115,7 @@ func (s *Session) newPod(image, token string) (*corev1.Pod, error) {
 	spec.TerminationGracePeriodSeconds = new(int64(gracePeriod))
 	spec.Volumes = append(spec.Volumes, corev1.Volume{
 		Name:         sourceVolume,
-		VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: new(resource.MustParse(sourceSize))}},
+		VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: resource.NewQuantity(sourceSize, resource.BinarySI)}},
 	})
 	container := &spec.Containers[0]
 	container.Command, container.ReadinessProbe = command, nil
@@ -199,16 +211,23 @@ func (s *Session) remove(ctx context.Context, p *pod) {
 	}
 }
 
-// removeEnded deletes pods of lost terminals that have ended. Without the permission to
-// list pods, they stay until the Function is deleted.
-func (s *Session) removeEnded(ctx context.Context) {
-	list, err := s.pods().List(ctx, metav1.ListOptions{LabelSelector: labels.Set{serverless.DevLabelKey: s.Function.Name}.String()})
-	if err != nil {
-		return
+// removeLost deletes what lost terminals have left. Without the permission to list objects,
+// they stay until the Function is deleted.
+func (s *Session) removeLost(ctx context.Context) {
+	opts := metav1.ListOptions{LabelSelector: labels.Set{serverless.DevLabelKey: s.Function.Name}.String()}
+	if list, err := s.pods().List(ctx, opts); err == nil {
+		for i := range list.Items {
+			// The deadline of a pod counts from its start, so one that never starts has none.
+			if lost := &list.Items[i]; hasEnded(lost) || time.Since(lost.CreationTimestamp.Time) > maxAge {
+				s.remove(ctx, &pod{name: lost.Name, uid: lost.UID, stopLogs: func() {}})
+			}
+		}
 	}
-	for i := range list.Items {
-		if ended := &list.Items[i]; ended.Status.Phase == corev1.PodFailed || ended.Status.Phase == corev1.PodSucceeded {
-			s.remove(ctx, &pod{name: ended.Name, uid: ended.UID, stopLogs: func() {}})
+	if list, err := s.functions().List(ctx, opts); err == nil {
+		for i := range list.Items {
+			if s.isLost(&list.Items[i]) {
+				s.removeBuild(ctx, &list.Items[i])
+			}
 		}
 	}
 }

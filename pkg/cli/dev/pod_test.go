@@ -17,6 +17,7 @@ limitations under the License.
 package dev
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -44,7 +45,8 @@ func TestNewPod(t *testing.T) {
 	fn.Spec.SecretMounts = []v1alpha1.SecretMount{{SecretName: "key", MountPath: "/etc/key"}}
 	fn.Spec.ServiceAccountName = "shop"
 	s := &Session{Function: fn, Language: language, PullSecrets: []string{"registry"}}
-	pod, err := s.newPod(fn.Status.Image, "token")
+	const token = "t0k3n-0f-the-author"
+	pod, err := s.newPod(fn.Status.Image, token)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,6 +60,7 @@ func TestNewPod(t *testing.T) {
 	container := pod.Spec.Containers[0]
 	for what, ok := range map[string]bool{
 		"a deadline":                        *pod.Spec.ActiveDeadlineSeconds == 8*60*60,
+		"a secret token":                    !strings.Contains(strings.Join(container.Command, " "), token),
 		"no restarts":                       pod.Spec.RestartPolicy == corev1.RestartPolicyNever,
 		"the image":                         container.Image == fn.Status.Image,
 		"the environment":                   slices.Contains(container.Env, fn.Spec.Env[0]),
@@ -165,6 +168,16 @@ func TestScan(t *testing.T) {
 	want := map[string]bool{".gitignore": false, "handler.js": false, "lib/a.js": false, "linked.js": false, "run.sh": true}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("files, and whether they are executable (-want +got):\n%s", diff)
+	}
+	big := filepath.Join(dir, "big")
+	if err := errors.Join(os.WriteFile(big, nil, 0o600), os.Truncate(big, sourceSize)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := scan(dir); err == nil || !strings.Contains(err.Error(), "257 MiB") {
+		t.Errorf("scan() of too large a folder = %v", err)
+	}
+	if err := os.Remove(big); err != nil {
+		t.Fatal(err)
 	}
 	if err := os.Symlink("/etc/passwd", filepath.Join(dir, "outside")); err != nil {
 		t.Fatal(err)

@@ -21,6 +21,7 @@ limitations under the License.
 'use strict';
 
 const { spawn } = require('node:child_process');
+const { createHash, randomBytes, timingSafeEqual } = require('node:crypto');
 const fs = require('node:fs');
 const http = require('node:http');
 const net = require('node:net');
@@ -33,6 +34,8 @@ const POLL_MS = 5;
 const DRAIN_MS = 5000;
 
 const settings = JSON.parse(process.argv[1]);
+const tokenHash = Buffer.from(settings.tokenHash, 'hex');
+const partialSuffix = randomBytes(8).toString('hex');
 
 let starting; // a wrapper that does not answer yet
 let serving; // { child, port } of the wrapper that gets the requests
@@ -98,13 +101,18 @@ async function write(request, file) {
   if (fs.statSync(file, { throwIfNoEntry: false })?.isDirectory()) fs.rmSync(file, { recursive: true });
   fs.mkdirSync(path.dirname(file), { recursive: true });
   // A running function must not read half a file.
-  const partial = `${file}.${settings.token}`;
+  const partial = `${file}.${partialSuffix}`;
   await pipeline(request, fs.createWriteStream(partial, { mode: request.headers.executable ? 0o755 : 0o644 }));
   fs.renameSync(partial, file);
 }
 
+function isAuthorized(request) {
+  const [, token = ''] = /^Bearer (.*)$/.exec(request.headers.authorization ?? '') ?? [];
+  return timingSafeEqual(createHash('sha256').update(token).digest(), tokenHash);
+}
+
 async function answer(request, response) {
-  if (request.headers.authorization !== `Bearer ${settings.token}`) return 403;
+  if (!isAuthorized(request)) return 403;
   const url = new URL(request.url, 'http://launcher');
   const [, kind, ...rest] = url.pathname.split('/').map(decodeURIComponent);
   const file = path.join(settings[kind] ?? '', path.join('/', ...rest));

@@ -17,10 +17,13 @@ python3 -c launcher.py SETTINGS. launcher.cjs does the same for Node, and launch
 describes the requests."""
 
 import contextlib
+import hashlib
+import hmac
 import http.client
 import http.server
 import json
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -36,6 +39,7 @@ POLL_S = 0.005
 DRAIN_S = 5
 
 settings = json.loads(sys.argv[1])
+partial_suffix = secrets.token_hex(8)
 
 lock = threading.Lock()
 starting = None  # a wrapper that does not answer yet
@@ -118,7 +122,7 @@ def write(handler, file):
         shutil.rmtree(file)
     os.makedirs(os.path.dirname(file), exist_ok=True)
     # A running function must not read half a file.
-    partial = f"{file}.{settings['token']}"
+    partial = f"{file}.{partial_suffix}"
     left = int(handler.headers["Content-Length"])
     with open(partial, "wb") as out:
         while left > 0:
@@ -160,8 +164,12 @@ class Control(http.server.BaseHTTPRequestHandler):
 
     do_GET = do_PUT = do_POST = do_DELETE = handle_any
 
+    def is_authorized(self):
+        _, _, token = (self.headers["Authorization"] or "").partition("Bearer ")
+        return hmac.compare_digest(hashlib.sha256(token.encode()).hexdigest(), settings["tokenHash"])
+
     def run(self):
-        if self.headers["Authorization"] != f"Bearer {settings['token']}":
+        if not self.is_authorized():
             self.close_connection = True
             return (403,)
         path = urllib.parse.unquote(urllib.parse.urlsplit(self.path).path)
