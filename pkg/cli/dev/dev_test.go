@@ -31,6 +31,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -458,7 +459,7 @@ func TestPrivate(t *testing.T) {
 			_, port := c.call(c.url())
 			p := c.process(c.pod.name)
 			host := hostAddress(t)
-			for _, port := range []string{port, fmt.Sprint(p.settings.ControlPort), fmt.Sprint(p.settings.FunctionPort)} {
+			for _, port := range []string{port, strconv.Itoa(p.settings.ControlPort), strconv.Itoa(p.settings.FunctionPort)} {
 				if connection, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", port), patience); err != nil {
 					t.Errorf("port %s of the loopback interface: %v", port, err)
 				} else {
