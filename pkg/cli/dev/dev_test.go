@@ -651,8 +651,11 @@ func TestLost(t *testing.T) {
 	broken := make(chan struct{})
 	c.Forward = func(ctx context.Context, namespace, pod string, ports ...int) (*tunnel.Tunnel, error) {
 		to, err := c.forward(ctx, namespace, pod, ports...)
-		c.Forward = c.forward
-		to.Ended = broken
+		select {
+		case <-broken:
+		default:
+			to.Ended = broken
+		}
 		return to, err
 	}
 	ctx, cancel := context.WithCancel(t.Context())
