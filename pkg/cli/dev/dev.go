@@ -289,7 +289,9 @@ func (s *Session) rebuild(ctx context.Context) bool {
 func (s *Session) recover(ctx context.Context) error {
 	p, reported, end := s.pod, false, ""
 	p.tunnel.Close()
-	p.cancelStart()
+	if p.starting != nil {
+		p.cancelStart()
+	}
 	for end == "" {
 		found, err := s.pods().Get(ctx, p.name, metav1.GetOptions{})
 		switch {

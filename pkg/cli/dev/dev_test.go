@@ -652,8 +652,11 @@ func TestLost(t *testing.T) {
 	broken := make(chan struct{})
 	c.Forward = func(ctx context.Context, namespace, pod string, ports ...int) (*tunnel.Tunnel, error) {
 		to, err := c.forward(ctx, namespace, pod, ports...)
-		c.Forward = c.forward
-		to.Ended = broken
+		select {
+		case <-broken:
+		default:
+			to.Ended = broken
+		}
 		return to, err
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -662,8 +665,13 @@ func TestLost(t *testing.T) {
 	go func() { ended <- c.Session.Run(ctx) }()
 	url := c.url()
 	close(broken)
+	// Code that runs must not start again.
+	time.Sleep(500 * time.Millisecond)
 	c.save("handler.js", codes[0].answers("two"), "the new code answers")
 	c.wantAnswer(url, "two")
+	if strings.Contains(c.messages.String(), "All files were sent") {
+		t.Errorf("the code started again:\n%s", c.messages)
+	}
 	if err := c.kube.CoreV1().Pods(namespace).Delete(t.Context(), c.pod.name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
