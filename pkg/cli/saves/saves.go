@@ -47,6 +47,7 @@ func IsIgnored(path string) bool {
 
 // Watcher watches a folder.
 type Watcher struct {
+	dir    string
 	events *fsnotify.Watcher
 	quiet  time.Duration
 }
@@ -58,7 +59,7 @@ func Watch(dir string, quiet time.Duration) (*Watcher, error) {
 	if err != nil {
 		return nil, fmt.Errorf("failed to watch files: %w", err)
 	}
-	w := &Watcher{events: events, quiet: quiet}
+	w := &Watcher{dir: dir, events: events, quiet: quiet}
 	if err := w.add(dir); err != nil {
 		events.Close()
 		return nil, fmt.Errorf("failed to watch files: %w", err)
@@ -87,6 +88,10 @@ func (w *Watcher) Await(ctx context.Context, ended <-chan struct{}) bool {
 				// The folder may already be gone.
 				_ = w.add(event.Name)
 			}
+			calm = time.After(w.quiet)
+		case <-w.events.Errors:
+			// Too many changes at once: events were lost, and so were new folders.
+			_ = w.add(w.dir)
 			calm = time.After(w.quiet)
 		case <-calm:
 			return false

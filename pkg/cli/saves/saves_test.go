@@ -24,6 +24,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -72,6 +73,23 @@ func TestAwait(t *testing.T) {
 		t.Cleanup(func() { watcher.Close() })
 		return watcher, dir
 	}
+	t.Run("events are lost", func(t *testing.T) {
+		watcher, dir := watching(t)
+		if err := watcher.events.Remove(dir); err != nil {
+			t.Fatal(err)
+		}
+		lost := filepath.Join(dir, "lost")
+		if err := os.Mkdir(lost, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		go func() { watcher.events.Errors <- fsnotify.ErrEventOverflow }()
+		if watcher.Await(t.Context(), nil) {
+			t.Error("the wait ended for another reason")
+		}
+		if !slices.Contains(watcher.events.WatchList(), lost) {
+			t.Error("a folder whose event was lost is not watched")
+		}
+	})
 	t.Run("a file changes", func(t *testing.T) {
 		watcher, dir := watching(t)
 		if err := os.WriteFile(filepath.Join(dir, "handler.js"), nil, 0o600); err != nil {
