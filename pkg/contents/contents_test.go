@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -188,8 +189,13 @@ func TestFailures(t *testing.T) {
 func TestWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		found, asked, woken := Found{Failure: "no"}, 0, 0
-		w := New(func(context.Context, Request) Found { asked++; return found }, func(types.NamespacedName) { woken++ })
+		var found atomic.Value
+		found.Store(Found{Failure: "no"})
+		var asked, woken atomic.Int32
+		w := New(func(context.Context, Request) Found {
+			asked.Add(1)
+			return found.Load().(Found)
+		}, func(types.NamespacedName) { woken.Add(1) })
 		w.Start(ctx)
 		key, request := types.NamespacedName{Namespace: "default", Name: "greeter"}, Request{Namespace: "default", Objects: "Secret s"}
 		w.Ask(key, request)
@@ -197,19 +203,19 @@ func TestWorker(t *testing.T) {
 		w.Answer(key, request, true)
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if asked != 1 || woken != 1 {
-			t.Errorf("within a second: asked %d times, woken %d times, want 1 and 1", asked, woken)
+		if asked.Load() != 1 || woken.Load() != 1 {
+			t.Errorf("within a second: asked %d times, woken %d times, want 1 and 1", asked.Load(), woken.Load())
 		}
 		time.Sleep(22 * interval)
 		synctest.Wait()
-		if asked < 20 || asked > 23 || woken != 1 {
-			t.Errorf("within 22 minutes: asked %d times, woken %d times, want about 21 and 1", asked, woken)
+		if asked.Load() < 20 || asked.Load() > 23 || woken.Load() != 1 {
+			t.Errorf("within 22 minutes: asked %d times, woken %d times, want about 21 and 1", asked.Load(), woken.Load())
 		}
-		found = Found{Hash: "a"}
+		found.Store(Found{Hash: "a"})
 		time.Sleep(2 * interval)
 		synctest.Wait()
-		if answer, ok := w.Answer(key, request, true); !ok || answer != found || woken != 2 {
-			t.Errorf("the answer is %v, %t, woken %d times", answer, ok, woken)
+		if answer, ok := w.Answer(key, request, true); !ok || answer != found.Load() || woken.Load() != 2 {
+			t.Errorf("the answer is %v, %t, woken %d times", answer, ok, woken.Load())
 		}
 		cancel()
 		synctest.Wait()
@@ -219,14 +225,17 @@ func TestWorker(t *testing.T) {
 // TestPace checks that many objects do not take more requests a second.
 func TestPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		kube := cluster()
+		read := NewReader(cluster().CoreV1())
 		start := time.Now()
+		const times = 3
 		objects := strings.Repeat("Secret s, ", MaxObjects-1) + "Secret s"
-		if found := NewReader(kube.CoreV1())(t.Context(), Request{Namespace: "default", Objects: objects}); found.Hash == "" {
-			t.Error(found.Failure)
+		for range times {
+			if found := read(t.Context(), Request{Namespace: "default", Objects: objects}); found.Hash == "" {
+				t.Error(found.Failure)
+			}
 		}
-		if least, took := time.Duration(MaxObjects-perSecond-1)*time.Second/perSecond, time.Since(start); took < least || took > timeout/2 {
-			t.Errorf("%d objects took %s, want at least %s", MaxObjects, took, least)
+		if least, took := time.Duration(times*MaxObjects-perSecond-1)*time.Second/perSecond, time.Since(start); took < least || took > timeout/2 {
+			t.Errorf("%d objects took %s, want at least %s", times*MaxObjects, took, least)
 		}
 	})
 }
