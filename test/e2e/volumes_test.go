@@ -146,6 +146,16 @@ func TestPersistentVolumeClaim(t *testing.T) {
 	e.wantBuilds(1)
 }
 
+// servedBy checks that the Function is Ready with that revision.
+func servedBy(revision string) func(*v1alpha1.Function) error {
+	return func(fn *v1alpha1.Function) error {
+		if ready := fn.Status.LatestReadyRevisionName; ready != revision {
+			return fmt.Errorf("revision %s is the last ready one, not %s", ready, revision)
+		}
+		return test.Healed(fn)
+	}
+}
+
 // TestRolloutOnChange changes a Secret of a Function with the annotation. It checks that Kiln
 // reports the missing permission, that a change then creates exactly one revision without a
 // failed request, and that the removal of the annotation creates none.
@@ -172,15 +182,14 @@ func TestRolloutOnChange(t *testing.T) {
 		Type: v1alpha1.FunctionConditionContentFollowed, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonContentRead,
 	})
 	wantWords(t, condition.Message, "Secret api")
+	fn = e.until(fn, servedBy("fn-00002"))
 	first := fn.Status.ContentHash
 	edit(e, clients.Kube.CoreV1().Secrets(e.namespace), "api", func(secret *corev1.Secret) { secret.Data = map[string][]byte{"token": []byte("n3w")} })
 	e.untilAnswer(prober, "n3w")
-	fn = e.until(fn, func(fn *v1alpha1.Function) error {
-		if fn.Status.ContentHash == first {
-			return fmt.Errorf("the hash of the content is still %s", first)
-		}
-		return test.Healed(fn)
-	})
+	fn = e.until(fn, servedBy("fn-00003"))
+	if fn.Status.ContentHash == first {
+		e.Errorf("the hash of the content is still %s", first)
+	}
 	e.wantAnswers(prober, "s3cret", "n3w")
 	e.wantRevisions(3)
 

@@ -167,7 +167,7 @@ func HostileArchives(files int) map[string]Hostile {
 	}
 	archives["page.zip"] = Hostile{[]byte("<!DOCTYPE html><html><body>Please log in</body></html>"), "it is not a .zip or .tar.gz: its first bytes are those of text/html"}
 	archives["nothing.zip"] = Hostile{nil, "it is empty"}
-	archives["no-handler.zip"] = Hostile{Zip(File("index.js", ""), File("README.md", "")), `it must have the file handler.js at its top, which has: "README.md", "index.js"`}
+	archives["no-handler.zip"] = Hostile{Zip(File("index.js", ""), File("README.md", "")), `at its top, which has: "README.md", "index.js"`}
 	archives["no-files.zip"] = Hostile{Zip(), "it is empty; it must have handler.js"}
 	archives["cut.zip"] = Hostile{cut(Zip(handler)), "it is truncated or damaged"}
 	archives["cut.tar.gz"] = Hostile{cut(TarGz(handler, noise())), "it is truncated"}
