@@ -67,7 +67,7 @@ func TestWhoDenies(t *testing.T) {
 			func(fs *v1alpha1.FunctionSpec) {
 				fs.Source, fs.Deps = strings.Repeat("x", 936<<10-1), "{}"
 			},
-			"source and deps together are 983041 bytes, more than the limit of 983040",
+			"source and deps together are 958465 bytes, more than the limit of 958464",
 		},
 		"too large in bytes": {
 			func(fs *v1alpha1.FunctionSpec) { fs.Source = strings.Repeat("<", 300<<10) },
@@ -92,7 +92,7 @@ func TestWhoDenies(t *testing.T) {
 				fs.ConfigMapMounts = []v1alpha1.ConfigMapMount{{ConfigMapName: "a", MountPath: "/a"}}
 				fs.EmptyDirMounts = []v1alpha1.EmptyDirMount{{MountPath: "/a/b"}}
 			},
-			"must not be nested",
+			"must not overlap",
 		},
 		"folder too large": {
 			func(fs *v1alpha1.FunctionSpec) {
