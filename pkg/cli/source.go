@@ -97,23 +97,20 @@ func (s *sourceFlags) applyFile(fn *v1alpha1.Function) error {
 func (s *sourceFlags) readDeps(file string) (string, error) {
 	all := languages()
 	i := slices.IndexFunc(all, func(language runtimes.Runtime) bool { return isOf(language, file) })
-	name := s.deps
-	if name == "" {
+	if s.deps == "" {
 		if i < 0 {
 			return "", nil
 		}
-		name = filepath.Join(filepath.Dir(file), all[i].DependencyFile)
+		return readFolderDeps(all[i], filepath.Dir(file))
 	}
-	deps, err := os.ReadFile(name)
+	deps, err := os.ReadFile(s.deps)
 	switch {
-	case err != nil && s.deps != "":
+	case err != nil:
 		return "", try(fmt.Errorf("failed to read dependencies: %w", err), "--deps=FILE")
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return "", fmt.Errorf("failed to read dependencies: %w", err)
-	case i < 0 || filepath.Base(name) != all[i].DependencyFile:
+	case i < 0 || filepath.Base(s.deps) != all[i].DependencyFile:
 		return string(deps), nil
 	}
-	return withLock(all[i], filepath.Dir(name), string(deps))
+	return withLock(all[i], filepath.Dir(s.deps), string(deps))
 }
 
 // readFolderDeps returns the text of the dependency file in the folder, or "", and of the
