@@ -34,7 +34,7 @@ import (
 const (
 	// pinnedTag changes with the wrapper, the Dockerfile, or the way in which they
 	// are hashed: every Function is built again.
-	pinnedTag = "935ed80287a53579ae2d132e2f2a7e96"
+	pinnedTag = "02ac803a05f8fd2d1e1b29f390648b0b"
 
 	// pinnedTemplate changes with what Kiln writes into Services: every Function
 	// gets a new revision.

@@ -1061,7 +1061,7 @@ async function loadHandler() {
   }
 }
 
-/** Has functions find the module sdk where the wrapper runs on an author's machine: in images it lies where node looks. */
+/** Lets functions on an author's machine load the module sdk. In images, it is where node looks for modules. */
 function provideSDK() {
   const file = path.join(__dirname, 'node_modules', 'sdk', 'index.js');
   if (!fs.existsSync(file)) return;
@@ -1077,7 +1077,7 @@ function provideSDK() {
   });
 }
 
-/** Takes handler.ts for the handler, if there is no handler.js. Says whether it does. */
+/** Uses handler.ts if there is no handler.js. Reports whether it does. */
 function takeTypeScriptFile() {
   const file = handlerFile.replace(/\.js$/, '.ts');
   if (fs.existsSync(handlerFile) || !fs.existsSync(file)) return false;
@@ -1085,7 +1085,7 @@ function takeTypeScriptFile() {
   return true;
 }
 
-/** Takes what is no JavaScript for TypeScript, as node --eval does. Says whether it has types, which then are stripped. */
+/** Reads a handler that is not JavaScript as TypeScript, as node --eval does. Reports whether it had types to strip. */
 function takeForTypeScript(error) {
   const { registerHooks, stripTypeScriptTypes } = require('node:module');
   if (registerHooks === undefined || stripTypeScriptTypes === undefined) return false;
@@ -1134,7 +1134,7 @@ function findMain(exported) {
   );
 }
 
-/** Tells main(req, res) by the name of its second parameter, unless FUNC_API tells. */
+/** Reports whether main takes (req, res): FUNC_API decides, or else the name of its second parameter. */
 function isRequestStyle() {
   const api = process.env.FUNC_API || undefined;
   if (api !== undefined) {
