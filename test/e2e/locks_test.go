@@ -135,8 +135,8 @@ func TestKubectlFnLockFile(t *testing.T) {
 	other.fail([]string{refused}, "deploy", "fn", "--dir=.", "--timeout=5m")
 }
 
-// TestLockFilePackageRegistry checks that lock files with the addresses of the public
-// registries install from the private one, with its token, and that hashes count.
+// TestLockFilePackageRegistry checks that a lock file with the addresses of another registry
+// installs from the private one, with its token, and that hashes count.
 func TestLockFilePackageRegistry(t *testing.T) {
 	const token, packagesSecret = "npm-token-81c2fe", "npm"
 	e := newEnv(t)
@@ -144,7 +144,7 @@ func TestLockFilePackageRegistry(t *testing.T) {
 	r.want("password", "any")
 	r.createSource("any")
 	r.want("token", token)
-	npmrc := fmt.Sprintf("registry=http://%[1]s:%[2]d/\n//%[1]s:%[2]d/:_authToken=%[3]s\n", r.address, packagesPort, token)
+	npmrc := fmt.Sprintf("replace-registry-host=always\nregistry=http://%[1]s:%[2]d/\n//%[1]s:%[2]d/:_authToken=%[3]s\n", r.address, packagesPort, token)
 	pipConf := fmt.Sprintf("[global]\nindex-url = http://any:%[3]s@%[1]s:%[2]d/simple\ntrusted-host = %[1]s\n", r.address, packagesPort, token)
 	if _, err := clients.Kube.CoreV1().Secrets(e.namespace).Create(e.ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: packagesSecret},
@@ -157,7 +157,7 @@ func TestLockFilePackageRegistry(t *testing.T) {
 	node := function("module.exports = { main: () => require('kiln-private').marker };\n")
 	node.Spec.Deps = `{"dependencies": {"kiln-private": "^1.0.0"}}
 {"lockfileVersion": 3, "requires": true, "packages": {"": {"dependencies": {"kiln-private": "^1.0.0"}},
-"node_modules/kiln-private": {"version": "1.0.0", "resolved": "https://registry.npmjs.org/kiln-private.tgz", "hasInstallScript": true, "integrity": "` + hashes["npm"] + `"}}}`
+"node_modules/kiln-private": {"version": "1.0.0", "resolved": "https://registry.example.com/kiln-private.tgz", "hasInstallScript": true, "integrity": "` + hashes["npm"] + `"}}}`
 	node.Spec.Build = &v1alpha1.BuildSpec{SecretName: packagesSecret}
 	python := function("import kiln_private\ndef main(event, context): return kiln_private.MARKER\n")
 	python.Name, python.Spec.Runtime = "python", "python313"
